@@ -1,0 +1,99 @@
+# Everything runs from .venv, which is made on the first call and kept until requirements.lock or pyproject.toml changes.
+# Needed beforehand: Python 3.11+ and make. Where uv is on PATH it installs, else pip.
+#
+#   PYTHON=...   the Python to build .venv with (default: the first of python3.13 python3.12 python3.11 python3 that is 3.11+)
+#   UV=...       the uv to use; `UV=` forces pip
+#   JOBS=...     processes for the tests that need no Spark (default 2)
+#   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session"
+
+UV   ?= $(shell command -v uv 2>/dev/null)
+JOBS ?= 2
+ARGS ?=
+
+PYTHONS   := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+VENV      := .venv
+INSTALLED := $(VENV)/.installed
+BIN       := $(VENV)/bin
+PYTEST    := $(BIN)/python -m pytest
+FAST      := not spark and not slow
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-fast coverage check format lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+install: $(INSTALLED) ## Make .venv with everything the other targets need
+
+demo: $(INSTALLED) ## Run the main job on a small generated workload; results go to demo-output/
+	$(BIN)/wherecast demo --out demo-output
+
+test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark in one process
+	@status=0; \
+	echo '$(PYTEST) tests -m "not spark" -n $(JOBS) $(ARGS)'; \
+	$(PYTEST) tests -m "not spark" -n $(JOBS) $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "spark" $(ARGS)'; \
+	$(PYTEST) tests -m "spark" $(ARGS) || status=$$?; \
+	exit $$status
+
+test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
+	$(PYTEST) tests -m "$(FAST)" -n $(JOBS) $(ARGS)
+
+coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the JIT off; less than 95 % fails
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "$(FAST)" -n $(JOBS) \
+		--cov=wherecast.language --cov=wherecast.index --cov-report=term --cov-fail-under=95 $(ARGS)
+
+check: $(INSTALLED) ## Lint, formatting, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: ## Resolve requirements.lock anew (needs uv)
+	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	$(UV) pip compile --quiet --upgrade --universal --no-emit-index-url --custom-compile-command "make lock" \
+		--python-version 3.11 --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
+
+clean: ## Remove .venv and everything generated
+	rm -rf $(VENV) demo-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# A version manager may put a python3.13 on PATH that does not run, so each candidate is asked.
+$(INSTALLED): requirements.lock pyproject.toml
+	@set -eu; \
+	python=''; \
+	for candidate in $(PYTHONS); do \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			python=$$candidate; break; \
+		fi; \
+	done; \
+	if [ -z "$$python" ] && [ -n "$(UV)" ] && [ -z "$(PYTHON)" ]; then python='>=3.11'; fi; \
+	if [ -z "$$python" ]; then \
+		echo "Python 3.11 or later is needed, and none of these is: $(PYTHONS)." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi; \
+	if [ -n "$(UV)" ]; then \
+		echo "Installing into $(VENV) with uv"; \
+		test -x $(BIN)/python || "$(UV)" venv --quiet --allow-existing --python "$$python" $(VENV); \
+		"$(UV)" pip install --quiet --python $(BIN)/python -r requirements.lock; \
+		"$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+	else \
+		echo "Installing into $(VENV) with pip; this takes a few minutes the first time"; \
+		if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+			echo "$$python cannot make virtual environments: its modules venv and ensurepip are missing." >&2; \
+			echo "Install them (Debian, Ubuntu: apt install python3-venv), or name another: make PYTHON=/path/to/python3" >&2; \
+			exit 1; \
+		fi; \
+		test -x $(BIN)/python || "$$python" -m venv --clear $(VENV); \
+		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+		export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1; \
+		$(BIN)/python -m pip install --quiet -r requirements.lock; \
+		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .; \
+	fi; \
+	touch $@

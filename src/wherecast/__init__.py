@@ -1,0 +1,1 @@
+"""Wherecast: publish/subscribe by WHERE clause."""

@@ -1,0 +1,74 @@
+"""Every error Wherecast raises, sorted by whose fault it is.
+
+One root, three families:
+
+- the author of a filter or a schema: `FilterError`, `SchemaError`, `SubscriptionError`;
+- the publisher of an event: `EventError`;
+- a limit of ours or a damaged file: `LimitError`, `MatcherError`, `SnapshotError`.
+
+A message names the thing, its place and the way out.
+"""
+
+from __future__ import annotations
+
+
+class WherecastError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class SchemaError(WherecastError):
+    """A schema that contradicts itself or cannot be read."""
+
+
+class FilterError(WherecastError):
+    """A filter that does not compile.
+
+    `reason` is one of `REASONS`; `line` and `column` are 1-based; `start` and `end` are the offsets of the
+    offending piece of text (end exclusive), from which a caret line can be drawn.
+    """
+
+    REASONS = ("syntax", "unsupported", "unknown-attribute", "type", "literal", "limit")
+
+    def __init__(self, reason: str, message: str, *, text: str = "", start: int = 0, end: int | None = None) -> None:
+        self.reason = reason
+        self.message = message
+        self.text = text
+        self.start = min(max(start, 0), len(text))
+        self.end = min(max(self.start, self.start + 1 if end is None else end), max(len(text), self.start + 1))
+        self.line = text.count("\n", 0, self.start) + 1
+        self.column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
+        super().__init__(f"{message} (at {self.line}:{self.column})")
+
+    def caret(self) -> str:
+        """The offending line of the filter with a caret line under it."""
+        line = self.text.split("\n")[self.line - 1] if self.text else ""
+        width = max(1, min(self.end - self.start, len(line) - self.column + 1))
+        return f"{line}\n{' ' * (self.column - 1)}{'^' * width}"
+
+
+class SubscriptionError(WherecastError):
+    """A subscription id that is taken, unknown, or of no usable type."""
+
+
+class EventError(WherecastError):
+    """An event whose value does not fit its attribute. `row` is 0-based within the batch."""
+
+    def __init__(self, message: str, *, row: int | None = None, attribute: str | None = None) -> None:
+        self.row = row
+        self.attribute = attribute
+        place = f"event {row}" if row is not None else "event"
+        if attribute is not None:
+            place += f", attribute {attribute!r}"
+        super().__init__(f"{place}: {message}")
+
+
+class LimitError(WherecastError):
+    """A size that this build cannot hold; the message gives the numbers."""
+
+
+class MatcherError(WherecastError):
+    """A matcher that cannot serve these filters; the message says why and what to use instead."""
+
+
+class SnapshotError(WherecastError):
+    """A snapshot that is damaged, foreign or newer than this build."""

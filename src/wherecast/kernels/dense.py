@@ -1,0 +1,69 @@
+"""Matching the clauses that every event meets: all events against one leaf, then the next leaf.
+
+Theory of operation
+-------------------
+When a large share of all clauses matches, the cheapest way is to read one bit per clause and column. The order of the
+loops is everything: with the events outside, each event streams all bitmaps through the cache (31 GB/s measured on
+`topss`); with the leaves outside, the rows of a leaf (at most LEAF_WORDS words each) stay in the first-level cache
+while all events pass by. Ids are written in a second pass, when every event's place in the output is known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
+from wherecast.kernels.descent import LEAF_WORDS, SLOT, WORDS, Batch, Tree, find_bits
+from wherecast.kernels.jit import jit
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+@jit
+def count_dense(tree: Tree, batch: Batch, first: int, end: int, counts: Longs) -> None:
+    """Add the matches of leaves first:end to `counts`."""
+    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    found = np.empty(LEAF_WORDS, np.uint64)
+    for leaf in range(first, end):
+        words = tree.leaves[leaf, WORDS]
+        for event in range(batch.codes.shape[0]):
+            find_bits(tree, batch, event, leaf, places, found)
+            total = 0
+            for i in range(words):
+                total += popcount(found[i])
+            counts[event] += total
+
+
+@jit
+def list_dense(tree: Tree, batch: Batch, first: int, end: int, cursor: Longs, out: Ints) -> None:
+    """Write the matches of leaves first:end to `out`; `cursor` has each event's place and is moved on."""
+    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    found = np.empty(LEAF_WORDS, np.uint64)
+    slots = tree.slots
+    for leaf in range(first, end):
+        words, slot = tree.leaves[leaf, WORDS], tree.leaves[leaf, SLOT]
+        for event in range(batch.codes.shape[0]):
+            find_bits(tree, batch, event, leaf, places, found)
+            n = cursor[event]
+            for i in range(words):
+                word = found[i]
+                base = slot + 64 * i
+                while word != ZERO:
+                    out[n] = slots[base + trailing_zeros(word)]
+                    n += 1
+                    word &= word - ONE
+            cursor[event] = n
+
+
+@jit
+def copy_events(source: Ints, counts: Longs, cursor: Longs, out: Ints) -> None:
+    """Copy each event's ids from one packed array to its place in another."""
+    read = 0
+    for event in range(counts.size):
+        write = cursor[event]
+        for i in range(counts[event]):
+            out[write + i] = source[read + i]
+        read += counts[event]
+        cursor[event] = write + counts[event]

@@ -1,0 +1,119 @@
+"""Attributes as Arrow types: which type holds the values of an attribute, and which attributes an Arrow schema holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types
+
+from wherecast.errors import SchemaError
+from wherecast.language.attribute import Attribute
+from wherecast.language.forms import Tree, check_size, nest, refuse_type
+from wherecast.language.values import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CANONICAL = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+_CANONICAL_ARRAY = {kind: pa.list_(data_type) for kind, data_type in _CANONICAL.items()}
+_KIND_TESTS = (
+    (types.is_boolean, Kind.BOOLEAN),
+    (types.is_integer, Kind.INTEGER),
+    (types.is_floating, Kind.FLOAT),
+    (types.is_string, Kind.STRING),
+    (types.is_large_string, Kind.STRING),
+    (types.is_string_view, Kind.STRING),
+    (types.is_date, Kind.DATE),
+    (types.is_timestamp, Kind.TIMESTAMP),
+)
+_LIST_TESTS = (
+    types.is_list,
+    types.is_large_list,
+    types.is_fixed_size_list,
+    types.is_list_view,
+    types.is_large_list_view,
+)
+
+
+def canonical_type(attribute: Attribute) -> pa.DataType:
+    """The one Arrow type in which the values of an attribute reach an index."""
+    return (_CANONICAL_ARRAY if attribute.is_array else _CANONICAL)[attribute.kind]
+
+
+def kind_of(data_type: pa.DataType) -> Kind | None:
+    """The kind whose values an Arrow type holds, if there is one."""
+    return next((kind for test, kind in _KIND_TESTS if test(data_type)), None)
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's three kinds of string."""
+    return kind_of(data_type) is Kind.STRING
+
+
+def is_text_extension(data_type: pa.DataType) -> bool:
+    """Whether a type is text with a meaning, such as JSON.
+
+    Other extension types (8-bit booleans, pandas' periods) mean something else than the numbers they are stored as.
+    """
+    return isinstance(data_type, pa.BaseExtensionType) and is_text(data_type.storage_type)
+
+
+def is_any_list(data_type: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's five kinds of list."""
+    return any(test(data_type) for test in _LIST_TESTS)
+
+
+def read_arrow(schema: pa.Schema) -> list[Attribute]:
+    """The attributes of an Arrow schema, struct fields flattened."""
+    out: list[Attribute] = []
+    for field in schema:
+        _read_field(field.name, field.type, out, 0)
+    return out
+
+
+def write_arrow(attributes: Iterable[Attribute]) -> pa.Schema:
+    """The Arrow schema of canonical columns, structs rebuilt."""
+    return pa.schema(_write_fields(nest(attributes)))
+
+
+def _write_fields(tree: Tree) -> list[pa.Field]:
+    return [
+        pa.field(name, canonical_type(node) if isinstance(node, Attribute) else pa.struct(_write_fields(node)))
+        for name, node in tree.items()
+    ]
+
+
+def _read_field(name: str, data_type: pa.DataType, out: list[Attribute], depth: int) -> None:
+    check_size(name, out, depth)
+    plain = _plain_type(data_type)
+    if types.is_struct(plain):
+        if not plain.num_fields:
+            raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
+        for i in range(plain.num_fields):
+            _read_field(f"{name}.{plain.field(i).name}", plain.field(i).type, out, depth + 1)
+        return
+    is_array = is_any_list(plain)
+    element = _plain_type(plain.value_type) if is_array else plain
+    kind = kind_of(element)
+    if kind is None:
+        raise refuse_type(name, str(data_type), str(element))
+    out.append(Attribute(name, kind, is_array))
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    """The type under dictionaries and runs, which encode values, and under extension types of text."""
+    while True:
+        if is_text_extension(data_type):
+            data_type = data_type.storage_type
+        elif types.is_dictionary(data_type) or types.is_run_end_encoded(data_type):
+            data_type = data_type.value_type
+        else:
+            return data_type

@@ -1,0 +1,172 @@
+"""Assembling: the bound groups of a batch become one `Filters`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language.bind import Bound, Rows, StringPool, settle
+from wherecast.language.columns import Literals
+from wherecast.language.expression import InList, Param, attributes_of
+from wherecast.language.filters import Filters, Program, digest_filters
+from wherecast.language.intervals import Int64s, Ragged
+from wherecast.language.normalize import Clause, Rest, Test
+from wherecast.language.render import attribute_namer, render
+from wherecast.language.schema import Kind, Schema
+from wherecast.language.simplify import Box, BoxClause, simplify
+
+
+class Group(NamedTuple):
+    """Filters of one normalised shape, tests placed but not settled."""
+
+    rows: Int64s  # which texts they are
+    clauses: list[Clause]
+    literals: Literals
+    placed: dict[Test, Ragged]
+
+
+class _Part(NamedTuple):
+    """A group's contribution: rows and clauses, both with filters numbered within the group."""
+
+    rows: Rows
+    clause_filter: Int64s  # (clauses,) sorted
+    clause_number: Int64s  # (clauses,) the `clause` value of its rows
+    program: Int64s  # (clauses,) -1 or index into programs
+
+
+def assemble(groups: list[Group], pool: StringPool, schema: Schema) -> tuple[Filters, Int64s]:
+    """One `Filters` of all groups, and the text that each of its filters came from."""
+    strings, ranks = pool.ranked()
+    programs: list[Program] = []
+    parts = []
+    for group in groups:
+        rests = [tuple(r for r in c.rests if attributes_of(r.node)) for c in group.clauses]
+        bound = settle(group.clauses, group.placed, ranks, group.literals, schema)
+        parts.append(_part(bound, rests, programs, group.literals))
+    order = np.concatenate([g.rows for g in groups]) if groups else np.zeros(0, np.int64)
+    bases = np.concatenate(([0], np.cumsum([g.rows.size for g in groups]))).astype(np.int64)
+    filters = _flatten(parts, bases, strings, programs, schema)
+    digests = digest_filters(filters, _string_attributes(schema), _residual_texts(filters, schema))
+    return filters._replace(digests=digests), order
+
+
+def _string_attributes(schema: Schema) -> npt.NDArray[np.bool_]:
+    return np.array([a.kind is Kind.STRING for a in schema.attributes] or [False])
+
+
+def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], literals: Literals) -> _Part:
+    index: dict[tuple[Rest, ...], int] = {}
+    for rest in rests:
+        if rest and rest not in index:
+            index[rest] = len(programs)
+            programs.append(Program(rest, literals.take([r.node for r in rest])))
+    which = np.array([index.get(rest, -1) for rest in rests] or [0], np.int64)
+    if len(rests) > 1:
+        return _simplified(bound, which)
+    alive = np.flatnonzero(bound.alive[0]) if rests else np.zeros(0, np.int64)
+    return _Part(bound.rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, which[0]))
+
+
+def _simplified(bound: Bound, which: Int64s) -> _Part:
+    """Clauses of each filter against each other, filter by filter: only shapes with an OR come here."""
+    boxes: list[dict[int, Box]] = [{} for _ in range(bound.alive.shape[1])]
+    for number, alive in enumerate(bound.alive):
+        for f in np.flatnonzero(alive).tolist():
+            boxes[f][number] = {}
+    order = np.lexsort((bound.rows.lo, ~bound.rows.null, bound.rows.part, bound.rows.attr, bound.rows.clause, bound.rows.filter))
+    for f, number, attr, part, null, lo, hi in zip(*(a[order].tolist() for a in bound.rows), strict=True):
+        box = boxes[f][number]
+        box[attr, part] = (*box.get((attr, part), ()), (null, lo, hi))
+    rows: list[tuple[int, int, int, int, bool, int, int]] = []
+    clauses: list[tuple[int, int, int]] = []
+    for f, numbered in enumerate(boxes):
+        for number, clause in enumerate(simplify([BoxClause(b, int(which[n])) for n, b in numbered.items()])):
+            clauses.append((f, number, clause.rest))
+            rows += [(f, number, a, p, *i) for (a, p), sets in sorted(clause.box.items()) for i in sets]
+    columns = np.array(rows, np.int64).reshape(-1, 7).T
+    flat = Rows(*columns[:4], columns[4].astype(bool), *columns[5:])
+    owner, number_of, rest = np.array(clauses, np.int64).reshape(-1, 3).T
+    return _Part(flat, owner, number_of, rest)
+
+
+def _flatten(
+    parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program], schema: Schema
+) -> Filters:
+    n = int(bases[-1])
+    none = np.zeros(0, np.int64)
+    clause_filter = np.concatenate([p.clause_filter + b for p, b in zip(parts, bases, strict=False)] or [none])
+    numbers = np.concatenate([p.clause_number for p in parts] or [none])
+    program = np.concatenate([p.program for p in parts] or [none])
+    program_row = np.concatenate([p.clause_filter for p in parts] or [none])
+    clause_ptr = np.searchsorted(clause_filter, np.arange(n + 1))
+    rows = Rows(*(np.concatenate([getattr(p.rows, f) for p in parts] or [none]) for f in Rows._fields))
+    owner = rows.filter + np.repeat(bases[:-1], [p.rows.filter.size for p in parts])
+    # Clause numbers are unique within a filter and below 2**16; attributes are below 2**15.
+    clause_key = (owner << 16) | rows.clause
+    key = (clause_key << 15) | rows.attr
+    repeated = rows.part > 0
+    order = np.lexsort((rows.lo, repeated, key)) if repeated.any() else np.argsort(key, kind="stable")
+    rows, key, clause_key = Rows(*(a[order] for a in rows)), key[order], clause_key[order]
+    keep = ~_repeats(rows, key)
+    rows, key, clause_key = Rows(*(a[keep] for a in rows)), key[keep], clause_key[keep]
+    row_ptr = np.searchsorted(clause_key, np.append((clause_filter << 16) | numbers, np.iinfo(np.int64).max))
+    continued = np.zeros(key.size, bool)
+    continued[:-1] = (key[1:] == key[:-1]) & (rows.part[1:] == 0) & (rows.part[:-1] == 0)
+    attr = rows.attr.astype(np.int16)
+    return Filters(
+        clause_ptr.astype(np.int64),
+        row_ptr.astype(np.int64),
+        np.where(continued, ~attr, attr),
+        rows.null.astype(bool),
+        rows.lo,
+        rows.hi,
+        program.astype(np.int32),
+        program_row.astype(np.int32),
+        strings,
+        programs,
+        [],
+    )
+
+
+def _repeats(rows: Rows, key: Int64s) -> npt.NDArray[np.bool_]:
+    """Elements of an array asked for twice in one clause."""
+    out = np.zeros(key.size, bool)
+    out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
+    return out
+
+
+def _residual_texts(filters: Filters, schema: Schema) -> dict[int, str]:
+    """The residual of each clause in canonical words: the shape with numbered slots, then the literals."""
+    texts: dict[int, str] = {}
+    shapes: dict[int, tuple[str, list[object]]] = {}
+    for clause in np.flatnonzero(filters.program >= 0).tolist():
+        number = int(filters.program[clause])
+        if number not in shapes:
+            shapes[number] = _program_text(filters.programs[number], schema)
+        words, keys = shapes[number]
+        columns = filters.programs[number].columns
+        row = int(filters.program_row[clause])
+        values = [_plain(columns[k][row]) for k in keys]  # type: ignore[index]
+        texts[clause] = f"{words}|{values!r}"
+    return texts
+
+
+def _plain(value: object) -> object:
+    return sorted(value, key=repr) if isinstance(value, frozenset) else value
+
+
+def _program_text(program: Program, schema: Schema) -> tuple[str, list[object]]:
+    numbers: dict[int, int] = {}
+    keys: list[object] = []
+    members = {v: n.common for r in program.rests for n in r.node.walk() if isinstance(n, InList) for v in n.values}
+
+    def literal(param: Param) -> str:
+        if param.slot not in numbers:
+            numbers[param.slot] = len(numbers)
+            keys.append((param, members[param]) if param in members else param)
+        return f"?{numbers[param.slot]}:{param.type}"
+
+    words = [f"{render(r.node, attribute_namer(schema), literal)} IS {r.truth}" for r in program.rests]
+    return " AND ".join(words), keys

@@ -1,0 +1,138 @@
+"""One attribute of a schema: its name, its kind and, where known, its domain.
+
+Everything that can be wrong with one attribute alone is found here, when it is made.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from wherecast.errors import SchemaError
+from wherecast.language.values import Kind, MisfitError, Scalar, coerce, is_finite, iso_text
+
+_RESERVED = frozenset(
+    (
+        "and",
+        "or",
+        "not",
+        "null",
+        "true",
+        "false",
+        "is",
+        "in",
+        "like",
+        "ilike",
+        "rlike",
+        "between",
+        "exists",
+        "case",
+        "when",
+        "then",
+        "else",
+        "end",
+        "select",
+        "from",
+        "where",
+    )
+)
+_RESERVED_PREFIX = "__wherecast"
+_ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values an attribute can take: an enumeration, or a range with an optional step between values.
+
+    `Attribute` checks a domain against its kind and puts the values into canonical form (ISO texts become dates).
+    """
+
+    values: tuple[Scalar, ...] | None = None
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    precision: int | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A named, typed value of an event. The domain of an array attribute is that of its elements."""
+
+    name: str
+    kind: Kind
+    is_array: bool = False
+    domain: Domain | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        kind: object = self.kind
+        if not isinstance(kind, Kind):
+            raise SchemaError(f"attribute {self.name!r}: {kind!r} is no kind; use e.g. Kind.INTEGER")
+        if self.domain is not None:
+            object.__setattr__(self, "domain", _check_domain(self.name, self.kind, self.domain))
+
+    @property
+    def type_name(self) -> str:
+        """The type as the written form has it: `integer`, `array<string>`."""
+        return f"array<{self.kind}>" if self.is_array else str(self.kind)
+
+
+def check_name(name: object) -> str:
+    """The name, if it may be one; `SchemaError` otherwise."""
+    if not isinstance(name, str):
+        raise SchemaError(f"attribute {name!r}: a name must be text; put it in quotes")
+    parts = name.split(".")
+    if not all(parts):
+        raise SchemaError(f"attribute {name!r}: a name, and each part of a dotted name, must not be empty; name it")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        raise SchemaError(
+            f"attribute {name!r}: control characters and lone surrogates cannot be in a name; remove them"
+        )
+    for part in parts:
+        if part.lower() in _RESERVED:
+            raise SchemaError(f"attribute {name!r}: {part!r} is a word of the filter language; choose another name")
+    if name.lower().startswith(_RESERVED_PREFIX):
+        raise SchemaError(f"attribute {name!r}: names that begin with {_RESERVED_PREFIX} are ours; choose another name")
+    return name
+
+
+def _check_domain(name: str, kind: Kind, domain: Domain) -> Domain:
+    place = f"attribute {name!r}"
+    bounds = (domain.minimum, domain.maximum, domain.precision)
+    if domain.values is not None:
+        if bounds != (None, None, None):
+            raise SchemaError(f"{place}: a domain is either values or min, max and precision; give one of them")
+        values = tuple(_check_value(place, "values", kind, value) for value in domain.values)
+        if not values:
+            raise SchemaError(f"{place}: values is empty; list the values or leave the domain out")
+        if len(set(values)) != len(values):
+            twice = next(v for i, v in enumerate(values) if v in values[:i])
+            raise SchemaError(f"{place}: {twice!r} is there twice in values; remove one")
+        return Domain(values=values)
+    if bounds == (None, None, None):
+        raise SchemaError(f"{place}: the domain says nothing; give values or min and max, or leave it out")
+    if kind not in _ORDERED:
+        raise SchemaError(f"{place}: min, max and precision do not fit type {kind}; list its values instead")
+    low, high, step = domain.minimum, domain.maximum, domain.precision
+    low = None if low is None else _check_value(place, "min", kind, low)
+    high = None if high is None else _check_value(place, "max", kind, high)
+    if low is not None and high is not None and low > high:  # type: ignore[operator]
+        raise SchemaError(f"{place}: min {iso_text(low)} is greater than max {iso_text(high)}; exchange them")
+    if step is not None:
+        if kind not in (Kind.INTEGER, Kind.FLOAT):
+            raise SchemaError(f"{place}: precision is for integers and floats, not for type {kind}; leave it out")
+        checked = _check_value(place, "precision", kind, step)
+        if not isinstance(checked, int | float) or checked <= 0:
+            raise SchemaError(f"{place}: precision must be greater than 0, got {checked}; give the step between values")
+        step = checked
+    return Domain(minimum=low, maximum=high, precision=step)
+
+
+def _check_value(place: str, key: str, kind: Kind, value: object) -> Scalar:
+    try:
+        checked = coerce(kind, value)
+    except MisfitError as misfit:
+        raise SchemaError(f"{place}: {key}: {misfit}; correct the value or the type") from None
+    if checked is None or not is_finite(checked):
+        shown = "NULL" if checked is None else checked
+        raise SchemaError(f"{place}: {key}: {shown} cannot bound or be part of a domain; leave it out")
+    return checked

@@ -1,0 +1,296 @@
+"""Binding: a shape's clauses with the literals of many filters make positions.
+
+Theory of operation
+-------------------
+Work goes in two steps, because the position of a string is its rank among all strings of the batch. `place` turns every
+test of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once the
+pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
+constraints that always do, and emits flat rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language.columns import Literals, ProgramScope
+from wherecast.language.evaluate import DAY_US, Column, holds
+from wherecast.language.expression import Param, Type, attributes_of
+from wherecast.language.filters import AFTER, AT, BEFORE
+from wherecast.language.intervals import Int64s, Ragged, complement, everything, intersection, merged, single, union
+from wherecast.language.normalize import Clause, Rest, Test, Values
+from wherecast.language.patterns import like_form, prefix_end
+from wherecast.language.schema import Kind, Schema
+from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
+
+
+class StringPool:
+    """Strings in order of arrival; ranked when all are in."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def intern(self, strings: Sequence[str]) -> Int64s:
+        ids = self.ids
+        return np.fromiter((ids.setdefault(s, len(ids)) for s in strings), np.int64, len(strings))
+
+    def ranked(self) -> tuple[list[str], Int64s]:
+        """The strings in order, and the rank of each id. Code point order is UTF-8 byte order."""
+        ordered = sorted(self.ids)
+        ranks = np.empty(len(ordered), np.int64)
+        ranks[np.fromiter((self.ids[s] for s in ordered), np.int64, len(ordered))] = np.arange(len(ordered))
+        return ordered, ranks
+
+
+class Rows(NamedTuple):
+    """Flat rows of one shape: `filter` is the row among the shape's filters, `clause` the clause's number there."""
+
+    filter: Int64s
+    clause: Int64s
+    attr: Int64s
+    part: Int64s  # tells the constraints of one array attribute apart
+    null: npt.NDArray[np.bool_]
+    lo: Int64s
+    hi: Int64s
+
+
+class Bound(NamedTuple):
+    """Clauses of one shape for all its filters."""
+
+    rows: Rows
+    alive: npt.NDArray[np.bool_]  # (clauses of the shape, filters)
+
+
+# -- step 1: tests to intervals ---------------------------------------------------------------------------------------
+
+
+def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+    """The values of a test, without complement and NULL; strings by provisional ids."""
+    n = literals.length
+    attribute = schema.attributes[test.attr]
+    if test.op == "all":
+        return everything(n)
+    if test.op == "true":
+        ones = np.full(n, 0 if test.complement else 1, np.int64)
+        return single(ones, ones)
+    if attribute.kind is Kind.STRING:
+        return _place_strings(test, literals, pool)
+    if test.op == "in":
+        return _place_list(test, literals, attribute.kind)
+    param = test.params[0]
+    return single(*_number_bounds("=" if test.op == "contains" else test.op, attribute.kind, param, literals.scalar(param)))
+
+
+def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
+    piles = []
+    for param in test.params:
+        values, ptr = literals.listed(param, test.common)
+        lo, hi = _number_bounds("=", kind, param, values)
+        piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
+    return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
+
+
+def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
+    n = literals.length
+    if test.op == "in":
+        # Not merged here: provisional ids have no order. `settle` merges after ranking.
+        rows, points = [], []
+        for param in test.params:
+            values, ptr = literals.listed(param, test.common)
+            points.append(4 * pool.intern(values) + AT)
+            rows.append(np.repeat(np.arange(n), np.diff(ptr)))
+        at = np.concatenate(points)
+        return Ragged(np.concatenate(rows), at, at)
+    values = literals.scalar(test.params[0])
+    if test.op == "prefix":
+        return _place_prefixes(test, values, pool)
+    if test.pattern:
+        values = np.fromiter((like_form(v)[1] for v in values), object, n)
+    base = 4 * pool.intern(values)
+    low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
+    ends = {"=": (AT, AT), "contains": (AT, AT), "<": (None, BEFORE), "<=": (None, AT), ">": (AFTER, None), ">=": (AT, None)}
+    lo_side, hi_side = ends[test.op]
+    rows = np.arange(n)
+    return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
+
+
+def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
+    n = patterns.size
+    prefixes = [like_form(p)[1] if test.pattern else p for p in patterns]
+    ends = [prefix_end(p) for p in prefixes]
+    starts = 4 * pool.intern(prefixes) + AT
+    bounded = np.fromiter((e is not None for e in ends), bool, n)
+    stops = np.where(bounded, 4 * pool.intern([e or "" for e in ends]) + BEFORE, KEY_MAX)
+    empty = np.fromiter((p == "" for p in prefixes), bool, n)  # every string has the empty prefix
+    return Ragged(np.arange(n), np.where(empty, KEY_MIN, starts), np.where(empty, KEY_MAX, stops))
+
+
+def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
+    """Closed key intervals of `attribute op literal`, for a column of literals."""
+    if kind is Kind.FLOAT:
+        return _exact_bounds(op, float_keys(_as_doubles(param, values)))
+    if kind is Kind.TIMESTAMP and param.type is Type.DATE:
+        return _exact_bounds(op, values * DAY_US)
+    if kind is Kind.DATE and param.type is Type.TIMESTAMP:
+        return _rounded_bounds(op, [(v // DAY_US, -(-v // DAY_US)) for v in values.tolist()])
+    if kind is Kind.INTEGER and param.type is Type.DECIMAL:
+        return _rounded_bounds(op, [(u // 10**s, -(-u // 10**s)) for u, s in values])
+    if kind is Kind.INTEGER and param.type is Type.DOUBLE:
+        return _rounded_bounds(op, [_integers_around(v) for v in values.tolist()])
+    return _exact_bounds(op, values.astype(np.int64))
+
+
+def _as_doubles(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    if param.type is Type.DECIMAL:
+        return np.array([u / 10**s for u, s in values], np.float64)
+    return values.astype(np.float64)
+
+
+def _exact_bounds(op: str, keys: Int64s) -> tuple[Int64s, Int64s]:
+    low, high = np.full(keys.size, KEY_MIN, np.int64), np.full(keys.size, KEY_MAX, np.int64)
+    if op == "=":
+        return keys, keys
+    if op == "<=":
+        return low, keys
+    if op == ">=":
+        return keys, high
+    if op == "<":  # nothing is below the least key: an empty interval
+        return np.where(keys == KEY_MIN, KEY_MAX, low), np.where(keys == KEY_MIN, KEY_MIN, keys - 1)
+    return np.where(keys == KEY_MAX, KEY_MAX, keys + 1), np.where(keys == KEY_MAX, KEY_MIN, high)
+
+
+def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    """Bounds for literals between two keys: (greatest key not above, least key not below), unbounded integers."""
+    out = []
+    for floor, ceil in around:
+        lo = {"=": ceil, ">=": ceil, ">": floor + 1}.get(op, KEY_MIN)
+        hi = {"=": floor, "<=": floor, "<": ceil - 1}.get(op, KEY_MAX)
+        lo, hi = max(lo, KEY_MIN), min(hi, KEY_MAX)
+        out.append((lo, hi) if lo <= hi else (KEY_MAX, KEY_MIN))
+    lows, highs = np.array(out, np.int64).reshape(-1, 2).T
+    return np.ascontiguousarray(lows), np.ascontiguousarray(highs)
+
+
+def _integers_around(value: float) -> tuple[int, int]:
+    """Greatest integer whose double is <= value, and least whose double is >= value (casting rounds)."""
+
+    def last(holds_for: Any) -> int:
+        low, high = KEY_MIN - 1, KEY_MAX  # invariant: holds at `low` (a sentinel) and below
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if holds_for(float(middle)) else (low, middle - 1)
+        return low
+
+    return last(lambda f: f <= value), last(lambda f: f < value) + 1
+
+
+# -- step 2: positions to rows ----------------------------------------------------------------------------------------
+
+
+def settle(
+    clauses: Sequence[Clause],
+    placed: dict[Test, Ragged],
+    ranks: Int64s,
+    literals: Literals,
+    schema: Schema,
+) -> Bound:
+    """Rows of all filters of a shape."""
+    n = literals.length
+    alive = np.ones((len(clauses), n), bool)
+    blocks: list[Rows] = []
+    for number, clause in enumerate(clauses):
+        found = []
+        for attr in sorted({v.attr for v in clause.values}):
+            found += _constraints(attr, [v for v in clause.values if v.attr == attr], placed, ranks, schema, n)
+        for _, _, sets, null in found:
+            if not null:
+                present = np.zeros(n, bool)
+                present[sets.rows] = True
+                alive[number] &= present
+        for rest in clause.rests:
+            if not attributes_of(rest.node):
+                alive[number] &= _constant_truth(rest, literals)
+        blocks += [_block(number, *constraint, alive[number]) for constraint in found]
+    if not blocks:
+        none = np.zeros(0, np.int64)
+        return Bound(Rows(none, none, none, none, np.zeros(0, bool), none, none), alive)
+    return Bound(Rows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
+
+
+Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL allowed
+
+
+def _constraints(
+    attr: int, unions: list[Values], placed: dict[Test, Ragged], ranks: Int64s, schema: Schema, n: int
+) -> list[Constraint]:
+    """The constraints of one clause on one attribute: one, or one per element asked of an array."""
+    attribute = schema.attributes[attr]
+    is_string = attribute.kind is Kind.STRING
+    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.tests}
+    elements = [v for v in unions if any(t.op == "contains" for t in v.tests)]
+    plain = [v for v in unions if v not in elements]
+    out: list[Constraint] = []
+    if plain:
+        sets = intersection([union([resolved[t] for t in v.tests]) for v in plain], n)
+        null = all(any(t.null for t in v.tests) for v in plain)
+        if attribute.kind is Kind.BOOLEAN and not attribute.is_array:
+            sets = _whole_booleans(sets)
+        if elements and not null and sets.rows.size == n:
+            pass  # "the array is there" follows from any element asked for
+        else:
+            out.append((attr, 0, sets, null and not elements))
+    out += [(attr, part, union([resolved[t] for t in v.tests]), False) for part, v in enumerate(elements, 1)]
+    return out
+
+
+def _resolve(test: Test, sets: Ragged, ranks: Int64s, is_string: bool, n: int) -> Ragged:
+    if is_string and test.op != "all":
+        sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
+    if not test.complement or test.op == "true":  # the complement of a boolean was placed as its other value
+        return sets
+    return complement(sets, n)
+
+
+def _ranked(positions: Int64s, open_end: int, ranks: Int64s) -> Int64s:
+    out, bounded = positions.copy(), positions != open_end
+    inside = positions[bounded]
+    out[bounded] = 4 * ranks[inside >> 2] + (inside & 3)
+    return out
+
+
+def _whole_booleans(sets: Ragged) -> Ragged:
+    """Both booleans are every value."""
+    whole = (sets.lo <= 0) & (sets.hi >= 1)
+    return Ragged(sets.rows, np.where(whole, KEY_MIN, sets.lo), np.where(whole, KEY_MAX, sets.hi))
+
+
+def _constant_truth(rest: Rest, literals: Literals) -> npt.NDArray[np.bool_]:
+    def no_attribute(index: int) -> Column:
+        raise AssertionError(f"a constant reads attribute {index}")
+
+    scope = ProgramScope(literals.take([rest.node]), np.arange(literals.length), no_attribute)
+    return holds(rest.node, rest.truth, scope)
+
+
+def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> Rows:
+    keep = alive[sets.rows]
+    if null:  # NULL and every value: no constraint
+        full = np.zeros(alive.size, bool)
+        full[sets.rows[(sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)]] = True
+        keep &= ~full[sets.rows]
+        nulls = np.flatnonzero(alive & ~full)
+    else:
+        nulls = np.zeros(0, np.int64)
+    filters = np.concatenate((nulls, sets.rows[keep]))
+    return Rows(
+        filters,
+        np.full(filters.size, clause),
+        np.full(filters.size, attr),
+        np.full(filters.size, part),
+        np.arange(filters.size) < nulls.size,
+        np.concatenate((np.zeros(nulls.size, np.int64), sets.lo[keep])),
+        np.concatenate((np.zeros(nulls.size, np.int64), sets.hi[keep])),
+    )

@@ -1,0 +1,160 @@
+"""The literals of many filters of one shape, read once, as typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language.evaluate import Column, decimal_scale, member_keys
+from wherecast.language.expression import Attr, InList, Like, Node, Param, Type
+from wherecast.language.filters import LiteralColumns
+from wherecast.language.literals import LiteralText
+from wherecast.language.patterns import like_regex, like_tokens, rlike_regex
+from wherecast.language.reading import read_column
+
+
+class Literals:
+    """Literal texts by slot (`texts[slot][row]`), turned into columns on demand.
+
+    Raises ValueError when a literal of any row cannot be read; `check_row` tells which slot of a row is at fault.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[LiteralText]], length: int) -> None:
+        self.texts = texts
+        self.length = length
+        self._scalars: dict[Param, npt.NDArray[Any]] = {}
+        self._lists: dict[tuple[Param, Type], tuple[npt.NDArray[Any], npt.NDArray[np.int64]]] = {}
+
+    def scalar(self, param: Param) -> npt.NDArray[Any]:
+        """One value per row; decimals as (unscaled, scale)."""
+        if param not in self._scalars:
+            texts = self.texts[param.slot]
+            if not all(isinstance(t, str) for t in texts):
+                raise ValueError("a list of values stands where one value is expected")
+            self._scalars[param] = _read(param, texts)  # type: ignore[arg-type]
+        return self._scalars[param]
+
+    def listed(self, param: Param, common: Type) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """All values of an IN slot in one column, with offsets per row."""
+        key = (param, common)
+        if key not in self._lists:
+            rows = [t if isinstance(t, tuple) else (t,) for t in self.texts[param.slot]]
+            ptr = np.zeros(len(rows) + 1, np.int64)
+            ptr[1:] = np.cumsum([len(r) for r in rows])
+            self._lists[key] = (_read(param, [v for row in rows for v in row]), ptr)
+        return self._lists[key]
+
+    def take(self, rests_nodes: Sequence[Node]) -> LiteralColumns:
+        """The columns that evaluating these expressions needs, in the form that `ProgramScope` serves."""
+        columns: LiteralColumns = {}
+        for root in rests_nodes:
+            in_lists = {id(v) for n in root.walk() if isinstance(n, InList) for v in n.values}
+            for node in root.walk():
+                if isinstance(node, InList):
+                    for value in node.values:
+                        columns[(value, node.common)] = self._member_sets(value, node.common)
+                elif isinstance(node, Param) and id(node) not in in_lists:
+                    columns[node] = _computable(node, self.scalar(node))
+        return columns
+
+    def _member_sets(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        flat, ptr = self.listed(param, common)
+        column = Column(_computable(param, flat), np.ones(flat.size, bool))
+        keys = member_keys(param, column, common)
+        return np.fromiter((frozenset(keys[a:b]) for a, b in zip(ptr[:-1], ptr[1:], strict=True)), object, ptr.size - 1)
+
+
+def _read(param: Param, texts: Sequence[str]) -> npt.NDArray[Any]:
+    values = read_column(param.type, texts)
+    if not param.negative:
+        return values
+    if param.type is Type.DECIMAL:
+        return np.fromiter(((-unscaled, scale) for unscaled, scale in values), object, values.size)
+    return -values
+
+
+def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Decimals as unscaled integers at the parameter's scale; the rest as it is."""
+    if param.type is not Type.DECIMAL:
+        return values
+    scale = decimal_scale(param)
+    return np.fromiter((unscaled * 10 ** (scale - s) for unscaled, s in values), object, values.size)
+
+
+def check_literals(root: Node, literals: Literals, pattern_limit: int, values_limit: int) -> None:
+    """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong."""
+    in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
+    for node in root.walk():
+        if isinstance(node, InList):
+            for value in node.values:
+                _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
+                _check_length(value, literals.listed(value, node.common)[1], values_limit)
+        elif isinstance(node, Param) and node not in in_lists:
+            _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
+        elif isinstance(node, Like):
+            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
+
+
+class LiteralFault(ValueError):
+    """A literal that cannot be read, and its slot."""
+
+    def __init__(self, slot: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.slot = slot
+        self.reason = reason
+
+
+def _guard(param: Param, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except LiteralFault:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise LiteralFault(param.slot, "literal", str(error)) from None
+
+
+def _check_length(param: Param, ptr: npt.NDArray[np.int64], limit: int) -> None:
+    longest = int(np.diff(ptr).max(initial=0))
+    if longest > limit:
+        raise LiteralFault(param.slot, "limit", f"{longest} values in one IN list, at most {limit}; split the filter")
+
+
+def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
+    for pattern in set(literals.scalar(node.pattern).tolist()):
+        if len(pattern) > limit:
+            raise LiteralFault(node.pattern.slot, "limit", f"a pattern of {len(pattern)} characters, at most {limit}")
+        if node.kind == "rlike":
+            rlike_regex(pattern)
+        else:
+            like_tokens(pattern)
+            if node.form == "general":
+                like_regex(pattern)
+
+
+class ProgramScope:
+    """Columns for evaluating a program: literals by clause row, attributes by a function of the caller."""
+
+    def __init__(
+        self,
+        columns: LiteralColumns,
+        literal_rows: npt.NDArray[np.integer[Any]],
+        attribute: Callable[[int], Column],
+    ) -> None:
+        self.length = int(literal_rows.size)
+        self._columns = columns
+        self._rows = literal_rows
+        self._attribute = attribute
+
+    def attribute(self, attr: Attr) -> Column:
+        return self._attribute(attr.index)
+
+    def literal(self, param: Param) -> Column:
+        return Column(self._columns[param][self._rows], np.ones(self.length, bool))
+
+    def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        return self._columns[(param, common)][self._rows]
+
+

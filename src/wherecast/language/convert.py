@@ -1,0 +1,338 @@
+"""Columns of events to canonical Arrow arrays.
+
+Theory of operation
+-------------------
+A column comes as an Arrow array or as a list of Python values. The fast path converts all of it at once: an array of the
+canonical type is taken as it is, without a copy; another Arrow type is cast; a list whose values all have the plain
+Python type of the attribute is handed to Arrow. Only a column that does not pass is looked at value by value, with the
+rules of `values`, so both paths accept the same values and the slow one explains the others.
+
+The result names the rows that do not fit, but describes them only when asked: a column of a wrong type in a batch of a
+million rows costs one message when the first error is raised, not a million.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from wherecast.errors import EventError
+from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension
+from wherecast.language.attribute import Attribute
+from wherecast.language.values import (
+    DATE_PATTERN,
+    INTEGER_MAX,
+    TIMESTAMP_PATTERN,
+    Kind,
+    MisfitError,
+    coerce,
+    coerce_array,
+    describe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+_NONE_BAD: npt.NDArray[np.int64] = np.empty(0, np.int64)
+_PLAIN_TYPES: dict[Kind, frozenset[type]] = {
+    Kind.BOOLEAN: frozenset({bool}),
+    Kind.INTEGER: frozenset({int}),
+    Kind.FLOAT: frozenset({float, int}),
+    Kind.STRING: frozenset({str}),
+    Kind.DATE: frozenset({dt.date}),
+    Kind.TIMESTAMP: frozenset({dt.datetime}),
+}
+_NULL = frozenset({type(None)})
+_LISTS = frozenset({list, tuple})
+_NO_ZONE = pa.timestamp("us")
+# The years 1 to 9999, which is what Python and SQL can write: in days and in microseconds since 1970.
+_DAYS = (dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), dt.date.max.toordinal() - 719_163)
+_MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+
+
+class Column(NamedTuple):
+    """A converted column. `describe(row)` says what is wrong with a bad row."""
+
+    values: pa.Array  # canonical type, NULL in bad rows
+    bad: npt.NDArray[np.int64]  # ascending rows
+    describe: Callable[[int], str]
+
+
+class _Part(NamedTuple):
+    """Converted values and the rows that do not fit."""
+
+    values: pa.Array
+    bad: npt.NDArray[np.int64]
+
+
+def null_column(attribute: Attribute, length: int) -> Column:
+    """A column that the events do not have."""
+    return Column(pa.nulls(length, canonical_type(attribute)), _NONE_BAD, str)
+
+
+def refused_column(attribute: Attribute, bad: npt.NDArray[np.int64], length: int, reason: str) -> Column:
+    """A column none of whose values can be used, all for the same reason."""
+    return Column(pa.nulls(length, canonical_type(attribute)), bad, lambda _: reason)
+
+
+def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.Array:
+    """One array of a chunked one; without a copy if it has one chunk."""
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    try:
+        return array.combine_chunks()
+    except pa.ArrowInvalid as error:  # offsets of strings and lists have 32 bits
+        raise _too_large(attribute, error) from None
+
+
+def convert_array(attribute: Attribute, array: pa.Array) -> Column:
+    """Convert an Arrow array."""
+    array = _decode(array)
+    try:
+        part = _convert_list(attribute, array) if attribute.is_array else _convert_scalars(attribute.kind, array)
+    except pa.ArrowInvalid as error:
+        raise _too_large(attribute, error) from None
+    return Column(part.values, part.bad, lambda row: _explain(attribute, array, row))
+
+
+def convert_values(attribute: Attribute, values: list[object]) -> Column:
+    """Convert a list of Python values."""
+    array = _convert_plain(attribute, values)
+    if isinstance(array, Column):
+        return array
+    part = _Part(array, _NONE_BAD) if array is not None else _convert_one_by_one(attribute, values)
+    return Column(whole_array(part.values, attribute), part.bad, lambda row: _explain_value(attribute, values[row]))
+
+
+# Python values
+
+
+def _convert_plain(attribute: Attribute, values: list[object]) -> pa.Array | Column | None:
+    """The fast path for a list, if all values have the plain Python type of the attribute."""
+    found = set(map(type, values)) - _NULL
+    if attribute.is_array:
+        if not found <= _LISTS:
+            return None
+        lists: Any = filter(None, values)
+        found = set(map(type, chain.from_iterable(lists))) - _NULL
+    try:
+        if found <= _PLAIN_TYPES[attribute.kind]:
+            array = pa.array(values, canonical_type(attribute))
+            # An aware datetime at the end of year 9999 may be in the year 10000 in UTC.
+            return array if attribute.kind is not Kind.TIMESTAMP or _in_years(array) else None
+        if found == {str} and attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+            text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
+            return convert_array(attribute, whole_array(text, attribute))
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        return None
+    return None
+
+
+def _convert_one_by_one(attribute: Attribute, values: list[object]) -> _Part:
+    fit = coerce_array if attribute.is_array else coerce
+    out: list[object] = []
+    bad = []
+    for row, value in enumerate(values):
+        try:
+            out.append(fit(attribute.kind, value))
+        except MisfitError:
+            out.append(None)
+            bad.append(row)
+    return _Part(pa.array(out, canonical_type(attribute)), np.array(bad, np.int64))
+
+
+def _explain_value(attribute: Attribute, value: object) -> str:
+    message = f"expected {attribute.type_name}, got {describe(value)}"
+    try:
+        (coerce_array if attribute.is_array else coerce)(attribute.kind, value)
+    except MisfitError as misfit:
+        message = str(misfit)
+    return message
+
+
+# Arrow arrays
+
+
+def _decode(array: pa.Array) -> pa.Array:
+    """The plain values under dictionaries, runs and extension types of text."""
+    while True:
+        if is_text_extension(array.type):
+            array = array.storage
+        elif types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array
+
+
+def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
+    target = canonical_type(attribute)
+    if types.is_null(array.type):
+        return _Part(pa.nulls(len(array), target), _NONE_BAD)
+    if not is_any_list(array.type):
+        return _Part(pa.nulls(len(array), target), valid_rows(array))
+    # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
+    # list gives wrong offsets in PyArrow 26.)
+    elements = array.flatten()
+    part = _convert_scalars(attribute.kind, _decode(elements))
+    if part.values is elements and array.type == target:
+        return _Part(array, _NONE_BAD)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    mask = array.is_null() if array.null_count else None
+    lists = pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), part.values, type=target, mask=mask)
+    # The last list that starts at or before a bad element holds it: empty lists before it start there too.
+    return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
+
+
+def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
+    target = canonical_type(Attribute("element", kind))
+    if types.is_null(array.type):
+        return _Part(pa.nulls(len(array), target), _NONE_BAD)
+    if kind in (Kind.STRING, Kind.DATE, Kind.TIMESTAMP) and is_text(array.type):
+        return _convert_text(kind, array, target)
+    if array.type == target:
+        return _Part(array, _NONE_BAD)
+    if kind is Kind.INTEGER and types.is_integer(array.type):
+        too_large = pc.greater(array, pa.scalar(INTEGER_MAX, pa.uint64())) if types.is_uint64(array.type) else None
+        return _cast_except(array, too_large, target)
+    if kind is Kind.FLOAT and (types.is_integer(array.type) or types.is_floating(array.type)):
+        return _Part(array.cast(target, safe=False), _NONE_BAD)  # unsafe: an integer goes to the nearest double
+    if kind is Kind.DATE and types.is_date64(array.type):
+        days = _floor_divide(array, 86_400_000)
+        return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
+    if kind is Kind.TIMESTAMP and types.is_timestamp(array.type):
+        return _convert_timestamps(array, target)
+    if kind is Kind.TIMESTAMP and types.is_date32(array.type):
+        return _convert_timestamps(array.cast(pa.timestamp("s")), target)
+    if kind is Kind.TIMESTAMP and types.is_date64(array.type):
+        return _convert_timestamps(array.view(pa.timestamp("ms")), target)
+    return _Part(pa.nulls(len(array), target), valid_rows(array))
+
+
+def valid_rows(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The rows of an array that are not NULL."""
+    return np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _cast_except(array: pa.Array, unfit: pa.Array | None, target: pa.DataType) -> _Part:
+    """Cast an array, NULL where `unfit` is true."""
+    bad = _NONE_BAD
+    if unfit is not None and pc.any(unfit).as_py():
+        bad = np.flatnonzero(pc.fill_null(unfit, False).to_numpy(zero_copy_only=False))  # noqa: FBT003
+        array = pc.if_else(unfit, pa.scalar(None, array.type), array)
+    return _Part(array.cast(target), bad)
+
+
+def _convert_timestamps(array: pa.Array, target: pa.DataType) -> _Part:
+    if array.type.unit == "us":
+        return _Part(array.view(target), _NONE_BAD)  # zones and their absence change no value: naive means UTC
+    if array.type.unit == "ns":
+        return _Part(_floor_divide(array, 1000).view(target), _NONE_BAD)
+    factor = 1_000_000 if array.type.unit == "s" else 1000
+    ticks = array.view(pa.int64())
+    part = _cast_except(ticks, _outside(ticks, INTEGER_MAX // factor), pa.int64())
+    return _view(_Part(pc.multiply(part.values, factor), part.bad), target)
+
+
+def _floor_divide(array: pa.Array, divisor: int) -> pa.Array:
+    """64-bit ticks to a coarser unit, towards minus infinity (Arrow's own cast goes towards zero)."""
+    ticks = array.view(pa.int64())
+    units = pc.divide(ticks, divisor)
+    below = pc.less(ticks, pc.multiply(units, divisor))
+    return pc.subtract(units, below.cast(pa.int64()))
+
+
+def _outside(array: pa.Array, limit: int) -> pa.Array:
+    return pc.or_(pc.greater(array, limit), pc.less(array, -limit))
+
+
+def _view(part: _Part, target: pa.DataType) -> _Part:
+    return _Part(part.values.view(target), part.bad)
+
+
+def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType) -> _Part:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return _convert_one_by_one(Attribute("text", kind), _read_text(array))
+    if kind is Kind.STRING:
+        return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
+    parsed = _parse_text(kind, array.cast(pa.string()), target)
+    if parsed is not None:
+        return _Part(parsed, _NONE_BAD)
+    return _convert_one_by_one(Attribute("text", kind), array.to_pylist())
+
+
+def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """All texts at once, if all are valid and either all or none of them name a zone."""
+    # Arrow reads more forms than the filter language does: look first.
+    pattern = f"^{DATE_PATTERN if kind is Kind.DATE else TIMESTAMP_PATTERN}$"
+    if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
+        return None
+    for data_type in (target,) if kind is Kind.DATE else (_NO_ZONE, target):
+        try:
+            parsed = array.cast(data_type)
+        except pa.ArrowInvalid:
+            continue
+        return parsed.view(target) if _in_years(parsed) else None
+    return None
+
+
+def _in_years(array: pa.Array) -> bool:
+    """Whether all dates or timestamps, in lists or not, are in the years 1 to 9999."""
+    array = array.flatten() if types.is_list(array.type) else array
+    low, high = _DAYS if types.is_date(array.type) else _MICROSECONDS
+    ends = pc.min_max(array.view(pa.int32() if types.is_date(array.type) else pa.int64())).as_py()
+    return ends["min"] is None or (low <= ends["min"] and ends["max"] <= high)
+
+
+def _read_text(array: pa.Array) -> list[object]:
+    """The texts of an array; what is not UTF-8 stays bytes, which fit no attribute."""
+    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(array.type, pa.binary_view())
+    view = array.view(binary)
+    view.validate(full=True)  # offsets out of bounds end here: nothing in such a column can be trusted
+    texts: list[object] = []
+    for raw in view.to_pylist():
+        try:
+            texts.append(None if raw is None else raw.decode())
+        except UnicodeDecodeError:
+            texts.append(raw)
+    return texts
+
+
+def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
+    """What is wrong with a row of an array that has been refused."""
+    one = array.slice(row, 1)
+    if attribute.is_array and is_any_list(array.type):
+        elements = _decode(one.flatten())
+        position = int(_convert_scalars(attribute.kind, elements).bad[0])
+        return f"element {position}: {_explain(Attribute('element', attribute.kind), elements, position)}"
+    if isinstance(array.type, pa.BaseExtensionType):
+        return f"expected {attribute.type_name}, got {array.type}"
+    try:
+        value = one[0].as_py()
+    except UnicodeDecodeError:
+        return f"expected {attribute.type_name}, got invalid UTF-8 {describe(_read_text(one)[0])}"
+    except (ValueError, OverflowError):
+        return f"expected {attribute.type_name}, got a {array.type} that it cannot hold"
+    return _explain_value(attribute, value)
+
+
+def _too_large(attribute: Attribute, error: pa.ArrowInvalid) -> EventError:
+    return EventError(
+        f"the column cannot be read as {attribute.type_name}: {error}; "
+        "publish smaller batches if it holds more than 2 GiB, else write it anew",
+        attribute=attribute.name,
+    )

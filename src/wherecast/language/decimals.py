@@ -1,0 +1,79 @@
+"""Exact decimals with Spark SQL's precision and scale.
+
+A literal such as `1.1` is DECIMAL(2, 1) in Spark, not a double, so `qty * 1.1 > 100` on an integer attribute is decimal
+arithmetic. Values here are Python integers, unscaled, in object arrays; the scale is static and stands in the
+expression. It is slow (about a microsecond per operation) and runs only where an integer meets a decimal literal in
+arithmetic, on candidates that passed their box. The rules are those of Spark's DecimalPrecision with
+`spark.sql.decimalOperations.allowPrecisionLoss` on, its default.
+"""
+
+from __future__ import annotations
+
+#: (precision, scale)
+Digits = tuple[int, int]
+
+MAX_PRECISION = 38
+_MIN_ADJUSTED_SCALE = 6
+
+
+def arithmetic_digits(op: str, left: Digits, right: Digits) -> Digits:
+    """Precision and scale of a decimal operation's result."""
+    (p1, s1), (p2, s2) = left, right
+    if op in "+-":
+        scale = max(s1, s2)
+        return _adjust(max(p1 - s1, p2 - s2) + scale + 1, scale)
+    if op == "*":
+        return _adjust(p1 + p2 + 1, s1 + s2)
+    if op == "/":
+        scale = max(_MIN_ADJUSTED_SCALE, s1 + p2 + 1)
+        return _adjust(p1 - s1 + s2 + scale, scale)
+    scale = max(s1, s2)
+    return _adjust(min(p1 - s1, p2 - s2) + scale, scale)
+
+
+def _adjust(precision: int, scale: int) -> Digits:
+    """Keep integral digits and give up fraction digits, down to six, when the precision would pass 38."""
+    if precision <= MAX_PRECISION:
+        return precision, scale
+    return MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_ADJUSTED_SCALE))
+
+
+def rescale(value: int, old: int, new: int) -> int:
+    """Change the scale of an unscaled value, rounding half away from zero."""
+    if new >= old:
+        return value * 10 ** (new - old)
+    quotient, rest = divmod(abs(value), 10 ** (old - new))
+    quotient += 2 * rest >= 10 ** (old - new)
+    return quotient if value >= 0 else -quotient
+
+
+def fit(value: int, scale: int, digits: Digits) -> int | None:
+    """Round to `digits`; None when the integral part does not fit."""
+    value = rescale(value, scale, digits[1])
+    return value if abs(value) < 10 ** digits[0] else None
+
+
+def compute(op: str, a: int, s1: int, b: int, s2: int, digits: Digits) -> int | None:
+    """One decimal operation on unscaled values; None for overflow or division by zero."""
+    if op == "*":
+        return fit(a * b, s1 + s2, digits)
+    if op == "/":
+        return _divide(a, s1, b, s2, digits)
+    scale = max(s1, s2)
+    a, b = rescale(a, s1, scale), rescale(b, s2, scale)
+    if op == "%":
+        if b == 0:
+            return None
+        rest = abs(a) % abs(b)
+        return fit(rest if a >= 0 else -rest, scale, digits)
+    return fit(a + b if op == "+" else a - b, scale, digits)
+
+
+def _divide(a: int, s1: int, b: int, s2: int, digits: Digits) -> int | None:
+    if b == 0:
+        return None
+    # Spark divides to 38 fraction digits first and rounds to the result's scale afterwards.
+    numerator, denominator = abs(a) * 10 ** (MAX_PRECISION + s2), abs(b) * 10**s1
+    quotient, rest = divmod(numerator, denominator)
+    quotient += 2 * rest >= denominator
+    return fit(quotient if (a >= 0) == (b > 0) else -quotient, MAX_PRECISION, digits)

@@ -1,0 +1,319 @@
+"""Vectorised evaluation of an expression under three-valued logic.
+
+One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come as columns of
+equal length from a `Scope`. A column is values and a validity mask; what an invalid row's value is does not matter.
+Numbers, dates and booleans are NumPy arrays; strings and decimals are object arrays, handled row by row. Residuals see
+only candidates that passed their box, so this is the slow path by design, and kept simple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language import decimals
+from wherecast.language.expression import (
+    INTEGERS,
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+    Type,
+)
+from wherecast.language.normalize import Truth
+from wherecast.language.patterns import like_regex, rlike_regex
+from wherecast.language.sql import digits_of
+from wherecast.language.keys import float_keys
+
+Bools = npt.NDArray[np.bool_]
+DAY_US = 86_400_000_000
+
+
+class Column(NamedTuple):
+    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists)."""
+
+    values: npt.NDArray[Any]
+    valid: Bools
+
+
+class Scope(Protocol):
+    """Where an expression finds its columns, all of `length` rows."""
+
+    length: int
+
+    def attribute(self, attr: Attr) -> Column: ...
+
+    def literal(self, param: Param) -> Column:
+        """A scalar literal; a DECIMAL comes unscaled, at the scale of `decimal_scale`."""
+
+    def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        """Per row, a frozenset of `member_key`s of the values of an IN list, read as `common`."""
+
+
+def holds(node: Node, truth: Truth, scope: Scope) -> Bools:
+    """For which rows the statement "`node` is `truth`" holds."""
+    column = evaluate(node, scope)
+    true, false = column.values & column.valid, ~column.values & column.valid
+    return {Truth.TRUE: true, Truth.FALSE: false, Truth.NOT_TRUE: ~true, Truth.NOT_FALSE: ~false}[truth]
+
+
+def evaluate(node: Node, scope: Scope) -> Column:
+    """The value of an expression for every row of the scope."""
+    if isinstance(node, Attr):
+        return scope.attribute(node)
+    if isinstance(node, Param):
+        return scope.literal(node)
+    return _EVALUATORS[type(node)](node, scope)
+
+
+def _constant(node: Const, scope: Scope) -> Column:
+    n = scope.length
+    return Column(np.full(n, bool(node.value)), np.full(n, node.value is not None))
+
+
+def _and(node: And, scope: Scope) -> Column:
+    return _kleene(node.items, scope, False)
+
+
+def _or(node: Or, scope: Scope) -> Column:
+    return _kleene(node.items, scope, True)
+
+
+def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Column:
+    """AND (winner False) and OR (winner True): one item of the winner's value decides, else NULL if any is NULL."""
+    decided, valid = np.zeros(scope.length, bool), np.ones(scope.length, bool)
+    for item in items:
+        column = evaluate(item, scope)
+        decided |= (column.values == winner) & column.valid
+        valid &= column.valid
+    return Column(decided if winner else ~decided, valid | decided)
+
+
+def _not(node: Not, scope: Scope) -> Column:
+    column = evaluate(node.item, scope)
+    return Column(~column.values, column.valid)
+
+
+def _is_null(node: IsNull, scope: Scope) -> Column:
+    return Column(~evaluate(node.item, scope).valid, np.ones(scope.length, bool))
+
+
+def _is_truth(node: IsTruth, scope: Scope) -> Column:
+    column = evaluate(node.item, scope)
+    return Column((column.values == node.truth) & column.valid, np.ones(scope.length, bool))
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+}
+
+
+def _compare(node: Compare, scope: Scope) -> Column:
+    left, right = (_as_common(side, node.common, scope) for side in (node.left, node.right))
+    both = left.valid & right.valid
+    if node.op == "<=>":
+        same = np.asarray(np.equal(left.values, right.values), bool) & both
+        return Column(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
+    return Column(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
+
+
+def _as_common(node: Node, common: Type, scope: Scope) -> Column:
+    """A side of a comparison in a form whose plain order is Spark's."""
+    column = evaluate(node, scope)
+    if node.type is Type.NULL:
+        return Column(_filler(common, scope.length), np.zeros(scope.length, bool))
+    if common is Type.DOUBLE:
+        return Column(float_keys(_to_double(node, column)), column.valid)
+    if common is Type.DECIMAL:
+        scale = decimal_scale(node)
+        return Column(np.array([int(v) * 10 ** (76 - scale) for v in column.values], object), column.valid)
+    if common is Type.TIMESTAMP and node.type is Type.DATE:
+        return Column(column.values * DAY_US, column.valid)
+    return column
+
+
+def _filler(kind: Type, n: int) -> npt.NDArray[Any]:
+    if kind is Type.STRING:
+        return np.full(n, "", object)
+    return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.int64)
+
+
+def decimal_scale(node: Node) -> int:
+    """Scale of the unscaled integers that stand for a DECIMAL (or an integer, scale 0)."""
+    if node.type is not Type.DECIMAL:
+        return 0
+    if isinstance(node, Param) and node.digits == (0, 0):
+        return decimals.MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
+    return digits_of(node)[1]
+
+
+def _to_double(node: Node, column: Column) -> npt.NDArray[np.float64]:
+    if node.type is Type.DECIMAL:
+        unit = 10 ** decimal_scale(node)
+        return np.array([v / unit for v in column.values], np.float64)
+    return column.values.astype(np.float64)
+
+
+def _in_list(node: InList, scope: Scope) -> Column:
+    item = evaluate(node.item, scope)
+    keys = member_keys(node.item, item, node.common)
+    found = np.zeros(scope.length, bool)
+    for param in node.values:
+        found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
+    return Column(found, item.valid & (found | (not node.has_null)))
+
+
+def member_keys(node: Node, column: Column, common: Type) -> list[Any]:
+    """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
+    if common is Type.DOUBLE:
+        return float_keys(_to_double(node, column)).tolist()  # type: ignore[no-any-return]
+    if common is Type.DECIMAL:
+        scale = decimals.MAX_PRECISION - decimal_scale(node)
+        return [int(v) * 10**scale for v in column.values]
+    if common is Type.TIMESTAMP and node.type is Type.DATE:
+        return (column.values * DAY_US).tolist()  # type: ignore[no-any-return]
+    return column.values.tolist()  # type: ignore[no-any-return]
+
+
+def _like(node: Like, scope: Scope) -> Column:
+    item, pattern = evaluate(node.item, scope), evaluate(node.pattern, scope)
+    valid = item.valid & pattern.valid
+    found = np.zeros(scope.length, bool)
+    for i in np.flatnonzero(valid).tolist():
+        text, wanted = item.values[i], pattern.values[i]
+        if node.kind == "rlike":
+            found[i] = rlike_regex(wanted).search(text) is not None
+        elif node.kind == "ilike":
+            found[i] = like_regex(wanted.lower()).fullmatch(text.lower()) is not None
+        else:
+            found[i] = like_regex(wanted).fullmatch(text) is not None
+    return Column(found, valid)
+
+
+_STRING_CALLS: dict[str, Callable[..., Any]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "length": len,
+    "startswith": str.startswith,
+    "endswith": str.endswith,
+    "contains": str.__contains__,
+}
+
+
+def _call(node: Call, scope: Scope) -> Column:
+    args = [evaluate(arg, scope) for arg in node.args]
+    valid = np.logical_and.reduce([a.valid for a in args])
+    rows = np.flatnonzero(valid)
+    if node.name == "abs":
+        return _absolute(node, args[0])
+    if node.name == "array_contains":
+        return _array_contains(node, args, valid, rows)
+    call: Callable[..., Any] = len if node.name == "size" else _STRING_CALLS[node.name]
+    dtype: Any = {Type.STRING: object, Type.INT: np.int64}.get(node.type, bool)
+    out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
+    for i in rows.tolist():
+        out[i] = call(*(a.values[i] for a in args))
+    return Column(out, valid)
+
+
+def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any]) -> Column:
+    found, known = np.zeros(valid.size, bool), valid.copy()
+    array, value = args
+    element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
+    wanted = member_keys(node.args[1], value, element)
+    for i in rows.tolist():
+        items = array.values[i]
+        present = [v for v in items if v is not None]
+        keys = float_keys(np.array(present, np.float64)).tolist() if element is Type.DOUBLE else present
+        found[i] = wanted[i] in keys
+        known[i] = found[i] or len(present) == len(items)
+    return Column(found, known)
+
+
+def _absolute(node: Call, arg: Column) -> Column:
+    if node.type in INTEGERS:
+        lowest = -(2**31) if node.type is Type.INT else -(2**63)
+        return Column(np.abs(arg.values), arg.valid & (arg.values != lowest))
+    if node.type is Type.NULL:
+        return arg
+    return Column(np.abs(arg.values), arg.valid)
+
+
+def _negate(node: Negate, scope: Scope) -> Column:
+    item = evaluate(node.item, scope)
+    if node.type in INTEGERS:
+        lowest = -(2**31) if node.type is Type.INT else -(2**63)
+        with np.errstate(over="ignore"):
+            return Column(-item.values, item.valid & (item.values != lowest))
+    return item if node.type is Type.NULL else Column(-item.values, item.valid)
+
+
+def _arith(node: Arith, scope: Scope) -> Column:
+    left, right = evaluate(node.left, scope), evaluate(node.right, scope)
+    valid = left.valid & right.valid
+    if Type.NULL in (node.left.type, node.right.type):
+        return Column(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
+    if node.type is Type.DECIMAL:
+        return _decimal_arith(node, left, right, valid)
+    with np.errstate(all="ignore"):
+        if node.type is Type.DOUBLE:
+            a, b = _to_double(node.left, left), _to_double(node.right, right)
+            if node.op in "/%":
+                valid = valid & (b != 0)
+            return Column(_DOUBLE_OPS[node.op](a, b), valid)
+        return _integer_arith(node, left.values, right.values, valid)
+
+
+_DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod,
+}
+
+
+def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Column:
+    low, high = (-(2**31), 2**31 - 1) if node.type is Type.INT else (-(2**63), 2**63 - 1)
+    if node.op == "%":
+        divisor = np.where(b == 0, 1, b)
+        divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
+        return Column(np.fmod(a, divisor), valid & (b != 0))
+    exact = _DOUBLE_OPS[node.op](a.astype(object), b.astype(object))
+    fits = np.fromiter((low <= v <= high for v in exact), bool, exact.size)
+    return Column(np.where(fits, exact, 0).astype(np.int64), valid & fits)
+
+
+def _decimal_arith(node: Arith, left: Column, right: Column, valid: Bools) -> Column:
+    s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
+    out, ok = np.zeros(valid.size, object), valid.copy()
+    for i in np.flatnonzero(valid).tolist():
+        value = decimals.compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
+        out[i], ok[i] = (0, False) if value is None else (value, True)
+    return Column(out, ok)
+
+
+_EVALUATORS: dict[type[Node], Callable[[Any, Scope], Column]] = {
+    Const: _constant,
+    And: _and,
+    Or: _or,
+    Not: _not,
+    IsNull: _is_null,
+    IsTruth: _is_truth,
+    Compare: _compare,
+    InList: _in_list,
+    Like: _like,
+    Call: _call,
+    Negate: _negate,
+    Arith: _arith,
+}

@@ -1,0 +1,280 @@
+"""Events in, canonical Arrow columns out.
+
+A batch of events is an Arrow record batch or table, a pandas DataFrame, one mapping or a sequence of mappings. Whatever
+it is, an index sees one Arrow array per attribute, of the attribute's canonical type, NULL where an event lacks it.
+
+- Names are matched exactly; columns that the schema does not know are ignored.
+- The attribute `a.b` is the column (or key) `a.b`, else the field `b` of the struct (or nested mapping) `a`.
+- NaN is a value and stays NaN, except in pandas: its float columns cannot tell NaN from missing, so NaN is NULL there.
+  For the same reason pandas turns integers with gaps into floats, which fit no integer attribute; the nullable dtype
+  `Int64` keeps them integers.
+- A value that does not fit its attribute is the publisher's error: it raises `EventError`, or with `on_error="skip"`
+  takes its row out of the batch and is listed in `errors`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from wherecast.errors import EventError
+from wherecast.language.arrow import canonical_type
+from wherecast.language.convert import (
+    Column,
+    convert_array,
+    convert_values,
+    null_column,
+    refused_column,
+    valid_rows,
+    whole_array,
+)
+from wherecast.language.values import Misplaced, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy.typing as npt
+    import pandas as pd  # type: ignore[import-untyped]
+
+    from wherecast.language.schema import Attribute, Schema
+
+__all__ = ["EventBatch", "canonical_type"]
+
+
+class EventBatch:
+    """Events as canonical Arrow columns; made by `read`."""
+
+    __slots__ = ("_columns", "_kept", "_source", "errors", "rows", "schema")
+
+    schema: Schema
+    #: the 0-based number that each row of the batch had in the input
+    rows: npt.NDArray[np.int64]
+    #: why rows were skipped, one error for each, in order
+    errors: list[EventError]
+
+    def __init__(
+        self, schema: Schema, source: _Source, columns: dict[int, Column], skipped: dict[int, EventError]
+    ) -> None:
+        self.schema = schema
+        self.errors = [error for _, error in sorted(skipped.items())]
+        self.rows = np.arange(source.length, dtype=np.int64)
+        self._source = source
+        self._kept: npt.NDArray[np.bool_] | None = None
+        if skipped:
+            self._kept = np.ones(source.length, np.bool_)
+            self._kept[list(skipped)] = False
+            self.rows = self.rows[self._kept]
+        self._columns = {index: self._keep(column.values) for index, column in columns.items()}
+
+    @classmethod
+    def read(
+        cls,
+        schema: Schema,
+        events: pa.RecordBatch | pa.Table | pd.DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
+        on_error: Literal["raise", "skip"] = "raise",
+        needed: Collection[int] | None = None,
+    ) -> EventBatch:
+        """Read events.
+
+        Args:
+            schema: The attributes to read.
+            events: A record batch, a table, a DataFrame, one mapping, or several mappings.
+            on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
+            needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
+                until `array` asks for them, and then a value in them that does not fit raises.
+
+        Raises:
+            EventError: A value does not fit its attribute, or the events cannot be read at all.
+        """
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        source = _open_source(events)
+        wanted = range(len(schema)) if needed is None else sorted(needed)
+        columns = {index: source.read_column(schema.attributes[index]) for index in wanted}
+        # The first row that is bad and in it the first attribute; a row that is no event at all comes before both.
+        failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
+        if on_error == "raise":
+            rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
+            if rows:
+                raise _error_of(min(rows), source, failed)
+            return cls(schema, source, columns, {})
+        skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
+        for name, column in failed:
+            for row in column.bad.tolist():
+                if row not in skipped:
+                    skipped[row] = EventError(column.describe(row), row=row, attribute=name)
+        return cls(schema, source, columns, skipped)
+
+    @property
+    def length(self) -> int:
+        """How many rows the batch has, skipped ones not counted."""
+        return len(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"EventBatch({self.length} events, {len(self.errors)} skipped)"
+
+    def array(self, attribute_index: int) -> pa.Array:
+        """The values of an attribute, in its canonical type. A column that was not `needed` is converted now."""
+        array = self._columns.get(attribute_index)
+        if array is None:
+            attribute = self.schema.attributes[attribute_index]
+            column = self._source.read_column(attribute)
+            bad = column.bad if self._kept is None else column.bad[self._kept[column.bad]]
+            if len(bad):
+                row = int(bad[0])
+                raise EventError(column.describe(row), row=row, attribute=attribute.name)
+            array = self._columns[attribute_index] = self._keep(column.values)
+        return array
+
+    def _keep(self, array: pa.Array) -> pa.Array:
+        return array if self._kept is None else array.filter(pa.array(self._kept))
+
+
+def _error_of(row: int, source: _Source, failed: list[tuple[str, Column]]) -> EventError:
+    if row in source.broken:
+        return EventError(source.broken[row], row=row)
+    name, column = next((name, column) for name, column in failed if column.bad[0] == row)
+    return EventError(column.describe(row), row=row, attribute=name)
+
+
+class _Source(Protocol):
+    """Events of one form, read column by column."""
+
+    length: int
+    #: rows that are no events at all, and why
+    broken: dict[int, str]
+
+    def read_column(self, attribute: Attribute) -> Column: ...
+
+
+def _open_source(events: object) -> _Source:
+    if isinstance(events, pa.RecordBatch | pa.Table):
+        return _ArrowSource(events)
+    if isinstance(events, Mapping):
+        return _MappingSource([events])
+    pandas = sys.modules.get("pandas")  # not loaded: then it is no DataFrame
+    if pandas is not None and isinstance(events, pandas.DataFrame):
+        return _PandasSource(events)
+    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        raise EventError(
+            f"expected an Arrow record batch or table, a DataFrame, a mapping or mappings, got {describe(events)}"
+        )
+    return _MappingSource(list(events))
+
+
+class _ArrowSource:
+    """The columns of a record batch or table."""
+
+    def __init__(self, events: pa.RecordBatch | pa.Table) -> None:
+        self.events = events
+        self.length: int = events.num_rows
+        self.broken: dict[int, str] = {}
+
+    def read_column(self, attribute: Attribute) -> Column:
+        for name, fields in _ways_to(attribute.name):
+            found = self.events.schema.get_all_field_indices(name)
+            if found:
+                _refuse_repeats(attribute, name, len(found))
+                return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields)
+        return null_column(attribute, self.length)
+
+
+class _PandasSource:
+    """The columns of a DataFrame."""
+
+    def __init__(self, events: pd.DataFrame) -> None:
+        self.events = events
+        self.length: int = len(events)
+        self.broken: dict[int, str] = {}
+        self.names: list[object] = list(events.columns)
+
+    def read_column(self, attribute: Attribute) -> Column:
+        for name, fields in _ways_to(attribute.name):
+            found = self.names.count(name)
+            if found:
+                _refuse_repeats(attribute, name, found)
+                return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields)
+        return null_column(attribute, self.length)
+
+    def _read_series(self, attribute: Attribute, series: pd.Series[object], fields: list[str]) -> Column:
+        if series.dtype != object:
+            try:
+                array = pa.array(series, from_pandas=True)
+            except (pa.ArrowException, TypeError, ValueError):
+                pass  # a dtype that Arrow does not know: its values may still fit, or say why not
+            else:
+                return _read_array(attribute, whole_array(array, attribute), fields)
+        missing = series.isna().tolist()
+        values = [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
+        return convert_values(attribute, [_descend(value, fields) for value in values])
+
+
+class _MappingSource:
+    """Events as mappings."""
+
+    def __init__(self, events: list[object]) -> None:
+        self.length = len(events)
+        self.broken: dict[int, str] = {}
+        self.events: list[Mapping[str, object]] = []
+        for row, event in enumerate(events):
+            if type(event) is dict or isinstance(event, Mapping):  # the first test is the fast one
+                self.events.append(event)
+            else:
+                self.broken[row] = f"expected a mapping of attributes to values, got {describe(event)}"
+                self.events.append({})
+
+    def read_column(self, attribute: Attribute) -> Column:
+        name = attribute.name
+        if "." not in name:
+            return convert_values(attribute, [event.get(name) for event in self.events])
+        fields = name.split(".")
+        return convert_values(
+            attribute, [event[name] if name in event else _descend(event, fields) for event in self.events]
+        )
+
+
+def _ways_to(name: str) -> list[tuple[str, list[str]]]:
+    """Where an attribute can be: in the column of its name, or in fields of the column its name begins with."""
+    first, *fields = name.split(".")
+    return [(name, []), (first, fields)] if fields else [(name, [])]
+
+
+def _descend(value: object, fields: list[str]) -> object:
+    for field in fields:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            return Misplaced(field, value)
+        value = value.get(field)
+    return value
+
+
+def _read_array(attribute: Attribute, array: pa.Array, fields: list[str]) -> Column:
+    """Convert a column, or a field of a struct column; a NULL struct has NULL fields."""
+    length = len(array)
+    for field in fields:
+        if types.is_null(array.type):
+            break
+        if not types.is_struct(array.type):
+            reason = f"expected a struct with field {field!r}, got {array.type}"
+            return refused_column(attribute, valid_rows(array), length, reason)
+        found = array.type.get_all_field_indices(field)
+        if not found:
+            return null_column(attribute, length)
+        _refuse_repeats(attribute, field, len(found))
+        array = pc.struct_field(array, indices=found)
+    return convert_array(attribute, array)
+
+
+def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
+    if count > 1:
+        raise EventError(f"there are {count} columns or fields {name!r}; leave one", attribute=attribute.name)

@@ -1,0 +1,192 @@
+"""Typed expressions: what a filter means, independent of how it was spelled.
+
+Nodes are frozen and hashable, attributes are schema positions and constants are slots (`Param`): one tree serves all
+filters of a shape, and its evaluation takes the constants as columns. `span` is the node's place in the shape's text and
+takes no part in equality.
+
+Types are Spark SQL's: `INT` (32-bit: small literals, `length`, `size`), `BIGINT` (integer attributes), `DECIMAL`
+(literals with a point, and what arithmetic makes of them), `DOUBLE`, and so on. `NULL` is the type of a bare NULL.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from wherecast.language.schema import Kind
+
+
+class Type(enum.StrEnum):
+    BOOLEAN = "boolean"
+    INT = "int"
+    BIGINT = "bigint"
+    DECIMAL = "decimal"
+    DOUBLE = "double"
+    STRING = "string"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    ARRAY = "array"
+    NULL = "null"
+
+
+TYPE_OF_KIND = {
+    Kind.BOOLEAN: Type.BOOLEAN,
+    Kind.INTEGER: Type.BIGINT,
+    Kind.FLOAT: Type.DOUBLE,
+    Kind.STRING: Type.STRING,
+    Kind.DATE: Type.DATE,
+    Kind.TIMESTAMP: Type.TIMESTAMP,
+}
+INTEGERS = (Type.INT, Type.BIGINT)
+NUMBERS = (Type.INT, Type.BIGINT, Type.DECIMAL, Type.DOUBLE)
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An expression. `type` is what it evaluates to."""
+
+    type: Type = Type.BOOLEAN
+    span: Span = field(default=(0, 0), compare=False, repr=False)
+
+    def children(self) -> Iterator[Node]:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (v for v in value if isinstance(v, Node))
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, without recursion."""
+        stack: list[Node] = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attr(Node):
+    """An attribute, by its position in the schema. `element` is the type inside an array attribute."""
+
+    index: int
+    element: Type = Type.NULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param(Node):
+    """A literal, by its slot. `digits` is (precision, scale) where the type is DECIMAL."""
+
+    slot: int
+    negative: bool = False
+    digits: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Const(Node):
+    """TRUE, FALSE or NULL."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class And(Node):
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Or(Node):
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not(Node):
+    item: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Node):
+    """`op` is one of = <> < <= > >= <=>; both sides are compared as `common`."""
+
+    op: str
+    left: Node
+    right: Node
+    common: Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsNull(Node):
+    item: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsTruth(Node):
+    """`item IS TRUE` or `item IS FALSE`: never NULL."""
+
+    item: Node
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InList(Node):
+    """`item IN (values)`; each value may be a list slot. A NULL among the values makes "no" unknown."""
+
+    item: Node
+    values: tuple[Param, ...]
+    has_null: bool
+    common: Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Like(Node):
+    """LIKE, ILIKE with an escape character, or RLIKE, against a literal pattern. `kind`: like, ilike, rlike.
+
+    `form` is what the pattern amounts to: "general", or for a plain LIKE also "exact" (no wildcard), "prefix"
+    (one `%`, at the end) and "any" (`%` alone).
+    """
+
+    kind: str
+    item: Node
+    pattern: Param
+    escape: str = "\\"
+    form: str = "general"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Node):
+    """lower upper length abs startswith endswith contains array_contains size."""
+
+    name: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arith(Node):
+    """`op` is one of + - * / %. Where Spark's ANSI mode would stop the query, the value is NULL (as `try_add`)."""
+
+    op: str
+    left: Node
+    right: Node
+    digits: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negate(Node):
+    item: Node
+    digits: tuple[int, int] = (0, 0)
+
+
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+
+
+def attributes_of(node: Node) -> frozenset[int]:
+    """Schema positions that an expression reads."""
+    return frozenset(n.index for n in node.walk() if isinstance(n, Attr))
+
+
+def slots_of(node: Node) -> frozenset[int]:
+    """Literal slots that an expression reads."""
+    return frozenset(n.slot for n in node.walk() if isinstance(n, Param))

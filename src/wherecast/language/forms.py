@@ -1,0 +1,229 @@
+"""The forms a schema is read from and written to: a mapping, JSON, YAML, and Spark's JSON for a StructType.
+
+A reader yields attributes, nested fields under their dotted names, and refuses what has no kind here with a message
+that says what to use instead. Arrow's form is in `arrow`, the only one that needs its library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+from wherecast.errors import SchemaError
+from wherecast.language.attribute import Attribute, Domain, check_name
+from wherecast.language.values import Kind, iso_text
+
+MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
+_MAX_DEPTH = 32  # of nested structs
+
+_TYPES = {
+    **dict.fromkeys(("boolean", "bool"), Kind.BOOLEAN),
+    **dict.fromkeys(("integer", "int", "long", "bigint", "short", "smallint", "byte", "tinyint"), Kind.INTEGER),
+    **dict.fromkeys(("float", "double", "real"), Kind.FLOAT),
+    **dict.fromkeys(("string", "text", "varchar"), Kind.STRING),
+    "date": Kind.DATE,
+    "timestamp": Kind.TIMESTAMP,
+}
+_SPARK_TYPES = {**_TYPES, "timestamp_ntz": Kind.TIMESTAMP, "char": Kind.STRING}
+_SPARK_NAMES = {Kind.INTEGER: "long", Kind.FLOAT: "double"}
+_ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
+_DOMAIN_KEYS = ("values", "min", "max", "precision")
+
+#: Attributes by the parts of their names: a struct is a tree of its own.
+Tree = dict[str, Union[Attribute, "Tree"]]
+
+
+def nest(attributes: Iterable[Attribute]) -> Tree:
+    """Rebuild the structs; each stands at the place of its first field."""
+    tree: Tree = {}
+    for attribute in attributes:
+        *parents, leaf = attribute.name.split(".")
+        node: Any = tree
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[leaf] = attribute
+    return tree
+
+
+def check_size(name: str, read: list[Attribute], depth: int) -> None:
+    """Refuse one attribute too many, before a hostile schema has grown large, and structs nested too deep."""
+    if len(read) >= MAX_ATTRIBUTES:
+        raise SchemaError(f"attribute {name!r} is one too many: at most {MAX_ATTRIBUTES:,} attributes; leave some out")
+    if depth > _MAX_DEPTH:
+        raise SchemaError(f"attribute {name!r}: structs are nested more than {_MAX_DEPTH} deep; flatten them")
+
+
+def refuse_type(name: str, written: str, element: str) -> SchemaError:
+    """Why a type is no attribute type, and what to do. `element` is the type itself or, of an array, its element's."""
+    if element.startswith(("decimal", "numeric")):
+        way_out = "use double, or integer with the amount in its smallest unit"
+    elif element.startswith(("array", "list", "struct", "map")) and written != element:
+        way_out = "an array holds plain values only; leave it out or flatten it"
+    else:
+        way_out = f"use one of {', '.join(Kind)} or an array of one, or leave it out"
+    return SchemaError(f"attribute {name!r}: type {written} is not supported; {way_out}")
+
+
+# The written form
+
+
+def read_mapping(fields: object) -> list[Attribute]:
+    """The attributes of a mapping of names to types, or to mappings with `type` and a domain or `fields`."""
+    if not isinstance(fields, Mapping):
+        raise SchemaError(f"a schema is a mapping of attributes to types such as {{price: double}}, got {fields!r:.60}")
+    out: list[Attribute] = []
+    _read_fields(fields, "", out, 0)
+    return out
+
+
+def read_json(text: str) -> list[Attribute]:
+    """The attributes of a JSON object."""
+
+    def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        _refuse_repeats(key for key, _ in pairs)
+        return dict(pairs)
+
+    try:
+        fields = json.loads(text, object_pairs_hook=build)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema is not readable JSON: {error}; correct the text there") from None
+    return read_mapping(fields)
+
+
+def read_yaml(text: str) -> list[Attribute]:
+    """The attributes of a YAML mapping."""
+    import yaml  # noqa: PLC0415 - takes 20 ms
+
+    class Loader(yaml.SafeLoader):
+        """Refuses what SafeLoader lets pass: a key that occurs twice."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+            _refuse_repeats(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+            return super().construct_mapping(node, deep)
+
+    try:
+        fields = yaml.load(text, Loader)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema is not readable YAML: {error}; correct the text there") from None
+    return read_mapping(fields)
+
+
+def write_attribute(attribute: Attribute) -> object:
+    """What a mapping has for an attribute: its type or, with a domain, a mapping."""
+    domain = attribute.domain
+    if domain is None:
+        return attribute.type_name
+    written: dict[str, object] = {"type": attribute.type_name}
+    if domain.values is not None:
+        written["values"] = [iso_text(value) for value in domain.values]
+    bounds = zip(_DOMAIN_KEYS[1:], (domain.minimum, domain.maximum, domain.precision), strict=True)
+    return written | {key: iso_text(value) for key, value in bounds if value is not None}
+
+
+def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute], depth: int) -> None:
+    for key, value in fields.items():
+        name = prefix + check_name(key)
+        check_size(name, out, depth)
+        spec = {"type": value} if isinstance(value, str) else value
+        if not isinstance(spec, Mapping):
+            raise SchemaError(f"attribute {name!r}: expected a type such as 'integer', got {value!r:.60}")
+        written = spec.get("type")
+        if not isinstance(written, str):
+            raise SchemaError(
+                f"attribute {name!r}: 'type' is missing or no text; write e.g. {{type: double, min: 0}}, "
+                "or for nested fields {type: struct, fields: {...}}"
+            )
+        is_struct = written.strip().lower() == "struct"
+        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS))
+        if is_struct:
+            nested = spec.get("fields")
+            if not isinstance(nested, Mapping) or not nested:
+                raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
+            _read_fields(nested, name + ".", out, depth + 1)
+        else:
+            out.append(Attribute(name, *_read_type(name, written), _read_domain(name, spec)))
+
+
+def _read_type(name: str, written: str) -> tuple[Kind, bool]:
+    text = written.strip().lower()
+    array = _ARRAY.fullmatch(text)
+    element = array[1].strip() if array else text
+    kind = _TYPES.get(element)
+    if kind is None:
+        raise refuse_type(name, text, element)
+    return kind, array is not None
+
+
+def _read_domain(name: str, spec: Mapping[Any, Any]) -> Domain | None:
+    if all(spec.get(key) is None for key in _DOMAIN_KEYS):
+        return None
+    values = spec.get("values")
+    if values is not None and (isinstance(values, str) or not isinstance(values, Sequence)):
+        raise SchemaError(f"attribute {name!r}: values must be a list, got {values!r:.60}; write [a, b]")
+    return Domain(None if values is None else tuple(values), spec.get("min"), spec.get("max"), spec.get("precision"))
+
+
+def _check_keys(name: str, spec: Mapping[Any, object], known: tuple[str, ...]) -> None:
+    for key in spec:
+        if key not in known:
+            raise SchemaError(f"attribute {name!r}: unknown key {key!r:.60}; known keys here: {', '.join(known)}")
+
+
+def _refuse_repeats(keys: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise SchemaError(f"attribute or key {key!r} is there twice; rename or remove one")
+        seen.add(key)
+
+
+# Spark's JSON
+
+
+def read_spark(struct: Mapping[str, Any]) -> list[Attribute]:
+    """The attributes of `StructType.jsonValue()`."""
+    out: list[Attribute] = []
+    _read_spark_fields(struct, "", out, 0)
+    return out
+
+
+def write_spark(attributes: Iterable[Attribute]) -> dict[str, object]:
+    """What `StructType.fromJson` takes, structs rebuilt."""
+    return _write_spark_struct(nest(attributes))
+
+
+def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribute], depth: int) -> None:
+    for field in struct["fields"]:
+        name, data_type = prefix + field["name"], field["type"]
+        check_size(name, out, depth)
+        if "__COLLATIONS" in field.get("metadata", {}):
+            raise SchemaError(f"attribute {name!r}: collated strings are not supported; use plain STRING")
+        nested = data_type if isinstance(data_type, dict) else {"type": data_type}
+        if nested["type"] == "struct":
+            if not nested["fields"]:
+                raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
+            _read_spark_fields(nested, name + ".", out, depth + 1)
+            continue
+        is_array = nested["type"] == "array"
+        element = nested["elementType"] if is_array else nested["type"]
+        element = str(element["type"] if isinstance(element, dict) else element)
+        kind = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
+        if kind is None:
+            raise refuse_type(name, f"array<{element}>" if is_array else element, element)
+        out.append(Attribute(name, kind, is_array))
+
+
+def _write_spark_struct(tree: Tree) -> dict[str, object]:
+    fields = [
+        {"name": name, "type": _write_spark_type(node), "nullable": True, "metadata": {}} for name, node in tree.items()
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def _write_spark_type(node: Attribute | Tree) -> object:
+    if not isinstance(node, Attribute):
+        return _write_spark_struct(node)
+    element = _SPARK_NAMES.get(node.kind, str(node.kind))
+    return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element

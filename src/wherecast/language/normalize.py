@@ -1,0 +1,385 @@
+"""Normal form: an expression as a short list of clauses over attribute sets.
+
+Theory of operation
+-------------------
+Three-valued logic is removed first. For an expression e and an event, "e is true", "e is false", "e is not true" and
+"e is not false" are plain two-valued statements, and each is built from the same statements about e's parts: NOT swaps
+true and false, "a AND b is not true" is "a is not true or b is not true", and so on. At the leaves, a comparison of an
+attribute with a constant is a set of values, its falsity the complement among the values that are there, and the two
+weaker statements add NULL. So after `push_truth` nothing is left but AND, OR, value sets of one attribute and
+residuals (what is no set: `high > low`, a general LIKE, a function call), each residual behind the sets that it implies.
+
+Then `group_sets` unites the alternatives of one attribute, and `expand` multiplies out to a disjunction of clauses. Where
+that would pass the limit, an OR is replaced by a cover, the hull of its alternatives, and the whole expression becomes
+the residual of every clause: any filter compiles, at bounded cost.
+
+The result depends on a filter's shape only, not on its constants: it is computed once per shape. What depends on
+constants (an empty intersection, one clause inside another) is settled in `bind`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from wherecast.language.expression import (
+    FLIPPED,
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+    Type,
+    attributes_of,
+)
+
+
+class Truth(enum.StrEnum):
+    """A two-valued statement about a three-valued expression."""
+
+    TRUE = "true"
+    FALSE = "false"
+    NOT_TRUE = "not true"
+    NOT_FALSE = "not false"
+
+    @property
+    def of_negation(self) -> Truth:
+        """What it says about e when said of NOT e."""
+        return _SWAPPED[self]
+
+    @property
+    def admits_unknown(self) -> bool:
+        return self in (Truth.NOT_TRUE, Truth.NOT_FALSE)
+
+
+_SWAPPED = {
+    Truth.TRUE: Truth.FALSE,
+    Truth.FALSE: Truth.TRUE,
+    Truth.NOT_TRUE: Truth.NOT_FALSE,
+    Truth.NOT_FALSE: Truth.NOT_TRUE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A set of values of one attribute.
+
+    `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
+    `complement` takes it among the values that are there; `null` adds NULL.
+    """
+
+    attr: int
+    op: str
+    params: tuple[Param, ...] = ()
+    common: Type = Type.NULL
+    complement: bool = False
+    null: bool = False
+    pattern: bool = False  # the literal is a LIKE pattern, to be read without its wildcards and escapes
+
+    @property
+    def is_full(self) -> bool:
+        return self.op == "all" and not self.complement and self.null
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A residual: `node` must have the given truth."""
+
+    node: Node
+    truth: Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A union of sets of one attribute."""
+
+    attr: int
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """A conjunction; empty: always."""
+
+    items: tuple[Logic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Any_:
+    """A disjunction; empty: never."""
+
+    items: tuple[Logic, ...] = ()
+
+
+Logic = Values | Rest | All | Any_
+
+
+class Clause(NamedTuple):
+    """A conjunction: the value sets of each attribute are intersected, the residuals all hold."""
+
+    values: tuple[Values, ...]
+    rests: tuple[Rest, ...]
+
+
+ALWAYS, NEVER = All(), Any_()
+
+
+# -- pass 1: three-valued logic out, value sets in ------------------------------------------------------------------
+
+
+def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
+    """The statement "`node` is `truth`" without NOT and without NULL logic."""
+    if isinstance(node, Not):
+        return push_truth(node.item, truth.of_negation)
+    if isinstance(node, (And, Or)):
+        # "not false" distributes over AND as "true" does; "not true" as "false" does.
+        positive = truth in (Truth.TRUE, Truth.NOT_FALSE)
+        items = tuple(push_truth(item, truth) for item in node.items)
+        return All(items) if isinstance(node, And) == positive else Any_(items)
+    if isinstance(node, Const):
+        return _constant(node.value, truth)
+    if isinstance(node, IsNull):
+        return _is_null(node, truth)
+    if isinstance(node, IsTruth):
+        return _is_truth(node, truth)
+    test = value_test(node)
+    if test is not None:
+        return _of_test(node, test, truth)
+    return _residual(node, truth)
+
+
+def _constant(value: bool | None, truth: Truth) -> Logic:
+    holds = {
+        Truth.TRUE: value is True,
+        Truth.FALSE: value is False,
+        Truth.NOT_TRUE: value is not True,
+        Truth.NOT_FALSE: value is not False,
+    }
+    return ALWAYS if holds[truth] else NEVER
+
+
+def _is_null(node: IsNull, truth: Truth) -> Logic:
+    wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
+    item = node.item
+    if isinstance(item, Attr):
+        test = Test(item.index, "all", complement=True, null=True) if wanted else Test(item.index, "all")
+        return Values(item.index, (test,))
+    if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
+        unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
+        return unknown if wanted else Any_((push_truth(item, Truth.TRUE), push_truth(item, Truth.FALSE)))
+    return Rest(node, Truth.TRUE if wanted else Truth.FALSE)
+
+
+def _is_truth(node: IsTruth, truth: Truth) -> Logic:
+    wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
+    if node.truth:
+        return push_truth(node.item, Truth.TRUE if wanted else Truth.NOT_TRUE)
+    return push_truth(node.item, Truth.FALSE if wanted else Truth.NOT_FALSE)
+
+
+def value_test(node: Node) -> Test | None:
+    """The set of values for which `node` is true, if it speaks of one attribute and constants only."""
+    if isinstance(node, Attr) and node.type is Type.BOOLEAN:
+        return Test(node.index, "true")
+    if isinstance(node, Compare):
+        return _comparison_test(node)
+    if isinstance(node, InList) and isinstance(node.item, Attr):
+        return Test(node.item.index, "in", node.values, node.common)
+    if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr) and node.form != "general":
+        op = {"exact": "=", "prefix": "prefix", "any": "all"}[node.form]
+        return Test(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
+    if isinstance(node, Call) and isinstance(node.args[0], Attr) and isinstance(node.args[-1], Param):
+        if node.name == "startswith":
+            return Test(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
+        if node.name == "array_contains":
+            return Test(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
+    return None
+
+
+def _comparison_test(node: Compare) -> Test | None:
+    left, op, right = node.left, node.op, node.right
+    if isinstance(right, Attr):
+        left, op, right = right, FLIPPED[op], left
+    if not isinstance(left, Attr) or left.type is Type.ARRAY:
+        return None
+    if isinstance(right, Const):
+        if right.value is None:
+            return Test(left.index, "all", complement=True, null=True) if op == "<=>" else None
+        if op in ("=", "<=>", "<>"):
+            return Test(left.index, "true", complement=(right.value is False) != (op == "<>"))
+        return None
+    if isinstance(right, Param):
+        return Test(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
+    return None
+
+
+def _of_test(node: Node, test: Test, truth: Truth) -> Logic:
+    attr = test.attr
+    if test.op == "contains" and truth is not Truth.TRUE:
+        # "Does not contain" depends on NULL elements too: leave it to the evaluator, behind "the array is there".
+        return _residual(node, truth)
+    never_unknown = isinstance(node, Compare) and node.op == "<=>"
+    if isinstance(node, InList) and node.has_null and truth in (Truth.FALSE, Truth.NOT_FALSE):
+        return NEVER if truth is Truth.FALSE else ALWAYS  # with a NULL in the list, "no" is unknown
+    if truth in (Truth.FALSE, Truth.NOT_TRUE):
+        test = replace(test, complement=not test.complement)
+        null = never_unknown != test.null if never_unknown else truth is Truth.NOT_TRUE
+    else:
+        null = test.null if never_unknown else truth is Truth.NOT_FALSE
+    return Values(attr, (replace(test, null=null),))
+
+
+def _residual(node: Node, truth: Truth) -> Logic:
+    """A residual behind the boxes it implies."""
+    if isinstance(node, Compare) and node.op != "<=>" and _is_null_const(node.left, node.right):
+        return ALWAYS if truth.admits_unknown else NEVER
+    rest = Rest(node, truth)
+    if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
+        return rest
+    implied: list[Logic] = [Values(a, (Test(a, "all"),)) for a in sorted(attributes_of(node))]
+    if truth is Truth.TRUE and isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
+        # The literal before the first wildcard; an empty one means every value.
+        start = Test(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
+        implied = [Values(node.item.index, (start,))]
+    if not _is_strict(node):
+        implied = []
+    return All((*implied, rest))
+
+
+def _is_null_const(*nodes: Node) -> bool:
+    return any(isinstance(n, Const) and n.value is None for n in nodes)
+
+
+def _is_strict(node: Node) -> bool:
+    """Whether the node is NULL as soon as one of its attributes is."""
+    strict = (Compare, Arith, Negate, Call, Like, InList, Attr, Param, Const)
+    return all(isinstance(n, strict) and getattr(n, "op", "") != "<=>" for n in node.walk())
+
+
+# -- pass 2: alternatives of one attribute become one set -----------------------------------------------------------
+
+
+def group_sets(logic: Logic) -> Logic:
+    """Flatten nested connectives and unite the alternatives of one attribute into one set."""
+    if isinstance(logic, All):
+        return _flat(All, (group_sets(item) for item in logic.items), NEVER)
+    if isinstance(logic, Any_):
+        flat = _flat(Any_, (group_sets(item) for item in logic.items), ALWAYS)
+        return _united(flat) if isinstance(flat, Any_) else flat
+    if isinstance(logic, Values) and any(test.is_full for test in logic.tests):
+        return ALWAYS
+    return logic
+
+
+def _flat(kind: type[All] | type[Any_], items: Iterable[Logic], zero: Logic) -> Logic:
+    out: dict[Logic, None] = {}
+    for item in items:
+        if item == zero:
+            return zero
+        for part in item.items if isinstance(item, kind) else (item,):
+            out[part] = None
+    return next(iter(out)) if len(out) == 1 else kind(tuple(out))
+
+
+def _united(logic: Any_) -> Logic:
+    by_attr: dict[int, list[Test]] = {}
+    others: list[Logic] = []
+    for item in logic.items:
+        # An array's element tests stay apart: "contains a or contains b" is two existential statements.
+        if isinstance(item, Values) and all(t.op != "contains" for t in item.tests):
+            by_attr.setdefault(item.attr, []).extend(item.tests)
+        else:
+            others.append(item)
+    sets = [Values(attr, tuple(dict.fromkeys(tests))) for attr, tests in by_attr.items()]
+    items: tuple[Logic, ...] = (*sets, *others)
+    return items[0] if len(items) == 1 else Any_(items)
+
+
+# -- pass 3: a disjunction of clauses -------------------------------------------------------------------------------
+
+
+def expand(logic: Logic, limit: int) -> tuple[list[Clause], bool]:
+    """Multiply out to at most `limit` clauses. False: they are a cover, wider than the expression."""
+    if isinstance(logic, Values):
+        return [Clause((logic,), ())], True
+    if isinstance(logic, Rest):
+        return [Clause((), (logic,))], True
+    if isinstance(logic, Any_):
+        return _expand_any(logic, limit)
+    return _expand_all(logic, limit)
+
+
+def _expand_any(logic: Any_, limit: int) -> tuple[list[Clause], bool]:
+    clauses: list[Clause] = []
+    exact = True
+    for item in logic.items:
+        more, ok = expand(item, limit)
+        clauses += more
+        exact = exact and ok
+    clauses = list(dict.fromkeys(clauses))
+    if len(clauses) > limit:
+        return _cover(clauses, limit), False
+    return clauses, exact
+
+
+def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
+    exact = True
+    clauses = [Clause((), ())]
+    for more, ok in sorted((expand(item, limit) for item in logic.items), key=lambda e: len(e[0])):
+        exact = exact and ok
+        if len(clauses) * len(more) > limit:
+            more, exact = _cover(more, max(1, limit // len(clauses))), False
+        clauses = [_joined(a, b) for a in clauses for b in more]
+    return list(dict.fromkeys(clauses)), exact
+
+
+def _joined(a: Clause, b: Clause) -> Clause:
+    return Clause(tuple(dict.fromkeys(a.values + b.values)), tuple(dict.fromkeys(a.rests + b.rests)))
+
+
+def _cover(clauses: Sequence[Clause], limit: int) -> list[Clause]:
+    """At most `limit` clauses that together hold wherever one of the given does."""
+    ordered = sorted(clauses, key=lambda c: sorted({v.attr for v in c.values}))  # alike ones make the tighter hulls
+    size = -(-len(ordered) // limit)
+    return [_hull(ordered[i : i + size]) for i in range(0, len(ordered), size)]
+
+
+def _hull(clauses: Sequence[Clause]) -> Clause:
+    """One clause around several: an attribute stays constrained only if each of them constrains it."""
+    attrs = set.intersection(*({v.attr for v in c.values} for c in clauses))
+    values = []
+    for attr in sorted(attrs):
+        # Of several sets on one attribute any one is a cover of their intersection.
+        chosen = [next(v for v in c.values if v.attr == attr) for c in clauses]
+        tests = tuple(dict.fromkeys(t for v in chosen for t in v.tests))
+        if all(t.op != "contains" for t in tests) or len(set(chosen)) == 1:
+            values.append(Values(attr, tests))
+    return Clause(tuple(values), ())
+
+
+#: The passes in order, each one function of the logic alone; `expand` follows with the limit.
+PASSES: tuple[Callable[[Logic], Logic], ...] = (group_sets,)
+
+
+def normalize(node: Node, limit: int) -> list[Clause]:
+    """The clauses of a filter; an empty list never matches."""
+    logic = push_truth(node)
+    for apply in PASSES:
+        logic = apply(logic)
+    clauses, exact = expand(logic, limit)
+    if exact:
+        return clauses
+    whole = (Rest(node, Truth.TRUE),)
+    return list(dict.fromkeys(Clause(clause.values, whole) for clause in clauses))

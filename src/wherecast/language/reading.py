@@ -1,0 +1,142 @@
+"""Reading literals: numbers with Spark's types, dates, timestamps, strings - as columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language.decimals import MAX_PRECISION, Digits
+from wherecast.language.expression import INTEGERS, Type
+
+_DATE = re.compile(r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
+_TIMESTAMP = re.compile(
+    r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+    r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?\s*"
+    r"(Z|UTC|GMT|(?:UTC|GMT)?[+-][0-9]{1,2}(?::[0-9]{1,2}(?::[0-9]{1,2})?)?)?)?)?)?\s*"
+)
+_EPOCH = dt.date(1970, 1, 1)
+
+
+def parse_date(text: str) -> int:
+    """Days since 1970-01-01 of a date literal. Raises ValueError."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a date; write 'yyyy-mm-dd'")
+    year, month, day = (int(g) if g else 1 for g in match.groups())
+    return (_civil(text, year, month, day) - _EPOCH).days
+
+
+def parse_timestamp(text: str) -> int:
+    """Microseconds since the epoch (UTC) of a timestamp literal. Raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a timestamp; write 'yyyy-mm-dd hh:mm:ss[.ffffff][+hh:mm]'")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    days = (_civil(text, int(year), int(month or 1), int(day or 1)) - _EPOCH).days
+    h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
+    if h > 23 or m > 59 or s > 59:
+        raise ValueError(f"{text!r} has no such time of day")
+    micros = int(((fraction or "") + "000000")[:6])
+    return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros - _offset_us(zone)
+
+
+def _civil(text: str, year: int, month: int, day: int) -> dt.date:
+    try:
+        return dt.date(year, month, day)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}; years run from 0001 to 9999") from None
+
+
+def _offset_us(zone: str | None) -> int:
+    if not zone or zone in ("Z", "UTC", "GMT"):
+        return 0
+    zone = zone.removeprefix("UTC").removeprefix("GMT")
+    hours, minutes, seconds = (int(p) for p in (*zone[1:].split(":"), "0", "0")[:3])
+    if hours > 18 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{zone!r} is no time zone offset")
+    offset = (hours * 3600 + minutes * 60 + seconds) * 1_000_000
+    return -offset if zone[0] == "-" else offset
+
+
+def unquote(literal: str) -> str:
+    """The content of a string literal in the plain form of `literals`."""
+    return literal[1:-1].replace("''", "'")
+
+
+_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?(BD|bd|[LlDdFfSsYy])?")
+
+
+def number_type(literal: str) -> tuple[Type, Digits]:
+    """Spark's type of a numeric literal, and its (precision, scale). Raises ValueError for what is no number."""
+    match = _NUMBER.fullmatch(literal)
+    if match is None:
+        raise ValueError(f"{literal} is not a number")
+    digits, exponent, suffix = match.groups()
+    suffix = (suffix or "").upper()
+    if suffix in ("F", "S", "Y"):
+        raise ValueError(f"the suffix {suffix} is not supported; write the number without it, or with D")
+    if suffix == "D" or (exponent and suffix != "BD"):
+        if np.isinf(float(digits + (exponent or ""))):
+            raise ValueError(f"{literal} is outside the range of a double")
+        return Type.DOUBLE, (0, 0)
+    whole, _, fraction = digits.partition(".")
+    scale = len(fraction) - (int(exponent[1:]) if exponent else 0)
+    significant = len((whole + fraction).lstrip("0")) or 1
+    precision = max(significant, scale) + max(-scale, 0)
+    if precision > MAX_PRECISION or scale > MAX_PRECISION:
+        raise ValueError(f"{literal} has more than {MAX_PRECISION} digits")
+    if "." in digits or suffix == "BD":
+        return Type.DECIMAL, (precision, max(scale, 0))
+    return _integer_type(literal, int(whole), suffix, precision)
+
+
+def _integer_type(literal: str, value: int, suffix: str, precision: int) -> tuple[Type, Digits]:
+    if suffix != "L" and value < 2**31:
+        return Type.INT, (precision, 0)
+    if value < 2**63 or (value == 2**63 and literal.startswith("-")):
+        return Type.BIGINT, (precision, 0)
+    if suffix == "L":
+        raise ValueError(f"{literal} is outside the range of bigint")
+    return Type.DECIMAL, (precision, 0)
+
+
+def number_body(literal: str) -> str:
+    """A numeric literal without its suffix."""
+    return literal.rstrip("LlDdBb") if literal[-1:].isalpha() else literal
+
+
+def read_number(literal: str) -> tuple[int, int]:
+    """A numeric literal as an exact (unscaled integer, scale)."""
+    body = number_body(literal).lower()
+    negative, body = body.startswith("-"), body.lstrip("-")
+    mantissa, _, exponent = body.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    unscaled, scale = int(whole + fraction), len(fraction) - int(exponent or 0)
+    if scale < 0:
+        unscaled, scale = unscaled * 10**-scale, 0
+    return (-unscaled if negative else unscaled), scale
+
+
+_SCALARS: dict[Type, Callable[[str], int]] = {Type.DATE: parse_date, Type.TIMESTAMP: parse_timestamp}
+
+
+def read_column(kind: Type, texts: Sequence[str]) -> npt.NDArray[np.generic]:
+    """Literals of one type as a column: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
+
+    Raises ValueError if any of them cannot be read; the caller finds the row.
+    """
+    if kind is Type.STRING:
+        return np.fromiter((t[1:-1].replace("''", "'") for t in texts), object, len(texts))
+    if kind is Type.DOUBLE:
+        return np.array([float(number_body(t)) for t in texts], np.float64)
+    if kind in INTEGERS:
+        return np.array([int(number_body(t)) for t in texts], np.int64)
+    if kind is Type.DECIMAL:
+        return np.fromiter((read_number(t) for t in texts), object, len(texts))
+    read = _SCALARS[kind]
+    known = {t: read(unquote(t)) for t in set(texts)}
+    return np.fromiter((known[t] for t in texts), np.int64, len(texts))

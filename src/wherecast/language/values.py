@@ -1,0 +1,225 @@
+"""The kinds of values an attribute can have, and which Python values fit them.
+
+One function per kind turns a Python value into the canonical one or raises `MisfitError`, whose message names what was
+expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
+
+The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
+a timestamp is no date. They are lenient where nothing can be lost or mistaken: an integer is a float, a date is a
+timestamp at midnight UTC, an ISO text is a date or a timestamp, a time without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import math
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+#: A canonical value: timestamps are aware datetimes in UTC.
+Scalar = bool | int | float | str | dt.date | dt.datetime
+
+INTEGER_MIN = -(2**63)
+INTEGER_MAX = 2**63 - 1
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+#: The texts accepted for dates and timestamps; these two mean the same to Python's `re` and to Arrow's RE2.
+DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+TIMESTAMP_PATTERN = DATE_PATTERN + r"(?:[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
+_DATE_TEXT = re.compile(DATE_PATTERN)
+_TIMESTAMP_TEXT = re.compile(TIMESTAMP_PATTERN)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+class Kind(enum.StrEnum):
+    """What the values of an attribute (or the elements of an array attribute) are."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"  # 64 bits, signed
+    FLOAT = "float"  # IEEE 754 double
+    STRING = "string"  # Unicode, compared as UTF-8 bytes
+    DATE = "date"
+    TIMESTAMP = "timestamp"  # microseconds, UTC
+
+
+class MisfitError(ValueError):
+    """A value that does not fit its kind. Callers add the place and raise an error of their own."""
+
+
+class Misplaced(NamedTuple):
+    """Stands for the value of `a.b` where `a` is no struct."""
+
+    field: str
+    value: object
+
+
+def coerce(kind: Kind, value: object) -> Scalar | None:
+    """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit."""
+    if type(value).__module__ == "numpy":
+        value = _unwrap_numpy(value)
+    if is_missing(value):
+        return None
+    _refuse_misplaced(value)
+    return _COERCE[kind](value)
+
+
+def coerce_array(kind: Kind, value: object) -> list[Scalar | None] | None:
+    """The canonical elements of an array value, or None for NULL."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
+        value = list(value)  # type: ignore[call-overload]
+    if is_missing(value):
+        return None
+    _refuse_misplaced(value)
+    if not isinstance(value, list | tuple):
+        raise MisfitError(f"expected array<{kind}>, got {describe(value)}")
+    elements = []
+    for position, element in enumerate(value):
+        try:
+            elements.append(coerce(kind, element))
+        except MisfitError as misfit:
+            raise MisfitError(f"element {position}: {misfit}") from None
+    return elements
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for NULL: None, or pandas' NaT and NA (known by name, so pandas is not imported)."""
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
+
+
+def describe(value: object) -> str:
+    """A value as error messages show it: type and, where it is short enough to help, the value."""
+    if isinstance(value, bool):
+        return f"boolean {str(value).lower()}"
+    if isinstance(value, int):
+        # Python refuses to print integers of thousands of digits.
+        return f"integer {int(value)}" if value.bit_length() <= 256 else f"integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return f"float {float(value)!r}"
+    if isinstance(value, str):
+        return f"string {_SHORT.repr(str(value))}"
+    if isinstance(value, bytes):
+        return f"bytes {_SHORT.repr(value)}"
+    if isinstance(value, dt.datetime):
+        return f"timestamp {value.isoformat(sep=' ')}"
+    if isinstance(value, dt.date):
+        return f"date {value.isoformat()}"
+    if isinstance(value, list | tuple):
+        return "array"
+    if isinstance(value, Mapping):
+        return "struct"
+    if type(value).__name__ == "Decimal":
+        return f"decimal {value}"
+    return type(value).__name__
+
+
+def _unwrap_numpy(value: object) -> object:
+    """The Python value in a NumPy scalar; other NumPy objects come back as they are."""
+    if type(value).__name__ == "datetime64" and "[D]" not in str(value.dtype):  # type: ignore[attr-defined]
+        value = value.astype("datetime64[us]")  # type: ignore[attr-defined]  # floors, as all conversions here do
+    return value.item() if getattr(value, "ndim", 1) == 0 else value  # type: ignore[attr-defined]
+
+
+def _refuse_misplaced(value: object) -> None:
+    if isinstance(value, Misplaced):
+        raise MisfitError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
+
+
+def _expected(what: str, value: object, hint: str = "") -> MisfitError:
+    return MisfitError(f"expected {what}, got {describe(value)}{hint}")
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _expected("boolean", value)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _expected("integer", value)
+    if not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise _expected("integer", value, ", which is outside 64 bits")
+    return int(value)
+
+
+def _float(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _expected("float", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _expected("float", value, ", which is outside the range of a double") from None
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise _expected("string", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _expected("string", value, ", which has a lone surrogate and so is no valid Unicode") from None
+    return str(value)
+
+
+def _date(value: object) -> dt.date:
+    if isinstance(value, str):
+        try:
+            if _DATE_TEXT.fullmatch(value):
+                return dt.date.fromisoformat(value)
+        except ValueError:
+            pass
+        raise _expected("date", value, "; write dates as 2024-01-31")
+    if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
+        raise _expected("date", value)
+    return value
+
+
+def _timestamp(value: object) -> dt.datetime:
+    hint = "; timestamps lie in the years 1 to 9999"
+    try:
+        moment = value
+        if isinstance(moment, str):
+            hint = "; write timestamps as 2024-01-31T10:00:00Z"
+            if not _TIMESTAMP_TEXT.fullmatch(moment):
+                raise _expected("timestamp", value, hint)
+            moment = dt.datetime.fromisoformat(moment)
+        elif isinstance(moment, dt.date) and not isinstance(moment, dt.datetime):
+            return dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.UTC)
+        if not isinstance(moment, dt.datetime):
+            raise _expected("timestamp", value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=dt.UTC)
+        # By way of whole microseconds: a pandas Timestamp is a datetime that also has nanoseconds.
+        return _EPOCH + _MICROSECOND * ((moment - _EPOCH) // _MICROSECOND)
+    except MisfitError:
+        raise
+    except (ValueError, OverflowError):
+        raise _expected("timestamp", value, hint) from None
+
+
+_COERCE: dict[Kind, Callable[[object], Scalar]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: _integer,
+    Kind.FLOAT: _float,
+    Kind.STRING: _string,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _timestamp,
+}
+
+
+def is_finite(value: Scalar) -> bool:
+    """False for NaN and the infinities, True for everything else."""
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def iso_text(value: Scalar) -> Scalar:
+    """A date or timestamp as ISO text; any other value as it is."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,0 +1,296 @@
+"""The plan of the adaptive matcher: which clauses are filed where, decided by estimated cost.
+
+Theory of operation
+-------------------
+Nodes are planned from the root down, each by one kernel call over its clauses (`kernels.filing`): either tests are
+worth their price, and the clauses go to the cells of those tests, or the clauses become leaves. Cells that are too
+small to be split again become leaves in bulk; only the others are looked at one by one, so the Python loop runs once
+per inner node and not once per leaf.
+
+What no test of the root serves is met by every event. If bitmaps decide it completely it becomes the *dense* part,
+matched leaf by leaf with the events inside, which keeps the bitmaps in the first-level cache; otherwise it stays with
+the tree. A set of alike clauses therefore ends as one scan, 64 clauses at a time.
+
+Costs are in cycles of one core and were fitted to the reference workloads; being wrong by half moves a leaf's size by
+half, and time by a few per cent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.descent import LEAF_WORDS, Batch, Tree
+from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
+from wherecast.kernels.leaves import build_leaves
+from wherecast.matchers.adaptive_conditions import STEP, Columns, Conditions, sample_codes
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+#: Most clauses of a leaf.
+LEAF_CLAUSES = 64 * LEAF_WORDS
+#: No node is split that has fewer clauses.
+SMALLEST_SPLIT = 64
+#: Deeper nodes are not split: a clause is filed under at most this many constraints.
+DEEPEST = 8
+#: Slots per clause beyond which intervals are no longer filed in more than one cell.
+MOST_SLOTS = 2.5
+#: A level of cells with fewer clauses a cell than this is moved to larger cells.
+CROWD = 16
+#: Bitmap bytes allowed per byte of constraint rows, in the tree and where exact bitmaps open the dense part.
+THRIFT, DENSE_THRIFT = 2, 16
+
+
+class Costs(NamedTuple):
+    """Cycles, see `kernels.filing.choose_tests`."""
+
+    test: float = 10.0
+    visit: float = 60.0
+    column: float = 5.0
+    word: float = 1.0
+    margin: float = 1.5
+
+
+class Leaves:
+    """Leaves in the making: their clauses and the way that leads to them."""
+
+    def __init__(self) -> None:
+        self.members: list[Ints] = []
+        self.sizes: list[Longs] = []
+        self.steps: list[Ints] = []
+        self.parents: list[Ints] = []
+        self.thrift: list[Ints] = []
+        self.count = 0
+        self.slots = 0
+
+    def add(self, members: Ints, sizes: Longs, steps: Ints, parent: int, thrift: int = THRIFT) -> int:
+        """Append leaves of the given sizes; return the number of the first."""
+        first = self.count
+        self.members.append(members)
+        self.sizes.append(sizes)
+        self.steps.append(steps)
+        self.parents.append(np.full(sizes.size, parent, np.int32))
+        self.thrift.append(np.full(sizes.size, thrift, np.int32))
+        self.count += sizes.size
+        self.slots += members.size
+        return first
+
+
+class Planner:
+    """Grows nodes, tests and tables; `finish` lays out the leaves."""
+
+    def __init__(self, columns: Columns, conditions: Conditions, sample: Batch | None, costs: Costs) -> None:
+        self.columns, self.conditions, self.costs = columns, conditions, costs
+        self.leaves = Leaves()
+        self.nodes: list[tuple[int, int, int, int]] = []
+        self.tests: list[tuple[int, int, int, int, int]] = []
+        self.table: list[Ints] = []
+        self.table_size = 0
+        self.path: list[tuple[int, int, int, int]] = []
+        self.dense = (0, 0)
+        self.depth = 0
+        self.mass_ptr, self.mass = self._mass(sample)
+
+    def _mass(self, sample: Batch | None) -> tuple[Longs, npt.NDArray[np.float32]]:
+        """Chance of each code of the narrow columns."""
+        width = self.columns.width
+        ptr = np.concatenate([[0], np.cumsum(np.where(width <= NARROW, width, 0))]).astype(np.int64)
+        mass = np.zeros(ptr[-1], np.float32)
+        for c in np.flatnonzero(width <= NARROW).tolist():
+            even = np.full(width[c], 1 / width[c])
+            if sample is not None:
+                even += np.bincount(sample_codes(sample, c), minlength=width[c])
+                even /= sample.codes.shape[0] + 1
+            mass[ptr[c] : ptr[c + 1]] = even
+        return ptr, mass
+
+    def grow(self) -> None:
+        """Plan all nodes; a queue entry is (members, path, depth, place in the table to point here)."""
+        queue: list[tuple[Ints, int, int, int]] = [(np.arange(self.conditions.ptr.size - 1, dtype=np.int32), -1, 0, -1)]
+        pointers: list[tuple[int, int]] = []
+        while queue:
+            members, path, depth, place = queue.pop()
+            self.depth = max(self.depth, depth)
+            chosen, order = self._choose(members, path, depth)
+            if not order.size and place >= 0 and members.size <= LEAF_CLAUSES:
+                pointers.append((place, self._add_rest(members, path)[0] + 1))
+                continue
+            node = len(self.nodes)
+            self.nodes.append((0, 0, 0, 0))
+            if place >= 0:
+                pointers.append((place, -node))
+            rest = members[chosen < 0]
+            first_rest, end_rest = self._add_rest(rest, path, dense=depth == 0)
+            first_test = len(self.tests)
+            if order.size:
+                filed = chosen >= 0
+                queue += self._add_tests(members[filed], chosen[filed], order, path, depth)
+            self.nodes[node] = (first_test, len(self.tests), first_rest, end_rest)
+        table = np.concatenate([np.zeros(0, np.int32), *self.table])
+        for place, child in pointers:
+            table[place] = child
+        self.table = [table]
+
+    def _choose(self, members: Ints, path: int, depth: int) -> tuple[Longs, Ints]:
+        c = self.conditions
+        used = np.zeros(self.columns.width.size, bool)
+        while path >= 0:
+            used[self.path[path][0]] = True
+            path = self.path[path][3]
+        chosen = np.full(members.size, -1, np.int64)
+        order = np.zeros(used.size, np.int32)
+        if members.size < SMALLEST_SPLIT or depth >= DEEPEST:
+            return chosen, order[:0]
+        n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, used, self.mass_ptr, self.mass,
+                         np.array(self.costs, np.float32), order, chosen)  # fmt: skip
+        if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
+            narrow = chosen >= 0
+            k = chosen[narrow]
+            chosen[narrow] = np.where((c.lo[k] >> c.shift[k]) == (c.hi[k] >> c.shift[k]), k, -1)
+        return chosen, order[:n]
+
+    def _add_rest(self, members: Ints, path: int, dense: bool = False) -> tuple[int, int]:
+        """Leaves of the clauses that no test serves, clauses with the same columns together."""
+        if not members.size:
+            return self.leaves.count, self.leaves.count
+        if dense or members.size > LEAF_CLAUSES:
+            signature = self._signatures(members)
+            order = np.argsort(signature, kind="stable")
+            members, signature = members[order], signature[order]
+            cuts = block_cuts(signature)
+        else:
+            cuts = np.array([0, members.size])
+        sizes = np.diff(cuts)
+        steps = np.full((sizes.size, 3), -1, np.int32)
+        first = self.leaves.add(members, sizes, steps, path, DENSE_THRIFT if dense else THRIFT)
+        return first, self.leaves.count
+
+    def _signatures(self, members: Ints) -> npt.NDArray[np.uint64]:
+        """A bit per constrained column (modulo 64): equal numbers for clauses over the same columns."""
+        c = self.conditions
+        bits = np.uint64(1) << (c.column.astype(np.uint64) & np.uint64(63))
+        total = np.zeros(c.ptr.size - 1, np.uint64)
+        filled = np.flatnonzero(np.diff(c.ptr))
+        if filled.size:
+            total[filled] = np.bitwise_or.reduceat(bits, c.ptr[filled])
+        return total[members]
+
+    def _add_tests(self, members: Ints, chosen: Longs, order: Ints, path: int, depth: int) -> list[tuple[Ints, int, int, int]]:
+        """File members under their chosen constraints; return the children that may be split further."""
+        c = self.conditions
+        rank = np.zeros(self.columns.width.size, np.int64)
+        rank[order] = np.arange(order.size)
+        shift = self._merge_levels(c.column[chosen], c.shift[chosen])
+        cells = np.zeros(chosen.size, np.int64)
+        given = chosen, shift, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi
+        count_cells(*given, cells)
+        owner, key = np.empty(cells.sum(), np.int32), np.empty(cells.sum(), np.int32)
+        list_cells(*given, owner, key)
+        place = rank[c.column[chosen]][owner] << 40 | shift[owner].astype(np.int64) << 32 | key
+        by_place = np.argsort(place, kind="stable")
+        place, clauses = place[by_place], members[owner[by_place]]
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(place)) + 1, [place.size]])
+        place, sizes = place[starts[:-1]], np.diff(starts)
+        steps = np.stack([order[place >> 40], place >> 32 & 255, place & 0xFFFFFFFF], 1).astype(np.int32)
+        large = sizes >= SMALLEST_SPLIT * 4
+        children = np.zeros(sizes.size, np.int32)
+        first = self.leaves.add(clauses[np.repeat(~large, sizes)], sizes[~large], steps[~large], path)
+        children[~large] = np.arange(first + 1, self.leaves.count + 1)
+        places = self._add_tables(place >> 32, steps, children)
+        queue = []
+        for i in np.flatnonzero(large).tolist():
+            self.path.append((*steps[i].tolist(), path))
+            queue.append((clauses[starts[i] : starts[i + 1]], len(self.path) - 1, depth + 1, int(places[i])))
+        return queue
+
+    def _merge_levels(self, column: Ints, shift: Ints) -> Ints:
+        """Move thinly filled levels of cells to coarser ones: every level is a lookup and a visit."""
+        shift = shift.copy()
+        loads = np.bincount(column.astype(np.int64) * 32 + shift, minlength=32 * self.columns.width.size).reshape(-1, 32)
+        for c in np.flatnonzero(loads.any(1)).tolist():
+            width, load = int(self.columns.width[c]), loads[c].copy()
+            target = np.arange(32)
+            for s in range(0, 31 - STEP, STEP):
+                points = s == 0 and (load[0] >= CROWD or not load[1:].any())
+                cells = (width >> s) + 1
+                if load[s] and not points and cells > 4 and load[s] < CROWD * min(cells, load[s]):
+                    load[s + STEP] += load[s]
+                    load[s] = 0
+                    target[target == s] = s + STEP
+            mine = column == c
+            shift[mine] = target[shift[mine]]
+        return shift
+
+    def _add_tables(self, group: Longs, steps: Ints, children: Ints) -> Longs:
+        """One test per (column, shift); returns the place of each child in the table, to be set when it is known."""
+        places = np.zeros(group.size, np.int64)
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [group.size]]).tolist()
+        for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+            keys, kids = steps[a:b, 2], children[a:b]
+            low, span = int(keys[0]), int(keys[-1]) - int(keys[0]) + 1
+            if span <= 4 * (b - a) + 16:
+                table, at, size = np.zeros(span, np.int32), keys - low, span
+                table[at] = kids
+            else:
+                capacity = 1 << int(2 * (b - a) - 1).bit_length()
+                table, size = np.zeros(2 * capacity, np.int32), -capacity
+                fill_hash(keys, np.arange(1, b - a + 1, dtype=np.int32), table)
+                entries = np.flatnonzero(table[1::2])
+                at = np.empty(b - a, np.int64)
+                at[table[1::2][entries] - 1] = 2 * entries + 1
+                table[at] = kids
+            places[a:b] = self.table_size + at
+            self.tests.append((int(steps[a, 0]), int(steps[a, 1]), low, size, self.table_size))
+            self.table.append(table)
+            self.table_size += table.size
+        return places
+
+    def finish(self) -> Tree:
+        """Lay out the leaves and return the tree; `dense` becomes the range of leaves matched apart."""
+        gathered, c = self.leaves, self.conditions
+        sizes = np.concatenate([np.zeros(0, np.int64), *gathered.sizes])
+        leaf_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        members = np.concatenate([np.zeros(0, np.int32), *gathered.members])
+        given = (
+            leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
+            np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
+            np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
+            c.list_lo, c.list_hi, self.columns.width,
+        )  # fmt: skip
+        leaves, row_ptr = np.zeros((sizes.size, 6), np.int64), np.zeros(members.size + 1, np.int32)
+        none = np.zeros(0, np.int64), np.zeros(0, np.uint64), row_ptr, np.zeros(0, np.int16)
+        rows = np.zeros(0, np.int32)
+        n_columns, n_words, n_rows = build_leaves(*given, leaves, *none, rows, rows, False)
+        columns, maps = np.zeros(n_columns, np.int64), np.zeros(n_words, np.uint64)
+        row_column = np.zeros(n_rows, np.int16)
+        row_lo, row_hi = np.zeros(n_rows, np.int32), np.zeros(n_rows, np.int32)
+        build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, True)
+        nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
+        self._set_dense_apart(nodes, leaves, row_ptr)
+        return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps, members,
+                    row_ptr, row_column, row_lo, row_hi, c.list_lo, c.list_hi)  # fmt: skip
+
+    def _set_dense_apart(self, nodes: Ints, leaves: Longs, row_ptr: Ints) -> None:
+        """Take the root's rest leaves out of the tree if bitmaps decide all of them."""
+        first, end = int(nodes[0, 2]), int(nodes[0, 3])
+        slots, sizes, words = leaves[first:end, 0], leaves[first:end, 1], leaves[first:end, 2]
+        if end > first and (words > 0).all() and (row_ptr[slots] == row_ptr[slots + sizes]).all():
+            self.dense = (first, end)
+            nodes[0, 2:] = 0
+
+
+def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:
+    """Cut sorted signatures into blocks of at most LEAF_CLAUSES, at changes of signature where blocks stay large."""
+    change = np.flatnonzero(signature[1:] != signature[:-1]) + 1
+    cuts, last = [0], 0
+    for at in [*change.tolist(), signature.size]:
+        while at - last > LEAF_CLAUSES:
+            last += LEAF_CLAUSES
+            cuts.append(last)
+        if at - last >= LEAF_CLAUSES // 4 or at == signature.size:
+            cuts.append(at)
+            last = at
+    return np.unique(np.array(cuts, np.int64))

@@ -1,0 +1,1 @@
+"""Wherecast on Spark: partition the subscriptions, dispatch events, match, notify. Needs the extra `spark`."""

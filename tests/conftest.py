@@ -1,0 +1,46 @@
+"""What all tests share: Hypothesis profiles and one Spark session."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# Every run tries new examples; a failure prints the blob that repeats it. No deadline: the first call of a kernel
+# compiles it. HYPOTHESIS_PROFILE=long searches fifty times longer.
+settings.register_profile("ci", derandomize=False, print_blob=True, deadline=None)
+settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whatever uses the session, so that no test of the fast part can start Spark by accident."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local Spark session for the whole run: starting one takes seconds."""
+    from wherecast.spark.session import create_session
+
+    session = create_session(
+        "wherecast-tests",
+        "local[2]",
+        **{
+            "spark.sql.shuffle.partitions": 2,
+            "spark.default.parallelism": 2,
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()
