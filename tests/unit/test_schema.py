@@ -111,6 +111,13 @@ def test_round_trip_file(tmp_path, stock: Schema):
         assert Schema.from_file(str(path)) == stock
 
 
+def test_unicode_in_yaml():
+    """YAML keeps letters readable and line separators whole."""
+    assert "größe: string" in Schema.of({"größe": "string"}).to_yaml()
+    odd = Schema.of({"a": {"type": "string", "values": ["\x85", "\u2028", "\ufeff", "a\u2029 b"]}})
+    assert Schema.from_yaml(odd.to_yaml()) == odd
+
+
 def test_copies(stock: Schema):
     """A schema can be pickled and copied."""
     for other in (pickle.loads(pickle.dumps(stock)), copy.deepcopy(stock)):

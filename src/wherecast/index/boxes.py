@@ -14,11 +14,12 @@ without a third level of offsets.
 An array attribute has several codes per event and may carry several constraints in one clause (one per element asked
 for); such a constraint holds when *any* of the event's codes lies in one of its intervals.
 
-`naive_clause_holds` below is the definition in six lines; every matcher is a faster way to say the same.
+`naive_clause_holds` below is the definition; every matcher is a faster way to say the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -72,14 +73,19 @@ class EventCodes(NamedTuple):
 
 def naive_clause_holds(boxes: Boxes, clause: int, events: EventCodes, event: int) -> bool:
     """Whether one event satisfies one box: the definition that all matchers share."""
-    held = False
-    for row in range(boxes.ptr[clause], boxes.ptr[clause + 1]):
+    return all(held for _, _, held in walk_constraints(boxes, clause, events, event))
+
+
+def walk_constraints(
+    boxes: Boxes, clause: int, events: EventCodes, event: int
+) -> Iterator[tuple[int, int, bool]]:
+    """The constraints of a clause as (first row, row after the last, whether it holds)."""
+    first, held = int(boxes.ptr[clause]), False
+    for row in range(first, int(boxes.ptr[clause + 1])):
         attr = int(boxes.attr[row])
         code = int(events.codes[event, attr if attr >= 0 else ~attr])
         codes = [code] if code >= 0 else events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1]].tolist()
         held = held or any(boxes.lo[row] <= c <= boxes.hi[row] for c in codes)
         if attr >= 0:  # last row of its constraint
-            if not held:
-                return False
-            held = False
-    return True
+            yield first, row + 1, held
+            first, held = row + 1, False

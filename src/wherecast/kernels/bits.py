@@ -3,8 +3,11 @@
 Theory of operation
 -------------------
 A bitmap word holds 64 clauses. Counting its matches is one `popcnt`; listing them is a loop of `tzcnt` and
-`word & (word - 1)`. Written as arithmetic (the classic sums of masked halves) LLVM recognises the first but not always
-the second, hence two intrinsics. With the JIT off the same names are plain Python.
+`word & (word - 1)`. ANDing rows is a loop of vector loads into one accumulator. LLVM does not find that loop by itself:
+given four accumulators it vectorises over the rows instead, with gathers, at a tenth of the speed. `and_rows_1` to
+`and_rows_16` therefore spell the vectors out; LLVM maps them to whatever registers the machine has.
+
+With the JIT off the same names are plain Python.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import Any
 
 import numba  # type: ignore[import-untyped]
 import numpy as np
-from numba.core import types  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
 ONE = np.uint64(1)
@@ -29,6 +33,17 @@ if numba.config.DISABLE_JIT:
     def trailing_zeros(word: Any) -> int:
         """Position of the lowest set bit; the word is not zero."""
         return (int(word) & -int(word)).bit_length() - 1
+
+    def _and_rows(lanes: int) -> Any:
+        def and_rows(maps: Any, places: Any, count: Any, at: Any, found: Any) -> None:
+            """AND `lanes` words of rows places[:count], from word `at` on, into found."""
+            for lane in range(at, at + lanes):
+                word = FULL
+                for row in places[:count]:
+                    word &= maps[row + lane]
+                found[lane] = word
+
+        return and_rows
 
 else:
 
@@ -49,3 +64,33 @@ else:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
 
         return types.int64(types.uint64), generate
+
+    def _and_rows(lanes: int) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def and_rows(typing_context: Any, maps: Any, places: Any, count: Any, at: Any, found: Any) -> Any:
+            """AND `lanes` words of rows places[:count], from word `at` on, into found."""
+
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                data = [context.make_array(t)(context, builder, a).data if isinstance(t, types.Array) else a
+                        for t, a in zip(signature.args, arguments, strict=True)]  # fmt: skip
+                rows, starts, n, first, out = data
+                vector = ir.VectorType(ir.IntType(64), lanes)
+                total = cgutils.alloca_once_value(builder, ir.Constant(vector, [2**64 - 1] * lanes))
+                with cgutils.for_range(builder, n) as loop:
+                    start = builder.load(builder.gep(starts, [loop.index]))
+                    source = builder.gep(rows, [builder.add(start, first)])
+                    row = builder.load(builder.bitcast(source, vector.as_pointer()), align=8)
+                    builder.store(builder.and_(builder.load(total), row), total)
+                target = builder.bitcast(builder.gep(out, [first]), vector.as_pointer())
+                builder.store(builder.load(total), target, align=8)
+                return context.get_dummy_value()
+
+            return types.void(maps, places, types.int64, types.int64, found), generate
+
+        return and_rows
+
+
+and_rows_1 = _and_rows(1)
+and_rows_2 = _and_rows(2)
+and_rows_4 = _and_rows(4)
+and_rows_16 = _and_rows(16)

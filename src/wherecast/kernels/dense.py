@@ -24,12 +24,14 @@ Longs = npt.NDArray[np.int64]
 @jit
 def count_dense(tree: Tree, batch: Batch, first: int, end: int, counts: Longs) -> None:
     """Add the matches of leaves first:end to `counts`."""
-    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    leaves, columns, maps = tree.leaves, tree.columns, tree.maps
+    codes, list_ptr, list_codes = batch
+    places = np.empty(codes.shape[1] + 1, np.int64)
     found = np.empty(LEAF_WORDS, np.uint64)
     for leaf in range(first, end):
-        words = tree.leaves[leaf, WORDS]
-        for event in range(batch.codes.shape[0]):
-            find_bits(tree, batch, event, leaf, places, found)
+        words = leaves[leaf, WORDS]
+        for event in range(codes.shape[0]):
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
             total = 0
             for i in range(words):
                 total += popcount(found[i])
@@ -39,13 +41,15 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, counts: Longs) -
 @jit
 def list_dense(tree: Tree, batch: Batch, first: int, end: int, cursor: Longs, out: Ints) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` has each event's place and is moved on."""
-    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    leaves, columns, maps = tree.leaves, tree.columns, tree.maps
+    codes, list_ptr, list_codes = batch
+    places = np.empty(codes.shape[1] + 1, np.int64)
     found = np.empty(LEAF_WORDS, np.uint64)
     slots = tree.slots
     for leaf in range(first, end):
-        words, slot = tree.leaves[leaf, WORDS], tree.leaves[leaf, SLOT]
-        for event in range(batch.codes.shape[0]):
-            find_bits(tree, batch, event, leaf, places, found)
+        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
+        for event in range(codes.shape[0]):
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
             n = cursor[event]
             for i in range(words):
                 word = found[i]

@@ -29,7 +29,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import FULL, ONE, ZERO, popcount, trailing_zeros
+from wherecast.kernels.bits import (
+    FULL,
+    ONE,
+    ZERO,
+    and_rows_1,
+    and_rows_2,
+    and_rows_4,
+    and_rows_16,
+    popcount,
+    trailing_zeros,
+)
 from wherecast.kernels.jit import inlined, jit
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
@@ -115,31 +125,29 @@ def code_holds(code: int, column: int, lo: int, hi: int, list_lo: Ints, list_hi:
     return in_intervals(list_lo, list_hi, np.int64(lo), np.int64(hi), code)
 
 
-@jit
-def row_holds(tree: Tree, batch: Batch, event: int, row: int) -> bool:
-    """Whether a list of codes, or a code and a list of intervals, satisfies a stored constraint: the rare cases."""
-    column = np.int64(tree.row_column[row])
-    lo, hi = tree.row_lo[row], tree.row_hi[row]
-    code = np.int64(batch.codes[event, column if column >= 0 else ~column])
+@inlined
+def row_holds(code: int, column: int, lo: int, hi: int, list_lo: Ints, list_hi: Ints, list_ptr: Longs,
+              list_codes: Ints) -> bool:  # fmt: skip
+    """Whether a code, or any code of the list that a negative one names, satisfies a stored constraint."""
     if code >= 0:
-        return code_holds(code, column, lo, hi, tree.list_lo, tree.list_hi)
-    for at in range(batch.list_ptr[~code], batch.list_ptr[~code + 1]):
-        if code_holds(np.int64(batch.list_codes[at]), column, lo, hi, tree.list_lo, tree.list_hi):
+        return code_holds(code, column, lo, hi, list_lo, list_hi)
+    for at in range(list_ptr[~code], list_ptr[~code + 1]):
+        if code_holds(np.int64(list_codes[at]), column, lo, hi, list_lo, list_hi):
             return True
     return False
 
 
 @inlined
-def slot_holds(tree: Tree, batch: Batch, event: int, slot: int) -> bool:
+def slot_holds(row_ptr: Ints, row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, list_lo: Ints,
+               list_hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int, slot: int) -> bool:  # fmt: skip
     """Check the constraints that are left for a slot, rarest first."""
-    row_column, row_lo, row_hi, codes = tree.row_column, tree.row_lo, tree.row_hi, batch.codes
-    for row in range(tree.row_ptr[slot], tree.row_ptr[slot + 1]):
+    for row in range(row_ptr[slot], row_ptr[slot + 1]):
         column = np.int64(row_column[row])
-        code = codes[event, column] if column >= 0 else np.int32(-1)
-        if code >= 0:
+        code = np.int64(codes[event, column if column >= 0 else ~column])
+        if column >= 0 and code >= 0:
             if code < row_lo[row] or code > row_hi[row]:
                 return False
-        elif not row_holds(tree, batch, event, row):
+        elif not row_holds(code, column, row_lo[row], row_hi[row], list_lo, list_hi, list_ptr, list_codes):
             return False
     return True
 
@@ -151,127 +159,71 @@ def gather_rows(columns: Longs, first: int, end: int, words: int, base: int, cod
     for at in range(first, end):
         packed = columns[at]
         code = np.int64(codes[event, packed & 0xFFFF])
-        if code >= 0:
-            bucket = (code >> ((packed >> SHIFT_AT) & 31)) & ((1 << ((packed >> BITS_AT) & 31)) - 1)
-            places[count] = base + ((packed >> ROW_AT) + bucket) * words
-            count += 1
+        bucket = (code >> ((packed >> SHIFT_AT) & 31)) & ((1 << ((packed >> BITS_AT) & 31)) - 1)
+        places[count] = base + ((packed >> ROW_AT) + bucket) * words
+        count += code >= 0
     return count
 
 
 @inlined
 def and_rows(maps: Words, places: Longs, count: int, words: int, size: int, found: Words) -> None:
-    """AND `count` rows of `words` words; without rows, everything of `size` slots is found."""
+    """AND `count` rows of `words` words (1, 2 or a multiple of 4); without rows, all of `size` slots are found."""
     if count == 0:
         for i in range(words):
             found[i] = FULL if size >= 64 * i + 64 else (ONE << np.uint64(max(size - 64 * i, 0))) - ONE
-    elif words < 4:
-        for i in range(words):
-            word = FULL
-            for j in range(count):
-                word &= maps[places[j] + i]
-            found[i] = word
+    elif words == 1:
+        and_rows_1(maps, places, count, 0, found)
+    elif words == 2:
+        and_rows_2(maps, places, count, 0, found)
     else:
-        for i in range(0, words, 4):  # words of larger leaves are a multiple of four: one 256-bit register
-            word0 = word1 = word2 = word3 = FULL
-            for j in range(count):
-                at = places[j] + i
-                word0 &= maps[at]
-                word1 &= maps[at + 1]
-                word2 &= maps[at + 2]
-                word3 &= maps[at + 3]
-            found[i] = word0
-            found[i + 1] = word1
-            found[i + 2] = word2
-            found[i + 3] = word3
+        at = 0
+        while at + 16 <= words:
+            and_rows_16(maps, places, count, at, found)
+            at += 16
+        while at < words:
+            and_rows_4(maps, places, count, at, found)
+            at += 4
 
 
-@jit
-def and_lists(tree: Tree, batch: Batch, event: int, leaf: int, found: Words) -> None:
+@inlined
+def and_lists(columns: Longs, first: int, end: int, words: int, base: int, maps: Words, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: int, found: Words) -> None:  # fmt: skip
     """AND the columns in which the event has a list: for each, the OR of the rows of its codes."""
-    words = tree.leaves[leaf, WORDS]
-    for at in range(tree.leaves[leaf, COLUMN], tree.leaves[leaf, COLUMN_END]):
-        packed = tree.columns[at]
-        code = batch.codes[event, packed & 0xFFFF]
+    for at in range(first, end):
+        packed = columns[at]
+        code = np.int64(codes[event, packed & 0xFFFF])
         if code >= 0:
             continue
         shift = (packed >> SHIFT_AT) & 31
         mask = (1 << ((packed >> BITS_AT) & 31)) - 1
         for i in range(words):
             word = ZERO
-            for k in range(batch.list_ptr[~code], batch.list_ptr[~code + 1]):
-                bucket = (np.int64(batch.list_codes[k]) >> shift) & mask
-                word |= tree.maps[tree.leaves[leaf, MAP] + ((packed >> ROW_AT) + bucket) * words + i]
+            for k in range(list_ptr[~code], list_ptr[~code + 1]):
+                bucket = (np.int64(list_codes[k]) >> shift) & mask
+                word |= maps[base + ((packed >> ROW_AT) + bucket) * words + i]
             found[i] &= word
 
 
 @inlined
-def find_bits(tree: Tree, batch: Batch, event: int, leaf: int, places: Longs, found: Words) -> None:
+def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int,
+              leaf: int, places: Longs, found: Words) -> None:  # fmt: skip
     """The candidates of a bitmap leaf, as bits."""
-    leaves = tree.leaves
     words, first, end = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
-    count = gather_rows(tree.columns, first, end, words, leaves[leaf, MAP], batch.codes, event, places)
-    and_rows(tree.maps, places, count, words, leaves[leaf, SIZE], found)
+    count = gather_rows(columns, first, end, words, leaves[leaf, MAP], codes, event, places)
+    and_rows(maps, places, count, words, leaves[leaf, SIZE], found)
     if count < end - first:
-        and_lists(tree, batch, event, leaf, found)
+        and_lists(columns, first, end, words, leaves[leaf, MAP], maps, codes, list_ptr, list_codes, event, found)
 
 
 @inlined
-def search_leaf(tree: Tree, batch: Batch, event: int, leaf: int, places: Longs, found: Words, out: Ints, n: int) -> int:
-    """Append the clauses of one leaf that hold to `out[n:]`; return the new n."""
-    slots, leaves = tree.slots, tree.leaves
-    first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
-    end = first + leaves[leaf, SIZE]
-    if words == 0:
-        for slot in range(first, end):
-            if slot_holds(tree, batch, event, slot):
-                out[n] = slots[slot]
-                n += 1
-        return n
-    find_bits(tree, batch, event, leaf, places, found)
-    exact = tree.row_ptr[first] == tree.row_ptr[end]
-    for i in range(words):
-        word = found[i]
-        while word != ZERO:
-            slot = first + 64 * i + trailing_zeros(word)
-            word &= word - ONE
-            if exact or slot_holds(tree, batch, event, slot):
-                out[n] = slots[slot]
-                n += 1
-    return n
-
-
-@inlined
-def count_leaf(tree: Tree, batch: Batch, event: int, leaf: int, places: Longs, found: Words) -> int:
-    """Number of clauses of one leaf that hold."""
-    leaves = tree.leaves
-    first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
-    end = first + leaves[leaf, SIZE]
-    n = 0
-    if words == 0:
-        for slot in range(first, end):
-            n += slot_holds(tree, batch, event, slot)
-        return n
-    find_bits(tree, batch, event, leaf, places, found)
-    exact = tree.row_ptr[first] == tree.row_ptr[end]
-    for i in range(words):
-        word = found[i]
-        if exact:
-            n += popcount(word)
-            continue
-        while word != ZERO:
-            n += slot_holds(tree, batch, event, first + 64 * i + trailing_zeros(word))
-            word &= word - ONE
-    return n
-
-
-@inlined
-def push_list(tree: Tree, batch: Batch, test: int, code: int, stack: Ints, top: int) -> int:
+def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: int, code: int, stack: Ints,
+              top: int) -> int:  # fmt: skip
     """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
     last = np.int64(-1)
-    for k in range(batch.list_ptr[~code], batch.list_ptr[~code + 1]):
-        element = np.int64(batch.list_codes[k])
-        key = element >> tree.tests[test, 1]
-        child = find_child(tree.tests, tree.table, test, element)
+    for k in range(list_ptr[~code], list_ptr[~code + 1]):
+        element = np.int64(list_codes[k])
+        key = element >> tests[test, 1]
+        child = find_child(tests, table, test, element)
         if child != 0 and key != last:
             stack[top] = child
             top += 1
@@ -280,20 +232,20 @@ def push_list(tree: Tree, batch: Batch, test: int, code: int, stack: Ints, top: 
 
 
 @inlined
-def push_children(tree: Tree, batch: Batch, event: int, node: int, stack: Ints, top: int) -> int:
+def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int,
+                  node: int, stack: Ints, top: int) -> int:  # fmt: skip
     """Push the rest leaves of a node and the children that the event meets; return the new top."""
-    nodes, tests, table, codes = tree.nodes, tree.tests, tree.table, batch.codes
     for leaf in range(nodes[node, 2], nodes[node, 3]):
         stack[top] = leaf + 1
         top += 1
     for test in range(nodes[node, 0], nodes[node, 1]):
         code = np.int64(codes[event, tests[test, 0]])
         if code < 0:
-            top = push_list(tree, batch, test, code, stack, top)
-            continue
-        child = find_child(tests, table, test, code)
-        stack[top] = child
-        top += child != 0
+            top = push_list(tests, table, list_ptr, list_codes, test, code, stack, top)
+        else:
+            child = find_child(tests, table, test, code)
+            stack[top] = child
+            top += child != 0
     return top
 
 
@@ -304,12 +256,13 @@ def descend(tree: Tree, batch: Batch, start: int, stack_size: int, out: Ints, co
     A leaf is searched only if all its slots fit into `out`; otherwise the event is given up and the caller comes back
     with a larger array.
     """
+    nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
+    codes, list_ptr, list_codes = batch
     stack = np.empty(stack_size, np.int32)
-    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    places = np.empty(codes.shape[1] + 1, np.int64)
     found = np.empty(LEAF_WORDS, np.uint64)
-    leaves = tree.leaves
     n = 0
-    for event in range(start, batch.codes.shape[0]):
+    for event in range(start, codes.shape[0]):
         begin = n
         stack[0] = 0
         top = 1
@@ -317,22 +270,41 @@ def descend(tree: Tree, batch: Batch, start: int, stack_size: int, out: Ints, co
             top -= 1
             item = np.int64(stack[top])
             if item <= 0:
-                top = push_children(tree, batch, event, -item, stack, top)
-            else:
-                if n + leaves[item - 1, SIZE] > out.size:
-                    return event
-                n = search_leaf(tree, batch, event, item - 1, places, found, out, n)
+                top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
+                continue
+            leaf = item - 1
+            first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
+            end = first + leaves[leaf, SIZE]
+            if n + end - first > out.size:
+                return event
+            if words == 0:
+                for slot in range(first, end):
+                    out[n] = slots[slot]
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
+                                    slot)  # fmt: skip
+                continue
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+            for i in range(words):
+                word = found[i]
+                while word != ZERO:
+                    slot = first + 64 * i + trailing_zeros(word)
+                    word &= word - ONE
+                    out[n] = slots[slot]
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
+                                    slot)  # fmt: skip
         counts[event] = n - begin
-    return batch.codes.shape[0]
+    return codes.shape[0]
 
 
 @jit
 def count_descend(tree: Tree, batch: Batch, stack_size: int, counts: Longs) -> None:
     """Numbers of matches only."""
+    nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
+    codes, list_ptr, list_codes = batch
     stack = np.empty(stack_size, np.int32)
-    places = np.empty(max(batch.codes.shape[1], 1), np.int64)
+    places = np.empty(codes.shape[1] + 1, np.int64)
     found = np.empty(LEAF_WORDS, np.uint64)
-    for event in range(batch.codes.shape[0]):
+    for event in range(codes.shape[0]):
         n = 0
         stack[0] = 0
         top = 1
@@ -340,7 +312,26 @@ def count_descend(tree: Tree, batch: Batch, stack_size: int, counts: Longs) -> N
             top -= 1
             item = np.int64(stack[top])
             if item <= 0:
-                top = push_children(tree, batch, event, -item, stack, top)
-            else:
-                n += count_leaf(tree, batch, event, item - 1, places, found)
+                top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
+                continue
+            leaf = item - 1
+            first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
+            end = first + leaves[leaf, SIZE]
+            if words == 0:
+                for slot in range(first, end):
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
+                                    slot)  # fmt: skip
+                continue
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+            exact = row_ptr[first] == row_ptr[end]
+            for i in range(words):
+                word = found[i]
+                if exact:
+                    n += popcount(word)
+                    continue
+                while word != ZERO:
+                    slot = first + 64 * i + trailing_zeros(word)
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
+                                    slot)  # fmt: skip
+                    word &= word - ONE
         counts[event] = n

@@ -101,7 +101,7 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
             bits[touched[t]] = -1
         return n_touched, 0
     words = (size + 63) // 64
-    return n_touched, words if words < 4 else (words + 3) // 4 * 4
+    return n_touched, words if words < 3 else (words + 3) // 4 * 4
 
 
 @jit

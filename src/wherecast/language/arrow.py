@@ -24,22 +24,27 @@ _CANONICAL = {
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
 _CANONICAL_ARRAY = {kind: pa.list_(data_type) for kind, data_type in _CANONICAL.items()}
-_KIND_TESTS = (
-    (types.is_boolean, Kind.BOOLEAN),
-    (types.is_integer, Kind.INTEGER),
-    (types.is_floating, Kind.FLOAT),
-    (types.is_string, Kind.STRING),
-    (types.is_large_string, Kind.STRING),
-    (types.is_string_view, Kind.STRING),
-    (types.is_date, Kind.DATE),
-    (types.is_timestamp, Kind.TIMESTAMP),
-)
 _LIST_TESTS = (
     types.is_list,
     types.is_large_list,
     types.is_fixed_size_list,
     types.is_list_view,
     types.is_large_list_view,
+)
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's three kinds of string."""
+    return bool(types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type))
+
+
+_KIND_TESTS = (
+    (types.is_boolean, Kind.BOOLEAN),
+    (types.is_integer, Kind.INTEGER),
+    (types.is_floating, Kind.FLOAT),
+    (is_text, Kind.STRING),
+    (types.is_date, Kind.DATE),
+    (types.is_timestamp, Kind.TIMESTAMP),
 )
 
 
@@ -51,11 +56,6 @@ def canonical_type(attribute: Attribute) -> pa.DataType:
 def kind_of(data_type: pa.DataType) -> Kind | None:
     """The kind whose values an Arrow type holds, if there is one."""
     return next((kind for test, kind in _KIND_TESTS if test(data_type)), None)
-
-
-def is_text(data_type: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's three kinds of string."""
-    return kind_of(data_type) is Kind.STRING
 
 
 def is_text_extension(data_type: pa.DataType) -> bool:

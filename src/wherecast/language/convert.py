@@ -50,6 +50,7 @@ _PLAIN_TYPES: dict[Kind, frozenset[type]] = {
     Kind.DATE: frozenset({dt.date}),
     Kind.TIMESTAMP: frozenset({dt.datetime}),
 }
+_ELEMENTS = {kind: Attribute("element", kind) for kind in Kind}
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
 _NO_ZONE = pa.timestamp("us")
@@ -197,13 +198,13 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
 
 
 def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
-    target = canonical_type(Attribute("element", kind))
+    target = canonical_type(_ELEMENTS[kind])
+    if array.type == target and kind is not Kind.STRING:
+        return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
     if kind in (Kind.STRING, Kind.DATE, Kind.TIMESTAMP) and is_text(array.type):
         return _convert_text(kind, array, target)
-    if array.type == target:
-        return _Part(array, _NONE_BAD)
     if kind is Kind.INTEGER and types.is_integer(array.type):
         too_large = pc.greater(array, pa.scalar(INTEGER_MAX, pa.uint64())) if types.is_uint64(array.type) else None
         return _cast_except(array, too_large, target)
@@ -266,13 +267,13 @@ def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType) -> _Part:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return _convert_one_by_one(Attribute("text", kind), _read_text(array))
+        return _convert_one_by_one(_ELEMENTS[kind], _read_text(array))
     if kind is Kind.STRING:
         return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
     parsed = _parse_text(kind, array.cast(pa.string()), target)
     if parsed is not None:
         return _Part(parsed, _NONE_BAD)
-    return _convert_one_by_one(Attribute("text", kind), array.to_pylist())
+    return _convert_one_by_one(_ELEMENTS[kind], array.to_pylist())
 
 
 def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType) -> pa.Array | None:
@@ -318,7 +319,7 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     if attribute.is_array and is_any_list(array.type):
         elements = _decode(one.flatten())
         position = int(_convert_scalars(attribute.kind, elements).bad[0])
-        return f"element {position}: {_explain(Attribute('element', attribute.kind), elements, position)}"
+        return f"element {position}: {_explain(_ELEMENTS[attribute.kind], elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
         return f"expected {attribute.type_name}, got {array.type}"
     try:

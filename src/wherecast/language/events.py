@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -40,11 +40,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     import numpy.typing as npt
-    import pandas as pd  # type: ignore[import-untyped]
 
     from wherecast.language.schema import Attribute, Schema
 
-__all__ = ["EventBatch", "canonical_type"]
+    # pandas ships no types, and is needed only by those who have it.
+    DataFrame: TypeAlias = Any
+    Series: TypeAlias = Any
+
+__all__ = ["EventBatch", "OnError", "canonical_type"]
+
+#: What to do with an event that has a value that does not fit its attribute.
+OnError = Literal["raise", "skip"]
 
 
 class EventBatch:
@@ -76,8 +82,8 @@ class EventBatch:
     def read(
         cls,
         schema: Schema,
-        events: pa.RecordBatch | pa.Table | pd.DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
-        on_error: Literal["raise", "skip"] = "raise",
+        events: pa.RecordBatch | pa.Table | DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
+        on_error: OnError = "raise",
         needed: Collection[int] | None = None,
     ) -> EventBatch:
         """Read events.
@@ -191,7 +197,7 @@ class _ArrowSource:
 class _PandasSource:
     """The columns of a DataFrame."""
 
-    def __init__(self, events: pd.DataFrame) -> None:
+    def __init__(self, events: DataFrame) -> None:
         self.events = events
         self.length: int = len(events)
         self.broken: dict[int, str] = {}
@@ -205,7 +211,7 @@ class _PandasSource:
                 return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields)
         return null_column(attribute, self.length)
 
-    def _read_series(self, attribute: Attribute, series: pd.Series[object], fields: list[str]) -> Column:
+    def _read_series(self, attribute: Attribute, series: Series, fields: list[str]) -> Column:
         if series.dtype != object:
             try:
                 array = pa.array(series, from_pandas=True)

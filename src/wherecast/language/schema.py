@@ -115,7 +115,10 @@ class Schema:
         """The written form as YAML text."""
         import yaml  # noqa: PLC0415 - takes 20 ms
 
-        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
+        fields = self.to_dict()
+        # PyYAML writes some line separators in a way that it reads back as spaces, unless it escapes all but ASCII.
+        readable = json.dumps(fields, ensure_ascii=False).isprintable()
+        return str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=readable))
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema of canonical columns; dotted names become structs, at the place of their first field."""

@@ -1,0 +1,1 @@
+"""The engine: subscriptions in, matches out, in one process."""

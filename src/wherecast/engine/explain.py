@@ -1,0 +1,97 @@
+"""Explanations: why an event does or does not satisfy a subscription."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wherecast.index.boxes import walk_constraints
+from wherecast.index.build import Index
+from wherecast.language.describe import describe_constraint
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import Filters
+from wherecast.language.render import attribute_namer, render
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateOutcome:
+    """One predicate of a clause, in SQL, the event's value where it speaks of one attribute, and whether it holds."""
+
+    predicate: str
+    value: object
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseOutcome:
+    predicates: tuple[PredicateOutcome, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(p.holds for p in self.predicates)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A filter matches when one of its clauses holds; a filter without clauses contradicts itself."""
+
+    clauses: tuple[ClauseOutcome, ...]
+
+    @property
+    def matches(self) -> bool:
+        return any(c.holds for c in self.clauses)
+
+    def __str__(self) -> str:
+        if not self.clauses:
+            return "does not match: the filter contradicts itself and can never match"
+        lines = ["matches" if self.matches else "does not match"]
+        for number, clause in enumerate(self.clauses, 1):
+            lines.append(f"  clause {number}: {'holds' if clause.holds else 'fails'}")
+            for p in clause.predicates:
+                lines.append(f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}" + _shown(p.value))
+            if not clause.predicates:
+                lines.append("    ok   TRUE")
+        return "\n".join(lines)
+
+
+_NO_VALUE = object()
+
+
+def _shown(value: object) -> str:
+    return "" if value is _NO_VALUE else f"   (is {'NULL' if value is None else repr(value)})"
+
+
+def explain_filter(index: Index, filters: Filters, number: int, events: EventBatch) -> Explanation:
+    """Walk the clauses of one filter for the single event of a batch."""
+    schema, boxes = events.schema, index.boxes
+    codes = index.codebook.encode(events)
+    outcomes = []
+    for clause in range(int(filters.clause_ptr[number]), int(filters.clause_ptr[number + 1])):
+        found = []
+        for first, end, held in walk_constraints(boxes, clause, codes, 0):
+            value = events.array(int(filters.attr[end - 1]))[0].as_py()
+            found.append(PredicateOutcome(describe_constraint(filters, schema, first, end), value, held))
+        if boxes.residuals[clause] >= 0:
+            held = bool(index.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
+            found.append(PredicateOutcome(describe_residual(filters, clause, events), _NO_VALUE, held))
+        outcomes.append(ClauseOutcome(tuple(found)))
+    return Explanation(tuple(outcomes))
+
+
+def describe_residual(filters: Filters, clause: int, events: EventBatch) -> str:
+    program = filters.programs[int(filters.program[clause])]
+    row = int(filters.program_row[clause])
+
+    def literal(param: object) -> str:
+        for key, column in program.columns.items():
+            if key == param or (isinstance(key, tuple) and key[0] == param):
+                value = column[row]
+                return ", ".join(map(repr, sorted(value))) if isinstance(value, frozenset) else repr(value)
+        return "?"
+
+    parts = []
+    for rest in program.rests:
+        text = render(rest.node, attribute_namer(events.schema), literal)
+        parts.append(text if rest.truth == "true" else f"({text}) IS {rest.truth.upper()}")
+    return " AND ".join(parts)

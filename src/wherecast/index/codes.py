@@ -1,0 +1,201 @@
+"""Codes: the integers that stand for attribute values inside an index.
+
+Theory of operation
+-------------------
+Filters compare an attribute with finitely many constants, and between two neighbouring constants all values behave alike.
+So the values of an attribute fall into finitely many *cells*, numbered in order; 0 is NULL. A constraint is then a
+closed interval of cell numbers and an event's value is one cell.
+
+For keys (numbers, dates, booleans) the cells are minimal: every interval `lo..hi` starts a cell at `lo` and another just
+after `hi`, and the code of a key is 1 + the number of starts not above it: one binary search. For strings each constant is a
+cell of its own between two gaps: constant j is 2j + 2, the gap below it 2j + 1. A known string is found by hashing; an
+unknown one falls in a gap, and which gap matters only if some filter orders strings (`<`, a prefix): only then is it
+searched for.
+
+Codes belong to one index. New constants mean a new index (or a delta with codes of its own).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
+from wherecast.language.attribute import Attribute
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import AT, Filters
+from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
+from wherecast.language.schema import Kind, Schema
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+class KeyCodes(NamedTuple):
+    """Codes of an attribute with 64-bit keys."""
+
+    starts: Int64s  # sorted, distinct: where a new cell begins
+
+    @property
+    def width(self) -> int:
+        return int(self.starts.size) + 2
+
+    def encode_keys(self, keys: Int64s) -> Int32s:
+        return (np.searchsorted(self.starts, keys, "right") + FIRST_CODE).astype(np.int32)
+
+    def encode(self, values: pa.Array) -> Int32s:
+        codes = self.encode_keys(keys_of(values))
+        if values.null_count:
+            codes[values.is_null().to_numpy(zero_copy_only=False)] = NULL_CODE
+        return codes
+
+
+class StringCodes:
+    """Codes of a string attribute."""
+
+    def __init__(self, strings: list[str], ordered: bool) -> None:
+        self.strings = strings  # sorted, distinct
+        self.ordered = ordered  # whether some constraint tells one gap from another
+        self._codes: dict[str | None, int] = {s: 2 * j + 2 for j, s in enumerate(strings)}
+        self._codes[None] = NULL_CODE
+
+    @property
+    def width(self) -> int:
+        return 2 * len(self.strings) + 2
+
+    def encode_value(self, value: str | None) -> int:
+        code = self._codes.get(value)
+        if code is not None:
+            return code
+        if not self.ordered or value is None:
+            return FIRST_CODE
+        return 2 * bisect_left(self.strings, value) + 1
+
+    def encode(self, values: pa.Array) -> Int32s:
+        find, codes = self.encode_value, self._codes
+        if not self.ordered:
+            return np.fromiter((codes.get(v, FIRST_CODE) for v in values.to_pylist()), np.int32, len(values))
+        return np.fromiter((find(v) for v in values.to_pylist()), np.int32, len(values))
+
+
+AttributeCodes = KeyCodes | StringCodes
+
+
+def keys_of(values: pa.Array) -> Int64s:
+    """Sortable keys of a canonical Arrow column; NULLs get any key."""
+    if values.null_count:
+        values = values.fill_null(pa.scalar(False) if pa.types.is_boolean(values.type) else _zero(values.type))
+    if pa.types.is_floating(values.type):
+        return float_keys(values.to_numpy(zero_copy_only=False))
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    return np.asarray(values.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(0, pa.int64()).cast(kind) if not pa.types.is_date32(kind) else pa.scalar(0, pa.int32()).cast(kind)
+
+
+class Codebook:
+    """The codes of every attribute that filters of one index constrain."""
+
+    def __init__(self, schema: Schema, codes: list[AttributeCodes | None]) -> None:
+        self.schema = schema
+        self.codes = codes  # None: no filter constrains the attribute
+        self.used = [a for a, c in enumerate(codes) if c is not None]
+
+    @property
+    def widths(self) -> Int32s:
+        return np.array([1 if c is None else c.width for c in self.codes], np.int32)
+
+    def encode(self, events: EventBatch) -> EventCodes:
+        """A batch of events as points of the code space."""
+        n = len(events)
+        matrix = np.zeros((n, len(self.codes)), np.int32)
+        list_ptr: list[Int64s] = [np.zeros(1, np.int64)]
+        list_codes: list[Int32s] = []
+        for attr in self.used:
+            codes = self.codes[attr]
+            assert codes is not None
+            values = events.array(attr)
+            if self.schema.attributes[attr].is_array:
+                ptr, flat = _encode_lists(codes, values)
+                first = sum(p.size for p in list_ptr) - 1
+                matrix[:, attr] = ~np.arange(first, first + n, dtype=np.int32)
+                list_codes.append(flat)
+                list_ptr.append(ptr[1:] + list_ptr[-1][-1])
+            else:
+                matrix[:, attr] = codes.encode(values)
+        flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
+        return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
+
+
+def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Int64s, Int32s]:
+    """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""
+    n = len(values)
+    there = values.is_valid().to_numpy(zero_copy_only=False)
+    owner = pc.list_parent_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    elements = codes.encode(pc.list_flatten(values))
+    real = elements != NULL_CODE
+    rows = np.concatenate((np.arange(n), owner[real]))
+    flat = np.concatenate((np.where(there, FIRST_CODE, NULL_CODE).astype(np.int32), elements[real]))
+    order = np.lexsort((flat, rows))
+    rows, flat = rows[order], flat[order]
+    keep = np.ones(rows.size, bool)
+    keep[1:] = (rows[1:] != rows[:-1]) | (flat[1:] != flat[:-1])
+    return np.searchsorted(rows[keep], np.arange(n + 1)).astype(np.int64), flat[keep]
+
+
+def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int32s]:
+    """The codebook of a set of filters, and the rows' intervals in its codes."""
+    column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    lo = np.full(column.size, NULL_CODE, np.int32)
+    hi = np.full(column.size, NULL_CODE, np.int32)
+    codes: list[AttributeCodes | None] = [None] * len(schema)
+    order = np.argsort(column, kind="stable")
+    bounds = np.searchsorted(column[order], np.arange(len(schema) + 1))
+    for attr, attribute in enumerate(schema.attributes):
+        rows = order[bounds[attr] : bounds[attr + 1]]
+        if not rows.size:
+            continue
+        real = rows[~filters.null[rows]]
+        make = _string_codes if attribute.kind is Kind.STRING else _key_codes
+        codes[attr], lo[real], hi[real] = make(filters, rows, real, attribute)
+    return Codebook(schema, codes), lo, hi
+
+
+def _key_codes(filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
+    low, high = filters.lo[real], filters.hi[real]
+    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1)))
+    codes = KeyCodes(starts)
+    return codes, codes.encode_keys(low), np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
+
+
+def _string_codes(
+    filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute
+) -> tuple[StringCodes, Int32s, Int32s]:
+    low, high = filters.lo[real], filters.hi[real]
+    left, right = low != KEY_MIN, high != KEY_MAX
+    used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
+    lo, hi = np.full(real.size, FIRST_CODE, np.int32), np.full(real.size, FAR, np.int32)
+    for ends, values, bounded in ((lo, low, left), (hi, high, right)):
+        ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
+    strings = [filters.strings[i] for i in used.tolist()]
+    return StringCodes(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
+
+
+def _tells_gaps_apart(
+    filters: Filters, rows: Int64s, real: Int64s, lo: Int32s, hi: Int32s, n_strings: int
+) -> bool:
+    """Whether some constraint holds for a part of the gaps only."""
+    gaps = np.zeros(filters.attr.size, np.int64)
+    top = np.minimum(hi, 2 * n_strings + 1).astype(np.int64)
+    gaps[real] = (top + 1) // 2 - lo // 2  # odd codes in lo..hi
+    last = np.flatnonzero(filters.attr[rows] >= 0)
+    per_constraint = np.add.reduceat(gaps[rows], np.concatenate(([0], last[:-1] + 1)))
+    return bool(np.any((per_constraint > 0) & (per_constraint < n_strings + 1)))

@@ -1,0 +1,112 @@
+"""Constraints in words: rows of positions back to the SQL a person would write."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+
+from wherecast.language.attribute import Attribute
+from wherecast.language.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.render import attribute_namer
+from wherecast.language.schema import Kind, Schema
+
+#: A bound: its text and whether the value itself is inside.
+Bound = tuple[str, bool]
+
+
+def describe_constraint(filters: Filters, schema: Schema, first: int, end: int) -> str:
+    """SQL of the constraint in rows `first` .. `end - 1`."""
+    attr = int(filters.attr[end - 1])
+    attribute, name = schema.attributes[attr], attribute_namer(schema)(attr)
+    nulls = bool(filters.null[first])
+    spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
+    texts = [f"{name} IS NULL"] if nulls else []
+    if spans:
+        texts.append(_describe_spans(name, attribute, spans, filters.strings))
+    return " OR ".join(texts)
+
+
+def _describe_spans(name: str, attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> str:
+    if spans == [(KEY_MIN, KEY_MAX)]:
+        return f"{name} IS NOT NULL"
+    points = [_point(attribute, lo, strings) for lo, hi in spans if lo == hi]
+    if len(points) == len(spans):
+        if attribute.is_array:
+            return " OR ".join(f"array_contains({name}, {p})" for p in points)
+        if attribute.kind is Kind.BOOLEAN:
+            return f"{name} = {points[0]}"
+        return f"{name} = {points[0]}" if len(points) == 1 else f"{name} IN ({_some(points)})"
+    holes = _holes(attribute, spans, strings)
+    if holes:
+        return f"{name} <> {holes[0]}" if len(holes) == 1 else f"{name} NOT IN ({_some(holes)})"
+    return " OR ".join(_range(name, attribute, lo, hi, strings) for lo, hi in spans)
+
+
+def _some(values: list[str], most: int = 12) -> str:
+    return ", ".join(values[:most]) + (f", ... {len(values) - most} more" if len(values) > most else "")
+
+
+def _holes(attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> list[str]:
+    """The points between the spans, if the spans leave out nothing else."""
+    if spans[0][0] != KEY_MIN or spans[-1][1] != KEY_MAX:
+        return []
+    gaps = [(a[1] + 1, b[0] - 1) for a, b in zip(spans, spans[1:], strict=False)]
+    return [_point(attribute, lo, strings) for lo, _ in gaps] if all(lo == hi for lo, hi in gaps) else []
+
+
+def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]) -> str:
+    if lo == hi:
+        return f"{name} = {_point(attribute, lo, strings)}"
+    parts = []
+    if lo != KEY_MIN:
+        text, inside = _low(attribute, lo, strings)
+        parts.append(f"{name} {'>=' if inside else '>'} {text}")
+    if hi != KEY_MAX:
+        text, inside = _high(attribute, hi, strings)
+        parts.append(f"{name} {'<=' if inside else '<'} {text}")
+    return " AND ".join(parts)
+
+
+def _low(attribute: Attribute, lo: int, strings: list[str]) -> Bound:
+    if attribute.kind is Kind.STRING:
+        return _quote(strings[lo >> 2]), lo & 3 != AFTER
+    return _shorter(attribute, lo, lo - 1)
+
+
+def _high(attribute: Attribute, hi: int, strings: list[str]) -> Bound:
+    if attribute.kind is Kind.STRING:
+        return _quote(strings[hi >> 2]), hi & 3 != BEFORE
+    return _shorter(attribute, hi, hi + 1)
+
+
+def _shorter(attribute: Attribute, inside: int, outside: int) -> Bound:
+    """A double's bound is shown by whichever neighbour is shorter to write: `< 120.5`, not `<= 120.49999999999999`."""
+    text = value_text(attribute.kind, inside)
+    if attribute.kind is Kind.FLOAT and len(other := value_text(attribute.kind, outside)) < len(text):
+        return other, False
+    return text, True
+
+
+def _point(attribute: Attribute, position: int, strings: list[str]) -> str:
+    if attribute.kind is Kind.STRING:
+        return _quote(strings[position >> 2]) if position & 3 == AT else "?"
+    return value_text(attribute.kind, position)
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def value_text(kind: Kind, key: int) -> str:
+    """A key as a SQL literal."""
+    if kind is Kind.BOOLEAN:
+        return "TRUE" if key else "FALSE"
+    if kind is Kind.FLOAT:
+        return repr(float(key_floats(np.array([key], np.int64))[0]))
+    if kind is Kind.DATE:
+        return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'" if abs(key) < 700_000 else f"day {key}"
+    if kind is Kind.TIMESTAMP and abs(key) < 62_000_000_000_000_000:
+        return f"TIMESTAMP '{dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)}'"
+    return str(key)

@@ -1,0 +1,37 @@
+"""What every matcher is: built from boxes, asked with event codes, answering with clauses.
+
+A matcher knows nothing of texts, subscriptions or residuals. It answers which clauses' boxes hold for which events; the
+engine settles residuals and fans out to subscriptions, the same way for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.index.boxes import Boxes, EventCodes
+
+
+class Hits(NamedTuple):
+    """Clauses whose box holds, per event: those of event e are `clause_ids[event_ptr[e]:event_ptr[e + 1]]`."""
+
+    event_ptr: npt.NDArray[np.int64]  # (events + 1,)
+    clause_ids: npt.NDArray[np.int32]  # each clause at most once per event
+
+
+class Matcher(Protocol):
+    """A matching algorithm over boxes."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:
+        """Build from boxes. Raises MatcherError, with the reason, if this algorithm cannot serve them."""
+
+    def match(self, events: EventCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """`Hits` of a batch."""
+
+    def stats(self) -> dict[str, Any]:
+        """What it built and what it costs."""

@@ -1,0 +1,65 @@
+"""Scan: test every box against every event.
+
+Theory of operation
+-------------------
+For each event, gather its code for every row, compare with the row's interval, then OR the rows of each constraint and AND
+the constraints of each clause by segmented reduction. No index, no state, no cleverness: the reference that every other
+matcher is checked against, and the bound that none may exceed by much.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.matchers.protocol import Hits
+
+
+class ScanMatcher:
+    """Vectorised test of all boxes, event by event."""
+
+    name: ClassVar[str] = "scan"
+
+    def __init__(self, boxes: Boxes) -> None:
+        self.boxes = boxes
+        self._column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr).astype(np.intp)
+        last = boxes.attr >= 0
+        self._constraint_starts = np.flatnonzero(np.concatenate(([True], last[:-1]))) if last.size else np.zeros(0, int)
+        constraints_before = np.concatenate(([0], np.cumsum(last)))
+        clause_ptr = constraints_before[boxes.ptr]
+        self._constrained = np.flatnonzero(np.diff(clause_ptr) > 0)
+        self._clause_starts = clause_ptr[:-1][self._constrained]
+
+    @classmethod
+    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:
+        return cls(boxes)
+
+    def match(self, events: EventCodes) -> Hits:
+        found = [self._match_one(events, e) for e in range(events.n_events)]
+        ptr = np.zeros(len(found) + 1, np.int64)
+        ptr[1:] = np.cumsum([f.size for f in found])
+        return Hits(ptr, np.concatenate(found).astype(np.int32) if found else np.zeros(0, np.int32))
+
+    def _match_one(self, events: EventCodes, event: int) -> npt.NDArray[np.intp]:
+        boxes, point = self.boxes, events.codes[event]
+        holds = np.ones(boxes.n_clauses, bool)
+        if self._column.size:
+            codes = point[self._column]
+            hit = (codes >= boxes.lo) & (codes <= boxes.hi)
+            for attr in np.flatnonzero(point < 0):
+                rows = np.flatnonzero(self._column == attr)
+                hit[rows] = self._any_element(events, int(point[attr]), rows)
+            held = np.logical_or.reduceat(hit, self._constraint_starts)
+            holds[self._constrained] = np.logical_and.reduceat(held, self._clause_starts)
+        return np.flatnonzero(holds)
+
+    def _any_element(self, events: EventCodes, code: int, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        elements = events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1], None]
+        inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
+        return inside.any(axis=0)
+
+    def stats(self) -> dict[str, Any]:
+        return {"matcher": self.name, "clauses": self.boxes.n_clauses, "candidates_per_event": self.boxes.n_clauses}
