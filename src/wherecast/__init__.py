@@ -9,12 +9,16 @@ Subscribers register SQL filters; every event reaches exactly those whose filter
 ['alice']
 """
 
-from wherecast.engine.engine import Engine, Quarantined, Registration
-from wherecast.engine.explain import Explanation
-from wherecast.engine.matches import Matches
-from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, WherecastError
-from wherecast.language.schema import Schema
-from wherecast.language.sql import Limits
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wherecast.engine.engine import Engine, Quarantined, Registration
+    from wherecast.engine.explain import Explanation
+    from wherecast.engine.matches import Matches
+    from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, WherecastError
+    from wherecast.language.schema import Schema
+    from wherecast.language.sql import Limits
 
 __all__ = [
     "Engine",
@@ -31,3 +35,25 @@ __all__ = [
     "WherecastError",
 ]
 __version__ = "0.1.0"
+
+# Every module of the package imports this one first, so the public names are fetched on first use: a command that needs
+# no engine does not wait for Arrow.
+_HOMES = {
+    **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
+    "Explanation": "wherecast.engine.explain",
+    "Limits": "wherecast.language.sql",
+    "Matches": "wherecast.engine.matches",
+    "Schema": "wherecast.language.schema",
+}
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and that any other name is wrong
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_HOMES.get(name, "wherecast.errors")), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -21,8 +21,9 @@ from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.index.build import build_index
 from wherecast.language.compile import Compiler
+from wherecast.language.concat import concat_filters, take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, concat_filters
+from wherecast.language.filters import Filters
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.sql import Limits
 from wherecast.matchers.registry import find_matcher
@@ -176,7 +177,7 @@ class Engine:
         parts: dict[int, tuple[Filters, list[int]]] = {}
         for stored in self._filters.values():
             parts.setdefault(id(stored.batch), (stored.batch, []))[1].append(stored.index)
-        filters = concat_filters([(b, np.array(i, np.int64)) for b, i in parts.values()], self._is_string)
+        filters = concat_filters([take_filters(b, np.array(i, np.int64)) for b, i in parts.values()], self._is_string)
         numbers = {digest: i for i, digest in enumerate(filters.digests)}
         index = build_index(filters, self.schema)
         ptr, ids = self._fan_out(numbers)

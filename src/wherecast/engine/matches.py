@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.errors import EventError
-from wherecast.language.filters import take_ranges
+from wherecast.language.concat import take_ranges
 
 SubscriptionId = str | int
 

@@ -17,7 +17,6 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
+from wherecast.index.strings import StringCodes
 from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
@@ -53,34 +53,6 @@ class KeyCodes(NamedTuple):
         if values.null_count:
             codes[values.is_null().to_numpy(zero_copy_only=False)] = NULL_CODE
         return codes
-
-
-class StringCodes:
-    """Codes of a string attribute."""
-
-    def __init__(self, strings: list[str], ordered: bool) -> None:
-        self.strings = strings  # sorted, distinct
-        self.ordered = ordered  # whether some constraint tells one gap from another
-        self._codes: dict[str | None, int] = {s: 2 * j + 2 for j, s in enumerate(strings)}
-        self._codes[None] = NULL_CODE
-
-    @property
-    def width(self) -> int:
-        return 2 * len(self.strings) + 2
-
-    def encode_value(self, value: str | None) -> int:
-        code = self._codes.get(value)
-        if code is not None:
-            return code
-        if not self.ordered or value is None:
-            return FIRST_CODE
-        return 2 * bisect_left(self.strings, value) + 1
-
-    def encode(self, values: pa.Array) -> Int32s:
-        find, codes = self.encode_value, self._codes
-        if not self.ordered:
-            return np.fromiter((codes.get(v, FIRST_CODE) for v in values.to_pylist()), np.int32, len(values))
-        return np.fromiter((find(v) for v in values.to_pylist()), np.int32, len(values))
 
 
 AttributeCodes = KeyCodes | StringCodes
@@ -186,7 +158,7 @@ def _string_codes(
     for ends, values, bounded in ((lo, low, left), (hi, high, right)):
         ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
     strings = [filters.strings[i] for i in used.tolist()]
-    return StringCodes(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
+    return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
 
 
 def _tells_gaps_apart(

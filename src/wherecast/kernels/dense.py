@@ -14,20 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.descent import LEAF_WORDS, SLOT, WORDS, Batch, Tree, find_bits
-from wherecast.kernels.jit import jit
+from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits
+from wherecast.kernels.jit import hot
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 
-@jit
-def count_dense(tree: Tree, batch: Batch, first: int, end: int, counts: Longs) -> None:
+@hot
+def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, counts: Longs) -> None:
     """Add the matches of leaves first:end to `counts`."""
     leaves, columns, maps = tree.leaves, tree.columns, tree.maps
     codes, list_ptr, list_codes = batch
-    places = np.empty(codes.shape[1] + 1, np.int64)
-    found = np.empty(LEAF_WORDS, np.uint64)
+    _, places, found = scratch
     for leaf in range(first, end):
         words = leaves[leaf, WORDS]
         for event in range(codes.shape[0]):
@@ -38,13 +37,12 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, counts: Longs) -
             counts[event] += total
 
 
-@jit
-def list_dense(tree: Tree, batch: Batch, first: int, end: int, cursor: Longs, out: Ints) -> None:
+@hot
+def list_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, cursor: Longs, out: Ints) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` has each event's place and is moved on."""
     leaves, columns, maps = tree.leaves, tree.columns, tree.maps
     codes, list_ptr, list_codes = batch
-    places = np.empty(codes.shape[1] + 1, np.int64)
-    found = np.empty(LEAF_WORDS, np.uint64)
+    _, places, found = scratch
     slots = tree.slots
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
@@ -61,7 +59,7 @@ def list_dense(tree: Tree, batch: Batch, first: int, end: int, cursor: Longs, ou
             cursor[event] = n
 
 
-@jit
+@hot
 def copy_events(source: Ints, counts: Longs, cursor: Longs, out: Ints) -> None:
     """Copy each event's ids from one packed array to its place in another."""
     read = 0

@@ -40,7 +40,7 @@ from wherecast.kernels.bits import (
     popcount,
     trailing_zeros,
 )
-from wherecast.kernels.jit import inlined, jit
+from wherecast.kernels.jit import hot, inlined
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
@@ -78,6 +78,14 @@ class Batch(NamedTuple):
     codes: Ints  # (events, columns)
     list_ptr: Longs
     list_codes: Ints  # ascending and distinct within a list
+
+
+class Scratch(NamedTuple):
+    """Memory that one call of a kernel works in."""
+
+    stack: Ints  # children still to visit
+    places: Longs  # (columns + 1,) rows to AND
+    found: Words  # (LEAF_WORDS,) candidates
 
 
 @inlined
@@ -249,8 +257,8 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
     return top
 
 
-@jit
-def descend(tree: Tree, batch: Batch, start: int, stack_size: int, out: Ints, counts: Longs) -> int:
+@hot
+def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, counts: Longs) -> int:
     """Match events start: into `out`, their numbers into `counts`; return the first event that did not fit.
 
     A leaf is searched only if all its slots fit into `out`; otherwise the event is given up and the caller comes back
@@ -258,9 +266,7 @@ def descend(tree: Tree, batch: Batch, start: int, stack_size: int, out: Ints, co
     """
     nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
     codes, list_ptr, list_codes = batch
-    stack = np.empty(stack_size, np.int32)
-    places = np.empty(codes.shape[1] + 1, np.int64)
-    found = np.empty(LEAF_WORDS, np.uint64)
+    stack, places, found = scratch
     n = 0
     for event in range(start, codes.shape[0]):
         begin = n
@@ -296,14 +302,12 @@ def descend(tree: Tree, batch: Batch, start: int, stack_size: int, out: Ints, co
     return codes.shape[0]
 
 
-@jit
-def count_descend(tree: Tree, batch: Batch, stack_size: int, counts: Longs) -> None:
+@hot
+def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> None:
     """Numbers of matches only."""
     nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
     codes, list_ptr, list_codes = batch
-    stack = np.empty(stack_size, np.int32)
-    places = np.empty(codes.shape[1] + 1, np.int64)
-    found = np.empty(LEAF_WORDS, np.uint64)
+    stack, places, found = scratch
     for event in range(codes.shape[0]):
         n = 0
         stack[0] = 0

@@ -61,7 +61,7 @@ def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], 
     for rest in rests:
         if rest and rest not in index:
             index[rest] = len(programs)
-            programs.append(Program(rest, literals.take([r.node for r in rest])))
+            programs.append(Program(rest, literals.take([r.node for r in rest]), literals.length))
     which = np.array([index.get(rest, -1) for rest in rests] or [0], np.int64)
     if len(rests) > 1:
         return _simplified(bound, which)

@@ -121,16 +121,18 @@ def convert_values(attribute: Attribute, values: list[object]) -> Column:
 def _convert_plain(attribute: Attribute, values: list[object]) -> pa.Array | Column | None:
     """The fast path for a list, if all values have the plain Python type of the attribute."""
     found = set(map(type, values)) - _NULL
+    elements: list[Any] = values
     if attribute.is_array:
         if not found <= _LISTS:
             return None
-        lists: Any = filter(None, values)
-        found = set(map(type, chain.from_iterable(lists))) - _NULL
+        elements = [*chain.from_iterable(filter(None, elements))]
+        found = set(map(type, elements)) - _NULL
     try:
         if found <= _PLAIN_TYPES[attribute.kind]:
-            array = pa.array(values, canonical_type(attribute))
-            # An aware datetime at the end of year 9999 may be in the year 10000 in UTC.
-            return array if attribute.kind is not Kind.TIMESTAMP or _in_years(array) else None
+            # A datetime with a zone, at the end of year 9999, may be in the year 10000 in UTC: look at such ones singly.
+            if attribute.kind is Kind.TIMESTAMP and any(e is not None and e.year in (1, 9999) for e in elements):
+                return None
+            return pa.array(values, canonical_type(attribute))
         if found == {str} and attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
             return convert_array(attribute, whole_array(text, attribute))
@@ -292,8 +294,7 @@ def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType) -> pa.Array | 
 
 
 def _in_years(array: pa.Array) -> bool:
-    """Whether all dates or timestamps, in lists or not, are in the years 1 to 9999."""
-    array = array.flatten() if types.is_list(array.type) else array
+    """Whether all dates or timestamps are in the years 1 to 9999."""
     low, high = _DAYS if types.is_date(array.type) else _MICROSECONDS
     ends = pc.min_max(array.view(pa.int32() if types.is_date(array.type) else pa.int64())).as_py()
     return ends["min"] is None or (low <= ends["min"] and ends["max"] <= high)

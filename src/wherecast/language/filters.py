@@ -11,7 +11,6 @@ Each filter has a digest of its canonical form: equal digests mean equal filters
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ class Program:
 
     rests: tuple[Rest, ...]
     columns: LiteralColumns = field(hash=False, compare=False)
+    length: int = field(hash=False, compare=False)  # rows of the columns (there may be no column)
 
 
 class Filters(NamedTuple):
@@ -91,71 +91,3 @@ def digest_filters(filters: Filters, is_string: npt.NDArray[np.bool_], residual_
 def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
     marks = b"".join(hashlib.blake2b(s.encode("utf-8", "surrogatepass"), digest_size=16).digest() for s in strings)
     return np.frombuffer(marks, np.uint64).reshape(-1, 2)
-
-
-def take_ranges(ptr: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions of the chosen ranges of a CSR pointer, one after the other, and their own pointer."""
-    sizes = ptr[chosen + 1] - ptr[chosen]
-    out_ptr = np.zeros(chosen.size + 1, np.int64)
-    np.cumsum(sizes, out=out_ptr[1:])
-    return np.repeat(ptr[chosen] - out_ptr[:-1], sizes) + np.arange(out_ptr[-1]), out_ptr
-
-
-def concat_filters(parts: Sequence[tuple[Filters, npt.NDArray[np.int64]]], is_string: npt.NDArray[np.bool_]) -> Filters:
-    """The chosen filters of several batches as one, strings ranked anew and equal programs united."""
-    strings = sorted({s for filters, _ in parts for s in filters.strings})
-    rank = {s: i for i, s in enumerate(strings)}
-    programs: dict[tuple[Rest, ...], list[LiteralColumns]] = {}
-    starts: dict[tuple[Rest, ...], int] = {}
-    number = {}
-    taken = []
-    for filters, chosen in parts:
-        clauses, clause_ptr = take_ranges(filters.clause_ptr, chosen)
-        rows, row_ptr = take_ranges(filters.row_ptr, clauses)
-        ranks = np.array([rank[s] for s in filters.strings], np.int64)
-        column = filters.attr[rows]
-        text = is_string[np.where(column < 0, ~column, column)] & ~filters.null[rows]
-        lo, hi = filters.lo[rows], filters.hi[rows]
-        for ends, open_end in ((lo, KEY_MIN), (hi, KEY_MAX)):
-            bounded = text & (ends != open_end)
-            ends[bounded] = 4 * ranks[ends[bounded] >> 2] + (ends[bounded] & 3)
-        program, program_row = filters.program[clauses], filters.program_row[clauses].astype(np.int64)
-        for local in np.unique(program[program >= 0]).tolist():
-            found = filters.programs[local]
-            number.setdefault(found.rests, len(number))
-            length = len(next(iter(found.columns.values()))) if found.columns else 0
-            program_row[program == local] += starts.get(found.rests, 0)
-            starts[found.rests] = starts.get(found.rests, 0) + length
-            programs.setdefault(found.rests, []).append(found.columns)
-        known = np.array([number.get(p.rests, -1) for p in filters.programs] or [-1], np.int32)
-        program = np.where(program >= 0, known[program], -1)
-        digests = [filters.digests[i] for i in chosen.tolist()]
-        taken.append((clause_ptr, row_ptr, column, filters.null[rows], lo, hi, program, program_row, digests))
-    if not taken:
-        return _EMPTY
-    columns = list(zip(*taken, strict=True))
-    return Filters(
-        _join_ptrs(columns[0]),
-        _join_ptrs(columns[1]),
-        *(np.concatenate(c) for c in columns[2:6]),
-        np.concatenate(columns[6]).astype(np.int32),
-        np.concatenate(columns[7]).astype(np.int32),
-        strings,
-        [Program(rests, _join_columns(found)) for rests, found in programs.items()],
-        [d for digests in columns[8] for d in digests],
-    )
-
-
-def _join_ptrs(ptrs: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(np.concatenate([np.diff(p) for p in ptrs])))).astype(np.int64)
-
-
-def _join_columns(found: list[LiteralColumns]) -> LiteralColumns:
-    return {key: np.concatenate([columns[key] for columns in found]) for key in found[0]}
-
-
-_NO_ROWS = np.zeros(0, np.int64)
-_EMPTY = Filters(
-    np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, bool), _NO_ROWS, _NO_ROWS,
-    np.zeros(0, np.int32), np.zeros(0, np.int32), [], [], [],
-)

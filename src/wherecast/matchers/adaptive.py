@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.dense import copy_events, count_dense, list_dense
-from wherecast.kernels.descent import LEAF_WORDS, Batch, Tree, count_descend, descend
+from wherecast.kernels.descent import LEAF_WORDS, Batch, Scratch, Tree, count_descend, descend
 from wherecast.kernels.events import drop_repeats
 from wherecast.matchers.adaptive_conditions import Columns, describe, prepare
 from wherecast.matchers.adaptive_plan import Costs, Planner
@@ -75,12 +75,12 @@ class AdaptiveMatcher:
         if self._dense[0] == self._dense[1]:
             return _offsets(counts), ids
         dense_counts = np.zeros(events.n_events, np.int64)
-        count_dense(self._tree, batch, *self._dense, dense_counts)
+        count_dense(self._tree, batch, *self._dense, self._scratch(batch), dense_counts)
         ptr = _offsets(counts + dense_counts)
         cursor = ptr[:-1].copy()
         out = np.empty(ptr[-1], np.int32)
         copy_events(ids, counts, cursor, out)
-        list_dense(self._tree, batch, *self._dense, cursor, out)
+        list_dense(self._tree, batch, *self._dense, self._scratch(batch), cursor, out)
         return ptr, out
 
     def count(self, events: EventCodes) -> Longs:
@@ -90,13 +90,14 @@ class AdaptiveMatcher:
             return np.diff(self.match(events)[0])
         counts = np.zeros(events.n_events, np.int64)
         if self._tree.nodes[0].any():
-            count_descend(self._tree, batch, self._stack_size(batch), counts)
-        count_dense(self._tree, batch, *self._dense, counts)
+            count_descend(self._tree, batch, self._scratch(batch), counts)
+        count_dense(self._tree, batch, *self._dense, self._scratch(batch), counts)
         return counts
 
-    def _stack_size(self, batch: Batch) -> int:
-        longest = int(np.diff(batch.list_ptr).max(initial=1))
-        return self._stack * max(longest, 1)
+    def _scratch(self, batch: Batch) -> Scratch:
+        longest = max(int(np.diff(batch.list_ptr).max(initial=1)), 1)
+        stack, places = np.empty(self._stack * longest, np.int32), np.empty(batch.codes.shape[1] + 1, np.int64)
+        return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64))
 
     def _descend(self, batch: Batch) -> tuple[Ints, Longs]:
         """Matches of the tree part, packed; the output grows when it is full."""
@@ -107,7 +108,7 @@ class AdaptiveMatcher:
         pieces, start, size = [], 0, max(64 * LEAF_WORDS * 4, 32 * n_events)
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._tree, batch, start, self._stack_size(batch), out, counts)
+            stop = descend(self._tree, batch, start, self._scratch(batch), out, counts)
             pieces.append(out[: counts[start:stop].sum()])
             if stop == start:
                 size *= 4

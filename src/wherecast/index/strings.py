@@ -1,0 +1,92 @@
+"""Codes of a string attribute: sorted constants in Arrow's layout, found by hashing."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int32s = npt.NDArray[np.int32]
+
+
+class StringCodes:
+    """Constant j of an attribute has code 2j + 2, the gap below it 2j + 1. NULL is 0.
+
+    `ordered` tells whether some constraint holds in a part of the gaps only; if none does, an unknown string is given the
+    lowest gap without looking for its place.
+    """
+
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.int64],
+        data: npt.NDArray[np.uint8],
+        ordered: bool,
+        table: tuple[int, Int32s, npt.NDArray[np.uint32]] | None = None,
+    ) -> None:
+        self.offsets = offsets
+        self.data = data
+        self.ordered = ordered
+        self._seed, self._places, self._marks = table or _hash_table(offsets, data)
+
+    @classmethod
+    def of(cls, strings: list[str], ordered: bool) -> StringCodes:
+        """Codes for sorted, distinct strings."""
+        encoded = [s.encode() for s in strings]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        return cls(offsets, np.frombuffer(b"".join(encoded), np.uint8), ordered)
+
+    @property
+    def width(self) -> int:
+        return 2 * int(self.offsets.size - 1) + 2
+
+    def strings(self) -> list[str]:
+        text, ends = self.data.tobytes(), self.offsets.tolist()
+        return [text[a:b].decode() for a, b in zip(ends, ends[1:], strict=False)]
+
+    def encode(self, values: pa.Array) -> Int32s:
+        from wherecast.kernels.strings import encode_strings
+
+        n = len(values)
+        offsets, data = string_buffers(values)
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        out = np.empty(n, np.int32)
+        encode_strings(
+            self.offsets, self.data, np.uint64(self._seed), self._places, self._marks, self.ordered,
+            offsets, data, valid, out,
+        )  # fmt: skip
+        return out
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state, by name."""
+        facts = np.array([int(self.ordered), self._seed], np.uint64)
+        return {"offsets": self.offsets, "data": self.data, "facts": facts, "places": self._places, "marks": self._marks}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
+        ordered, seed = (int(f) for f in arrays["facts"])
+        return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
+
+
+def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets and bytes of an Arrow string column, without copying."""
+    _, offsets, data = values.buffers()
+    if offsets is None or len(values) == 0:
+        return np.zeros(len(values) + 1, np.int32), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return ends, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+
+
+def _hash_table(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+) -> tuple[int, Int32s, npt.NDArray[np.uint32]]:
+    from wherecast.kernels.strings import fill_table
+
+    size = 1 << max(2 * (offsets.size - 1), 2).bit_length()
+    places, marks = np.full(size, -1, np.int32), np.zeros(size, np.uint32)
+    seed = secrets.randbits(63)
+    fill_table(offsets, data, np.uint64(seed), places, marks)
+    return seed, places, marks

@@ -1,0 +1,103 @@
+"""Strings to codes: a hash table over Arrow's string layout.
+
+The strings of an attribute are one byte buffer and offsets, sorted; the table maps a string's hash to its place. Tables are
+open-addressed with linear probing at half load; a slot holds the place and 32 bits of the hash, so that bytes are
+compared about once. The hash is seeded: nobody can prepare strings that collide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.jit import hot, inlined, jit
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_SHIFT = np.uint64(32)
+
+
+@inlined
+def hash_bytes(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
+    """A 64-bit hash of data[start:end]."""
+    h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
+    for i in range(start, end):
+        h = (h ^ np.uint64(data[i])) * _MULTIPLIER
+        h ^= h >> np.uint64(29)
+    h = (h ^ (h >> _SHIFT)) * _MIX
+    return h ^ (h >> _SHIFT)
+
+
+@jit
+def fill_table(offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks: npt.NDArray[np.uint32]) -> None:
+    """Enter every string; `places` starts as -1 everywhere and has a power of two slots."""
+    mask = np.uint64(places.size - 1)
+    for i in range(offsets.size - 1):
+        h = hash_bytes(data, offsets[i], offsets[i + 1], seed)
+        slot = h & mask
+        while places[np.int64(slot)] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        places[np.int64(slot)] = i
+        marks[np.int64(slot)] = np.uint32(h >> _SHIFT)
+
+
+@inlined
+def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> int:
+    """Less than, equal to or greater than zero, by bytes and then by length."""
+    n = min(a1 - a0, b1 - b0)
+    for i in range(n):
+        d = np.int64(a[a0 + i]) - np.int64(b[b0 + i])
+        if d != 0:
+            return d
+    return (a1 - a0) - (b1 - b0)
+
+
+@hot
+def encode_strings(
+    offsets: Longs,
+    data: Bytes,
+    seed: np.uint64,
+    places: Ints,
+    marks: npt.NDArray[np.uint32],
+    ordered: bool,
+    values_offsets: Ints,
+    values: Bytes,
+    valid: npt.NDArray[np.bool_],
+    out: Ints,
+) -> None:
+    """Codes of a column: string j is 2j + 2, the gap below it 2j + 1; gaps are told apart only if `ordered`."""
+    mask = np.uint64(places.size - 1)
+    n = offsets.size - 1
+    for row in range(out.size):
+        if not valid[row]:
+            out[row] = 0
+            continue
+        start, end = values_offsets[row], values_offsets[row + 1]
+        h = hash_bytes(values, start, end, seed)
+        mark = np.uint32(h >> _SHIFT)
+        slot = np.int64(h & mask)
+        found = -1
+        while places[slot] >= 0:
+            if marks[slot] == mark:
+                j = places[slot]
+                if compare_bytes(values, start, end, data, offsets[j], offsets[j + 1]) == 0:
+                    found = j
+                    break
+            slot = np.int64(np.uint64(slot + 1) & mask)
+        if found >= 0:
+            out[row] = 2 * found + 2
+        elif ordered:
+            low, high = 0, n
+            while low < high:
+                middle = (low + high) >> 1
+                if compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end) < 0:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[row] = 2 * low + 1
+        else:
+            out[row] = 1

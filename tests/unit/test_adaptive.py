@@ -1,0 +1,240 @@
+"""The adaptive matcher finds what the definition of a clause says, in every form its plan can take."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wherecast.index.boxes import FAR, Boxes, EventCodes, naive_clause_holds
+from wherecast.matchers.adaptive import AdaptiveMatcher
+from wherecast.matchers.adaptive_plan import Costs
+
+# With a margin this small every test looks profitable: small sets then have trees as well.
+EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0)
+PLANS = pytest.mark.parametrize("costs", [None, EAGER], ids=["fitted costs", "eager costs"])
+
+Constraint = tuple[int, list[tuple[int, int]]]
+
+
+def make_boxes(clauses: list[list[Constraint]], widths: list[int]) -> Boxes:
+    """Boxes from clauses given as (attribute, intervals) lists."""
+    ptr, attr, lo, hi = [0], [], [], []
+    for clause in clauses:
+        for attribute, intervals in sorted(clause, key=lambda c: c[0]):
+            for i, (a, b) in enumerate(sorted(intervals)):
+                attr.append(attribute if i == len(intervals) - 1 else ~attribute)
+                lo.append(a)
+                hi.append(b)
+        ptr.append(len(attr))
+    n = len(clauses)
+    return Boxes(
+        np.arange(n, dtype=np.int32), np.array(ptr, np.int64), np.array(attr, np.int16), np.array(lo, np.int32),
+        np.array(hi, np.int32), np.full(n, -1, np.int32), n, np.array(widths, np.int32),
+    )  # fmt: skip
+
+
+def make_events(rows: list[list[int | list[int]]], n_attributes: int) -> EventCodes:
+    """Events from codes; a list stands for the codes of an array attribute."""
+    codes = np.zeros((len(rows), n_attributes), np.int32)
+    ptr, elements = [0], []
+    for e, row in enumerate(rows):
+        for a, code in enumerate(row):
+            if isinstance(code, list):
+                codes[e, a] = ~(len(ptr) - 1)
+                elements += code
+                ptr.append(len(elements))
+            else:
+                codes[e, a] = code
+    return EventCodes(codes, np.array(ptr, np.int64), np.array(elements, np.int32))
+
+
+def truth(boxes: Boxes, events: EventCodes) -> list[list[int]]:
+    """By definition."""
+    return [
+        [c for c in range(boxes.n_clauses) if naive_clause_holds(boxes, c, events, e)] for e in range(events.n_events)
+    ]
+
+
+def found(matcher: AdaptiveMatcher, events: EventCodes) -> list[list[int]]:
+    """What the matcher answers, sorted; its counts must agree."""
+    ptr, ids = matcher.match(events)
+    assert ptr.size == events.n_events + 1
+    assert ptr[0] == 0 and ptr[-1] == ids.size
+    assert np.array_equal(np.diff(ptr), matcher.count(events))
+    return [sorted(ids[ptr[e] : ptr[e + 1]].tolist()) for e in range(events.n_events)]
+
+
+def check(boxes: Boxes, events: EventCodes, costs: Costs | None = None, sample: EventCodes | None = None) -> AdaptiveMatcher:
+    """Matcher, stored and opened matcher all agree with the definition."""
+    matcher = AdaptiveMatcher.build(boxes, sample, costs)
+    expected = truth(boxes, events)
+    assert found(matcher, events) == expected
+    arrays = {k: v.copy() for k, v in matcher.arrays().items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    assert found(AdaptiveMatcher.from_arrays(arrays), events) == expected
+    return matcher
+
+
+def random_interval(rng: np.random.Generator, width: int) -> tuple[int, int]:
+    kind = rng.integers(0, 5)
+    a, b = sorted(rng.integers(0, width, 2).tolist())
+    if kind == 0:
+        return a, a
+    if kind == 1:
+        return a, int(FAR)
+    if kind == 2:
+        return min(1, width - 1), max(a, min(1, width - 1))
+    return (a, min(a + int(rng.integers(0, 4)), width - 1)) if kind == 3 else (a, b)
+
+
+def random_intervals(rng: np.random.Generator, width: int) -> list[tuple[int, int]]:
+    if rng.random() < 0.7 or width < 4:
+        return [random_interval(rng, width)]
+    ends = np.unique(rng.integers(0, width, 2 * int(rng.integers(1, 12))))
+    ends = ends[: ends.size // 2 * 2]
+    if not ends.size:
+        return [random_interval(rng, width)]
+    pairs = [(int(a), int(b)) for a, b in ends.reshape(-1, 2)]
+    points = rng.random() < 0.5
+    return [(a, a) for a, _ in pairs] if points else pairs
+
+
+def random_case(
+    rng: np.random.Generator, n_clauses: int, n_events: int, widths: list[int], arrays: list[int], tested: float = 0.4
+) -> tuple[Boxes, EventCodes]:
+    """Clauses over some attributes each, arrays with up to three constraints; events that meet clauses often."""
+    clauses: list[list[Constraint]] = []
+    for _ in range(n_clauses):
+        clause: list[Constraint] = []
+        for a, width in enumerate(widths):
+            times = int(rng.random() < tested) * (int(rng.integers(1, 4)) if a in arrays else 1)
+            clause += [(a, random_intervals(rng, width)) for _ in range(times)]
+        clauses.append(clause)
+    rows: list[list[int | list[int]]] = []
+    for _ in range(n_events):
+        row: list[int | list[int]] = [int(rng.integers(0, w)) for w in widths]
+        for a in arrays:
+            some = rng.integers(1, max(widths[a], 2), int(rng.integers(0, 6))).tolist()
+            row[a] = [0] if rng.random() < 0.2 else [1, *some] if widths[a] > 1 else [0]
+        rows.append(row)
+    return make_boxes(clauses, widths), make_events(rows, len(widths))
+
+
+@PLANS
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), n_clauses=st.integers(0, 30), n_events=st.integers(0, 8), sampled=st.booleans(),
+       widths=st.lists(st.integers(1, 300), min_size=1, max_size=6), n_arrays=st.integers(0, 2))  # fmt: skip
+def test_random_sets(
+    seed: int, n_clauses: int, n_events: int, widths: list[int], n_arrays: int, sampled: bool, costs: Costs | None
+) -> None:
+    """Small random sets of every kind of constraint agree with the definition, with and without a sample."""
+    rng = np.random.default_rng(seed)
+    boxes, events = random_case(rng, n_clauses, n_events, widths, list(range(min(n_arrays, len(widths)))))
+    check(boxes, events, costs, events if sampled else None)
+
+
+@PLANS
+@pytest.mark.parametrize(
+    ("widths", "arrays", "tested"),
+    [
+        ([5] * 12, [], 0.4),
+        ([3] * 70, [], 0.1),
+        ([11] * 6, [], 0.5),
+        ([500_000, 2_000, 40, 7], [], 0.6),
+        ([1_000, 1_000, 1_000], [], 0.9),
+        ([50, 3_000, 8], [0, 1], 0.5),
+        ([1, 2, 100_000], [2], 0.7),
+    ],
+)
+def test_larger_sets(widths: list[int], arrays: list[int], tested: float, costs: Costs | None, large: int) -> None:
+    """Sets large enough for trees, bitmap leaves and dense parts agree with the definition."""
+    rng = np.random.default_rng(len(widths))
+    boxes, events = random_case(rng, large, 12, widths, arrays, tested)
+    check(boxes, events, costs, events)
+    check(boxes, events, costs)
+
+
+@pytest.fixture
+def large() -> int:
+    """Clauses of a larger set; fewer without the compiler."""
+    import numba  # type: ignore[import-untyped]
+
+    return 150 if numba.config.DISABLE_JIT else 3000
+
+
+def points(n: int, width: int, n_attributes: int) -> npt.NDArray[np.int32]:
+    return np.random.default_rng(1).integers(0, width, (n, n_attributes)).astype(np.int32)
+
+
+@PLANS
+def test_empty_and_unconstrained(costs: Costs | None) -> None:
+    """No clauses match nothing; clauses without constraints match everything; zero events give zero rows."""
+    none = make_boxes([], [4, 4])
+    events = make_events([[0, 0], [3, 1]], 2)
+    assert found(AdaptiveMatcher.build(none, None, costs), events) == [[], []]
+    free = make_boxes([[], [(0, [(3, 3)])], []], [4, 4])
+    check(free, events, costs)
+    check(free, make_events([], 2), costs, make_events([], 2))
+    check(make_boxes([[]] * 200, [4, 4]), events, costs)
+
+
+@PLANS
+@pytest.mark.parametrize("clause", [[(0, [(2, 2)])], [(0, [(0, 700)]), (1, [(1, int(FAR))])], [(1, [(0, 3), (5, 900)])]])
+def test_all_clauses_alike(clause: list[Constraint], costs: Costs | None, large: int) -> None:
+    """A set of equal clauses is searched as one block, and all or none of it is found."""
+    boxes = make_boxes([clause] * (2 * large), [1000, 1000])
+    check(boxes, make_events([[2, 4], [2, 5], [900, 0], [5, 950]], 2), costs)
+
+
+@PLANS
+def test_giant_list(costs: Costs | None, large: int) -> None:
+    """A constraint of thousands of intervals is one clause, filed once, among many small ones."""
+    many = [(4 * i + 1, 4 * i + 2) for i in range(4 * large)]
+    width = 16 * large + 10
+    clauses: list[list[Constraint]] = [[(0, many)], [(0, many), (1, [(2, 2)])]]
+    clauses += [[(0, [(i, i)])] for i in range(300)]
+    events = make_events([[c, c % 5] for c in (0, 1, 2, 3, 4, 5, 4 * large + 1, 16 * large - 2, width - 1)], 2)
+    matcher = check(make_boxes(clauses, [width, 5]), events, costs)
+    assert matcher.stats()["slots"] < 3 * len(clauses)
+
+
+@PLANS
+def test_array_meets_a_clause_once(costs: Costs | None) -> None:
+    """An array with codes in several cells of one interval reports the clause once."""
+    clauses: list[list[Constraint]] = [[(0, [(i, i + 70)])] for i in range(300)]
+    clauses += [[(0, [(i, i), (i + 9, i + 9), (i + 40, i + 40)])] for i in range(300)]
+    events = make_events([[[1, 50, 55, 90, 95, 120]], [[0]], [[1]], [list(range(1, 300))]], 1)
+    check(make_boxes(clauses, [1000]), events, costs)
+
+
+def test_output_grows(large: int) -> None:
+    """Far more matches than first reserved come back complete and in event order."""
+    clauses: list[list[Constraint]] = [[(0, [(0, 60_000 + i)])] for i in range(large)]
+    events = make_events([[i] for i in range(40)], 1)
+    ptr, ids = AdaptiveMatcher.build(make_boxes(clauses, [200_000])).match(events)
+    assert ptr.tolist() == [large * i for i in range(41)]
+    assert np.array_equal(np.sort(ids[-large:]), np.arange(large))
+
+
+def test_answers_are_deterministic() -> None:
+    """Two builds and two calls give the same ids in the same order."""
+    boxes, events = random_case(np.random.default_rng(9), 300, 10, [9, 200, 5000], [])
+    first, second = AdaptiveMatcher.build(boxes, events), AdaptiveMatcher.build(boxes, events)
+    for a, b in zip(first.match(events), second.match(events), strict=True):
+        assert np.array_equal(a, b)
+    assert np.array_equal(first.match(events)[1], first.match(events)[1])
+
+
+def test_plan_is_readable() -> None:
+    """The plan names its parts, and statistics add up."""
+    boxes, events = random_case(np.random.default_rng(3), 400, 20, [50, 2000, 3], [])
+    matcher = AdaptiveMatcher.build(boxes, events, EAGER)
+    stats = matcher.stats(events)
+    assert stats["slots"] >= stats["clauses"] == 400
+    assert stats["bytes"] == sum(v.nbytes for v in matcher.arrays().values())
+    assert 0 <= stats["candidates_per_event"] <= stats["slots"]
+    assert "column" in matcher.explain_plan()
