@@ -13,7 +13,7 @@ from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.adaptive_plan import Costs
 
 # With a margin this small every test looks profitable: small sets then have trees as well.
-EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0)
+EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0, report=0.0, smallest=2)
 PLANS = pytest.mark.parametrize("costs", [None, EAGER], ids=["fitted costs", "eager costs"])
 
 Constraint = tuple[int, list[tuple[int, int]]]

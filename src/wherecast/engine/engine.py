@@ -1,30 +1,28 @@
 """Engine: the public object. Register filters, match events, ask why.
 
-Equal filters are stored once, by the digest of their canonical form; matching finds filters and fans out to the
-subscriptions of each. Changes are collected and the index is built aside at the next match, then swapped in: a match
-that is under way keeps the one it started with.
+Reads never block on writes: a reader takes the current `State` (one attribute read) and works on it to the end; writers
+build aside and publish a new one. See `delta` for how changes are kept and merged.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.engine.delta import LOG_LIMIT, Entry, State, first_to_merge, members_of_entries
 from wherecast.engine.explain import Explanation, explain_filter
-from wherecast.engine.matches import Matches, SubscriptionId
-from wherecast.engine.segment import Segment
+from wherecast.engine.ids import SubscriptionId, check_id
+from wherecast.engine.matches import Matches, SegmentMatches
+from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
-from wherecast.index.build import build_index
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import concat_filters, take_filters
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.events import EventBatch, OnError
+from wherecast.language.schema import Schema
 from wherecast.language.sql import Limits
 from wherecast.matchers.registry import find_matcher
 
@@ -44,179 +42,243 @@ class Registration(NamedTuple):
     quarantined: list[Quarantined]
 
 
-class _Stored(NamedTuple):
-    batch: Filters
-    index: int
-
-
-class _Snapshot(NamedTuple):
-    filters: Filters
-    numbers: dict[bytes, int]
-    segment: Segment
-
-
 class Engine:
     """Standing filters over one schema."""
 
-    def __init__(self, schema: Schema | Mapping[str, object], *, matcher: str = "scan", limits: Limits | None = None) -> None:
+    def __init__(
+        self, schema: Schema | Mapping[str, object], *, matcher: str = "scan", limits: Limits | None = None
+    ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema.of(schema)
         self.matcher = matcher
         self._matcher_class = find_matcher(matcher)
         self._compiler = Compiler(self.schema, limits)
-        self._is_string = np.array([a.kind is Kind.STRING for a in self.schema])
-        self._lock = threading.Lock()
-        self._filters: dict[bytes, _Stored] = {}
-        self._uses: dict[bytes, int] = {}
-        self._subscriptions: dict[SubscriptionId, bytes] = {}
-        self._snapshot: _Snapshot | None = None
-        self._version = 0
+        self._writing = threading.Lock()
+        self._merging = threading.Lock()
+        self._state = State(0, (), [], 0)
+        self._tip: tuple[State, Segment] | None = None
+        self._entries: dict[SubscriptionId, Entry] = {}  # live entries of the current log
+        self._size = 0
+        self._sample: EventBatch | None = None
 
     # -- registering ----------------------------------------------------------------------------------------------
 
-    def subscribe(self, id: SubscriptionId, filter: str, *, replace: bool = False) -> None:
+    def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
         """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed."""
-        _check_id(id)
-        compiled = self._compiler.compile(filter)
-        with self._lock:
-            if id in self._subscriptions:
-                if not replace:
-                    raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
-                self._remove(id)
-            self._add(id, compiled, 0)
-            self._changed()
+        check_id(id)
+        filters = self._compiler.compile(filter)
+        with self._writing:
+            version = self._state.version + 1
+            if not self._remove(id, version, keep=not replace):
+                raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
+            entry = self._entries[id] = Entry(id, filters, priority)
+            self._state.log.append(entry)
+            self._size += 1
+            self._publish(self._state._replace(version=version, log_size=len(self._state.log)))
+        self._tidy()
 
     def subscribe_many(self, subscriptions: object, *, replace: bool = False) -> Registration:
-        """Register many: an Arrow table or pandas frame with columns `id` and `filter`, a mapping, or (id, filter) pairs.
+        """Register many: an Arrow table or pandas frame with columns `id` and `filter` (and, if you like, `priority`), a
+        mapping of ids to filters, or (id, filter) pairs.
 
-        Bad rows are quarantined with their error, the others are registered.
+        Bad rows are quarantined with their error, the others are registered, all at once.
         """
-        ids, texts = read_subscriptions(subscriptions)
+        ids, texts, priorities = read_subscriptions(subscriptions)
         compiled = self._compiler.compile_many(texts)
         bad: list[Quarantined] = [Quarantined(row, ids[row], error) for row, error in compiled.errors]
-        numbers = compiled.filter_of.tolist()
-        with self._lock:
-            for row, (id, number) in enumerate(zip(ids, numbers, strict=True)):
-                if number < 0:
-                    continue
-                try:
-                    _check_id(id)
-                    if id in self._subscriptions:
-                        if not replace:
-                            raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
-                        self._remove(id)
-                except SubscriptionError as error:
-                    bad.append(Quarantined(row, id, error))
-                    continue
-                self._add(id, compiled.filters, number)
-            self._changed()
-        return Registration(len(ids) - len(bad), sorted(bad, key=lambda q: q.row))
+        with self._writing:
+            version = self._state.version + 1
+            rows = self._admit(ids, compiled.filter_of, replace, version, bad)
+            if rows.size:
+                members = Members(compiled.filters, compiled.filter_of[rows], [ids[r] for r in rows.tolist()], priorities[rows])
+                segment = build_segment([members], self.schema, self._matcher_class, self._sample)
+                self._size += rows.size
+                self._publish(self._sealed()._replace(version=version), segment)
+        self._tidy()
+        return Registration(int(rows.size), sorted(bad, key=lambda q: q.row))
+
+    def _admit(
+        self, ids: list[Any], filter_of: npt.NDArray[np.int64], replace: bool, version: int, bad: list[Quarantined]
+    ) -> npt.NDArray[np.int64]:
+        """Rows to register; older subscriptions of the same id are removed, or the row is quarantined."""
+        rows: dict[SubscriptionId, int] = {}
+        for row in np.flatnonzero(filter_of >= 0).tolist():
+            id = ids[row]
+            try:
+                check_id(id)
+                if (id in rows and not replace) or not self._remove(id, version, keep=not replace):
+                    raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
+                rows[id] = row
+            except SubscriptionError as error:
+                bad.append(Quarantined(row, id, error))
+        return np.fromiter(rows.values(), np.int64, len(rows))
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
-        with self._lock:
-            if id not in self._subscriptions:
+        with self._writing:
+            if id not in self:
                 raise SubscriptionError(f"no subscription {id!r}")
-            self._remove(id)
-            self._changed()
+            version = self._state.version + 1
+            self._remove(id, version, keep=False)
+            self._publish(self._state._replace(version=version))
+        self._tidy()
 
-    def _add(self, id: SubscriptionId, batch: Filters, index: int) -> None:
-        digest = batch.digests[index]
-        if digest not in self._filters:
-            self._filters[digest] = _Stored(batch, index)
-            self._uses[digest] = 0
-        self._uses[digest] += 1
-        self._subscriptions[id] = digest
+    def _remove(self, id: SubscriptionId, version: int, *, keep: bool) -> bool:
+        """Mark a subscription dead as of `version`, if there is one. False: there is one and it is to be kept."""
+        entry = self._entries.get(id)
+        if entry is not None:
+            if keep:
+                return False
+            entry.died = version
+            del self._entries[id]
+            self._size -= 1
+            return True
+        for segment in self._state.segments:
+            slot = segment.find(id)
+            if slot >= 0:
+                if keep:
+                    return False
+                segment.kill(slot, version)
+                self._size -= 1
+                return True
+        return True
 
-    def _remove(self, id: SubscriptionId) -> None:
-        digest = self._subscriptions.pop(id)
-        self._uses[digest] -= 1
-        if not self._uses[digest]:
-            del self._filters[digest], self._uses[digest]
+    # -- publishing and merging -----------------------------------------------------------------------------------
 
-    def _changed(self) -> None:
-        self._version += 1
-        self._snapshot = None
+    def _publish(self, state: State, segment: Segment | None = None) -> None:
+        self._state = state if segment is None else state._replace(segments=(*state.segments, segment))
+
+    def _sealed(self) -> State:
+        """The current state with its log turned into a segment. Needs the writers' lock."""
+        state = self._state
+        entries = [e for e in state.log if e.died == ALIVE]
+        self._entries = {}
+        segments = state.segments
+        if entries:
+            segments = (*segments, build_segment(members_of_entries(entries), self.schema, self._matcher_class, self._sample))
+        return State(state.version, segments, [], 0)
+
+    def _tidy(self) -> None:
+        """Seal a full log; start a merge in the background if one is due."""
+        if self._state.log_size >= LOG_LIMIT:
+            with self._writing:
+                if self._state.log_size >= LOG_LIMIT:
+                    self._state = self._sealed()
+        if first_to_merge(self._state.segments) < len(self._state.segments) and not self._merging.locked():
+            threading.Thread(target=self.merge, name="wherecast-merge", daemon=True).start()
+
+    def merge(self, *, everything: bool = False) -> None:
+        """Merge segments now: those that are due, or all of them into one."""
+        with self._merging:
+            while True:
+                state = self._state
+                first = 0 if everything and len(state.segments) + state.log_size > 1 else first_to_merge(state.segments)
+                if first == len(state.segments):
+                    return
+                if everything:
+                    with self._writing:
+                        state = self._state = self._sealed()
+                self._merge_from(state, first)
+                everything = False
+
+    def _merge_from(self, state: State, first: int) -> None:
+        old = state.segments[first:]
+        merged = build_segment([members_of(s, state.version) for s in old], self.schema, self._matcher_class, self._sample)
+        with self._writing:
+            now = self._state
+            for segment in old:
+                self._carry_deaths(segment, merged, state.version)
+            later = now.segments[len(state.segments) :]
+            kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
+            self._state = now._replace(segments=(*kept, *later))
+
+    def _carry_deaths(self, old: Segment, merged: Segment, version: int) -> None:
+        """Subscriptions that died while the merge was built."""
+        if old.died is None:
+            return
+        late = np.flatnonzero((old.died > version) & (old.died < ALIVE))
+        for slot, id in zip(late.tolist(), old.subscriptions.ids.take(late).tolist(), strict=True):
+            merged.kill(merged.subscriptions.ids.find(id), int(old.died[slot]))
 
     # -- matching -------------------------------------------------------------------------------------------------
 
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
-        return self.match_batch([event]).to_lists()[0]
+        return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
 
-    def match_batch(self, events: object, *, on_error: str = "raise") -> Matches:
+    def match_batch(self, events: object, *, on_error: OnError = "raise") -> Matches:
         """Match a batch: an Arrow record batch or table, a pandas frame, or a sequence of mappings.
 
         An event with a value of the wrong type raises EventError naming row and attribute, or, with
         `on_error="skip"`, is left out and listed in the result's `errors`.
         """
-        snapshot = self._current()
-        needed = set(snapshot.segment.index.codebook.used) | snapshot.segment.index.residuals.attributes
-        return snapshot.segment.match(EventBatch.read(self.schema, events, on_error=on_error, needed=needed))
+        state, segments = self._readable()
+        needed = set().union(*(s.attributes for s in segments)) if segments else set()
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
+        parts = [SegmentMatches(s, *s.match(batch)) for s in segments]
+        return Matches(parts, batch.rows, batch.errors, state.version)
 
-    def count(self, events: object, *, on_error: str = "raise") -> npt.NDArray[np.int64]:
+    def count(self, events: object, *, on_error: OnError = "raise") -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies."""
         return self.match_batch(events, on_error=on_error).counts()
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""
-        snapshot = self._current()
-        digest = self._subscriptions.get(id)
-        if digest is None:
-            raise SubscriptionError(f"no subscription {id!r}")
-        events = EventBatch.read(self.schema, [event])
-        return explain_filter(snapshot.segment.index, snapshot.filters, snapshot.numbers[digest], events)
+        _, segments = self._readable()
+        for segment in segments:
+            slot = segment.find(id)
+            if slot >= 0:
+                return explain_filter(segment, segment.filter_of(slot), EventBatch.read(self.schema, [event]))
+        raise SubscriptionError(f"no subscription {id!r}")
 
-    def _current(self) -> _Snapshot:
-        snapshot = self._snapshot
-        if snapshot is None:
-            with self._lock:
-                snapshot = self._snapshot = self._snapshot or self._build()
-        return snapshot
-
-    def _build(self) -> _Snapshot:
-        parts: dict[int, tuple[Filters, list[int]]] = {}
-        for stored in self._filters.values():
-            parts.setdefault(id(stored.batch), (stored.batch, []))[1].append(stored.index)
-        filters = concat_filters([take_filters(b, np.array(i, np.int64)) for b, i in parts.values()], self._is_string)
-        numbers = {digest: i for i, digest in enumerate(filters.digests)}
-        index = build_index(filters, self.schema)
-        ptr, ids = self._fan_out(numbers)
-        return _Snapshot(filters, numbers, Segment(index, self._matcher_class.build(index.boxes), ptr, ids))
-
-    def _fan_out(self, numbers: dict[bytes, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        owner = np.fromiter((numbers[d] for d in self._subscriptions.values()), np.int64, len(self._subscriptions))
-        order = np.argsort(owner, kind="stable")
-        ids = np.fromiter(self._subscriptions, object, len(self._subscriptions))[order]
-        if ids.size and all(type(i) is int and -(2**63) <= i < 2**63 for i in ids):
-            ids = ids.astype(np.int64)
-        return np.searchsorted(owner[order], np.arange(len(numbers) + 1)).astype(np.int64), ids
+    def _readable(self) -> tuple[State, tuple[Segment, ...]]:
+        """The current state and its segments, the log included."""
+        state = self._state
+        entries = state.live_entries()
+        if not entries:
+            return state, state.segments
+        tip = self._tip
+        if tip is None or tip[0] is not state:
+            tip = self._tip = (state, build_segment(members_of_entries(entries), self.schema, self._matcher_class, self._sample))
+        return state, (*state.segments, tip[1])
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._subscriptions)
+        return self._size
 
     def __contains__(self, id: object) -> bool:
-        return id in self._subscriptions
+        if not isinstance(id, (str, int)) or isinstance(id, bool):
+            return False
+        return id in self._entries or any(s.find(id) >= 0 for s in self._state.segments)
 
-    def __iter__(self) -> Iterable[SubscriptionId]:
-        return iter(list(self._subscriptions))
+    def __iter__(self) -> Iterator[SubscriptionId]:
+        state, segments = self._readable()
+        for segment in segments:
+            yield from segment.subscriptions.ids.take(np.flatnonzero(segment.alive(state.version))).tolist()
+
+    @property
+    def version(self) -> int:
+        """Grows by one with every change."""
+        return self._state.version
 
     def stats(self) -> dict[str, Any]:
-        """Sizes, and what the matcher says of itself."""
-        snapshot = self._current()
-        boxes = snapshot.segment.index.boxes
+        """Sizes, and what the matcher of each segment says of itself."""
+        state, segments = self._readable()
         return {
-            "subscriptions": len(self._subscriptions),
-            "filters": len(self._filters),
-            "clauses": boxes.n_clauses,
-            "residuals": int(snapshot.segment.index.residuals.rows.size),
-            "version": self._version,
-            "codes": {self.schema.attributes[a].name: int(boxes.widths[a]) for a in snapshot.segment.index.codebook.used},
-            **snapshot.segment.matcher.stats(),
+            "subscriptions": self._size,
+            "version": state.version,
+            "bytes": sum(s.nbytes for s in segments),
+            "segments": [
+                {
+                    "subscriptions": len(s),
+                    "removed": s.deaths,
+                    "filters": s.index.boxes.n_filters,
+                    "clauses": s.index.boxes.n_clauses,
+                    "residuals": int(s.index.residuals.rows.size),
+                    "codes": {self.schema.attributes[a].name: int(s.index.boxes.widths[a]) for a in s.index.codebook.used},
+                    "matcher": s.matcher.name,
+                    **s.matcher.stats(),
+                }
+                for s in segments
+            ],
         }
-
-
-def _check_id(id: object) -> None:
-    if not isinstance(id, (str, int)) or isinstance(id, bool):
-        raise SubscriptionError(f"a subscription id is a string or an integer, found {type(id).__name__}")

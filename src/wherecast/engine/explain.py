@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
-from wherecast.index.build import Index
 from wherecast.language.describe import describe_constraint
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -62,19 +62,22 @@ def _shown(value: object) -> str:
     return "" if value is _NO_VALUE else f"   (is {'NULL' if value is None else repr(value)})"
 
 
-def explain_filter(index: Index, filters: Filters, number: int, events: EventBatch) -> Explanation:
+def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explanation:
     """Walk the clauses of one filter for the single event of a batch."""
-    schema, boxes = events.schema, index.boxes
-    codes = index.codebook.encode(events)
+    schema, boxes, residuals = events.schema, segment.index.boxes, segment.index.residuals
+    codes, filters = segment.encode(events), segment.filters(np.array([number]))
+    first_clause, last_clause = np.searchsorted(boxes.filter_ids, [number, number + 1])
+    first_row = int(boxes.ptr[first_clause])
     outcomes = []
-    for clause in range(int(filters.clause_ptr[number]), int(filters.clause_ptr[number + 1])):
+    for clause in range(first_clause, last_clause):
         found = []
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            value = events.array(int(filters.attr[end - 1]))[0].as_py()
-            found.append(PredicateOutcome(describe_constraint(filters, schema, first, end), value, held))
+            value = events.array(int(boxes.attr[end - 1]))[0].as_py()
+            text = describe_constraint(filters, schema, first - first_row, end - first_row)
+            found.append(PredicateOutcome(text, value, held))
         if boxes.residuals[clause] >= 0:
-            held = bool(index.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
-            found.append(PredicateOutcome(describe_residual(filters, clause, events), _NO_VALUE, held))
+            held = bool(residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
+            found.append(PredicateOutcome(describe_residual(filters, clause - int(first_clause), events), _NO_VALUE, held))
         outcomes.append(ClauseOutcome(tuple(found)))
     return Explanation(tuple(outcomes))
 

@@ -3,70 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wherecast.engine.ids import SubscriptionId, join_ids
+from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.language.concat import take_ranges
 
-SubscriptionId = str | int
+Int64s = npt.NDArray[np.int64]
+
+
+class SegmentMatches(NamedTuple):
+    """Filters of one segment per event, as CSR arrays."""
+
+    segment: Segment
+    event_ptr: Int64s
+    filter_ids: npt.NDArray[np.int32]
 
 
 class Matches:
     """The outcome of matching a batch, held as filters per event and fanned out to subscriptions only when asked.
 
-    `event_ptr` and `filter_ids` are CSR arrays over the kept events; `rows` gives the original row of each kept event
-    (rows are skipped only with `on_error="skip"`, and then listed in `errors`).
+    `rows` gives the original row of each event matched (rows are missing only with `on_error="skip"`, and then listed
+    in `errors`); `version` is the version of the subscriptions that were matched.
     """
 
-    def __init__(
-        self,
-        event_ptr: npt.NDArray[np.int64],
-        filter_ids: npt.NDArray[np.int32],
-        subscription_ptr: npt.NDArray[np.int64],
-        subscription_ids: npt.NDArray[Any],
-        rows: npt.NDArray[np.int64],
-        errors: list[EventError],
-    ) -> None:
-        self.event_ptr = event_ptr
-        self.filter_ids = filter_ids
-        self._subscription_ptr = subscription_ptr
-        self._subscription_ids = subscription_ids
+    def __init__(self, parts: list[SegmentMatches], rows: Int64s, errors: list[EventError], version: int) -> None:
+        self.parts = parts
         self.rows = rows
         self.errors = errors
+        self.version = version
+        self._slots: list[tuple[Int64s, Int64s]] | None = None
 
     def __len__(self) -> int:
-        """Number of events matched against."""
-        return int(self.event_ptr.size - 1)
+        """Number of events matched."""
+        return int(self.rows.size)
 
-    def counts(self) -> npt.NDArray[np.int64]:
-        """Subscriptions satisfied by each event, without listing them."""
-        fan_out = np.diff(self._subscription_ptr)[self.filter_ids]
-        total = np.concatenate(([0], np.cumsum(fan_out)))
-        return total[self.event_ptr[1:]] - total[self.event_ptr[:-1]]
+    def counts(self) -> Int64s:
+        """Subscriptions satisfied by each event, without listing them where nothing has been removed."""
+        total = np.zeros(len(self), np.int64)
+        for part, fanned in zip(self.parts, self._slots or [None] * len(self.parts), strict=True):
+            if fanned is not None or part.segment.deaths:
+                total += np.diff((fanned or self._fan_out(part))[0])
+            else:
+                size = np.concatenate(([0], np.cumsum(np.diff(part.segment.subscriptions.ptr)[part.filter_ids])))
+                total += size[part.event_ptr[1:]] - size[part.event_ptr[:-1]]
+        return total
 
     def total(self) -> int:
         """Number of (event, subscription) pairs."""
-        return int(np.diff(self._subscription_ptr)[self.filter_ids].sum())
+        return int(self.counts().sum())
+
+    def _fan_out(self, part: SegmentMatches) -> tuple[Int64s, Int64s]:
+        """(event_ptr, slots) of one segment: every live subscription of every matched filter."""
+        slots, ptr = take_ranges(part.segment.subscriptions.ptr, part.filter_ids.astype(np.int64))
+        event_ptr = ptr[part.event_ptr]
+        died = part.segment.died
+        if died is None:
+            return event_ptr, slots
+        keep = died[slots] > self.version
+        kept = np.concatenate(([0], np.cumsum(keep)))
+        return kept[event_ptr], slots[keep]
+
+    def _fanned(self) -> list[tuple[Int64s, Int64s]]:
+        if self._slots is None:
+            self._slots = [self._fan_out(part) for part in self.parts]
+        return self._slots
+
+    def _merge(self, columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Columns of all segments, interleaved event by event."""
+        if len(columns) == 1:
+            return columns[0]
+        fanned = self._fanned()
+        joined = join_ids(columns)
+        values = joined if isinstance(joined, np.ndarray) else np.fromiter(joined, object, len(joined))
+        events = np.concatenate([np.repeat(np.arange(len(self)), np.diff(ptr)) for ptr, _ in fanned] or [[]])
+        return values[np.argsort(events, kind="stable")]
 
     def subscription_ids(self) -> npt.NDArray[Any]:
         """Ids of all pairs, event by event, as they were given."""
-        return self._subscription_ids[take_ranges(self._subscription_ptr, self.filter_ids.astype(np.int64))[0]]
+        fanned = self._fanned()
+        return self._merge([p.segment.subscriptions.ids.take(slots) for p, (_, slots) in zip(self.parts, fanned, strict=True)])
 
-    def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    def pairs(self) -> tuple[Int64s, npt.NDArray[Any]]:
         """(original event row, subscription id) as two arrays of equal length."""
-        return np.repeat(self.rows, self.counts()), self.subscription_ids()
+        ids = self.subscription_ids()
+        return np.repeat(self.rows, self.counts()), ids
 
     def to_arrow(self) -> pa.Table:
         """Columns `event` and `subscription`."""
         events, ids = self.pairs()
-        return pa.table({"event": events, "subscription": _id_column(ids)})
+        return pa.table({"event": events, "subscription": id_column(ids)})
 
     def __iter__(self) -> Iterator[list[SubscriptionId]]:
-        """The ids of each kept event."""
+        """The ids of each event matched."""
         ids = self.subscription_ids()
         ptr = np.concatenate(([0], np.cumsum(self.counts())))
         for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
@@ -75,10 +109,26 @@ class Matches:
     def to_lists(self) -> list[list[SubscriptionId]]:
         return list(self)
 
+    def top(self, limit: int) -> list[list[SubscriptionId]]:
+        """At most `limit` ids per event, those of highest priority first."""
+        ids = self.subscription_ids()
+        weights = self._merge([_priorities(p, slots) for p, (_, slots) in zip(self.parts, self._fanned(), strict=True)])
+        counts = self.counts()
+        events = np.repeat(np.arange(len(self)), counts)
+        order = np.lexsort((-weights.astype(np.float64), events))
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        return [ids[order[a : min(a + limit, b)]].tolist() for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
 
-def _id_column(ids: npt.NDArray[Any]) -> pa.Array:
+
+def _priorities(part: SegmentMatches, slots: Int64s) -> npt.NDArray[np.float32]:
+    priorities = part.segment.subscriptions.priorities
+    return np.zeros(slots.size, np.float32) if priorities is None else priorities[slots]
+
+
+def id_column(ids: npt.NDArray[Any]) -> pa.Array:
     """Ids of one type as that type; a mixture as text."""
     if ids.dtype != object:
         return pa.array(ids)
-    kinds = {type(i) for i in ids}
-    return pa.array(ids.tolist() if len(kinds) == 1 else [str(i) for i in ids], pa.string() if len(kinds) != 1 else None)
+    if all(isinstance(i, str) for i in ids):
+        return pa.array(ids.tolist(), pa.string())
+    return pa.array([str(i) for i in ids], pa.string())

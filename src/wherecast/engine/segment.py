@@ -1,55 +1,179 @@
-"""Segment: an immutable index with its matcher and its subscriptions."""
+"""Segment: an immutable index with its matcher, its subscriptions and their tombstones.
+
+A segment never changes but for `died`: the version at which a subscription was removed. A reader at version v ignores what
+died after v, so removing is one store into an array and no reader ever sees half a change.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.matches import Matches
-from wherecast.index.build import Index
+from wherecast.engine.ids import Ids, SubscriptionId, join_ids
+from wherecast.index.boxes import EventCodes
+from wherecast.index.build import Index, build_index
+from wherecast.index.restore import restore_filters
+from wherecast.language.concat import concat_filters, take_filters
 from wherecast.language.events import EventBatch
-from wherecast.matchers.protocol import Matcher
+from wherecast.language.filters import Filters
+from wherecast.language.schema import Kind, Schema
+from wherecast.matchers.protocol import Hits, Matcher
+
+Int64s = npt.NDArray[np.int64]
+ALIVE = np.int64(2**62)
+
+
+class Subscriptions(NamedTuple):
+    """Who subscribed to each filter: slots `ptr[f]` .. `ptr[f + 1] - 1` for filter f."""
+
+    ptr: Int64s
+    ids: Ids
+    priorities: npt.NDArray[np.float32] | None  # by slot; None: all zero
 
 
 class Segment:
-    """Filters ready to match, and who subscribed to each: `ids[ptr[f]:ptr[f + 1]]` for filter f."""
+    """Filters ready to match."""
 
-    def __init__(self, index: Index, matcher: Matcher, ptr: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
+    def __init__(self, index: Index, matcher: Matcher, subscriptions: Subscriptions, digests: npt.NDArray[np.void]) -> None:
         self.index = index
         self.matcher = matcher
-        self.ptr = ptr
-        self.ids = ids
+        self.subscriptions = subscriptions
+        self.digests = digests  # (filters,) 16 bytes each
+        self.died: Int64s | None = None  # by slot; made when the first subscription dies
+        self.deaths = 0
         owner = index.boxes.filter_ids
-        self._one_clause_each = bool(np.array_equal(owner, np.arange(owner.size)))
-        self._has_residuals = bool(np.any(index.boxes.residuals >= 0))
+        self.one_clause_each = bool(owner.size == index.boxes.n_filters and np.array_equal(owner, np.arange(owner.size)))
+        self.has_residuals = bool(np.any(index.boxes.residuals >= 0))
 
-    def match(self, events: EventBatch) -> Matches:
-        event_ptr, clause_ids = self.matcher.match(self.index.codebook.encode(events))
-        if self._has_residuals:
-            event_ptr, clause_ids = self._settle_residuals(events, event_ptr, clause_ids)
-        if self._one_clause_each:
-            filter_ids = clause_ids
-        else:
-            event_ptr, filter_ids = self._distinct_filters(event_ptr, clause_ids)
-        return Matches(event_ptr, filter_ids, self.ptr, self.ids, events.rows, events.errors)
+    def __len__(self) -> int:
+        """Subscriptions, dead ones included."""
+        return len(self.subscriptions.ids)
 
-    def _settle_residuals(self, events: EventBatch, event_ptr: Any, clause_ids: Any) -> tuple[Any, Any]:
+    # -- matching -------------------------------------------------------------------------------------------------
+
+    def match(self, events: EventBatch) -> tuple[Int64s, npt.NDArray[np.int32]]:
+        """(event_ptr, filter_ids): each filter that an event satisfies, once."""
+        hits = Hits(*self.matcher.match(self.encode(events)))
+        if self.has_residuals:
+            hits = self._settle_residuals(events, hits)
+        return tuple(hits) if self.one_clause_each else self._distinct_filters(hits)
+
+    def encode(self, events: EventBatch) -> EventCodes:
+        return self.index.codebook.encode(events)
+
+    def _settle_residuals(self, events: EventBatch, hits: Hits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
-        residual = self.index.boxes.residuals[clause_ids]
-        event_ids = np.repeat(np.arange(event_ptr.size - 1), np.diff(event_ptr))
+        residual = self.index.boxes.residuals[hits.clause_ids]
+        event_ids = _event_ids(hits.event_ptr)
         keep = residual < 0
-        open_ones = np.flatnonzero(~keep)
-        keep[open_ones] = self.index.residuals.hold(events, event_ids[open_ones], residual[open_ones])
-        return _pointer(event_ids[keep], event_ptr.size - 1), clause_ids[keep]
+        unsettled = np.flatnonzero(~keep)
+        keep[unsettled] = self.index.residuals.hold(events, event_ids[unsettled], residual[unsettled])
+        return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
-    def _distinct_filters(self, event_ptr: Any, clause_ids: Any) -> tuple[Any, Any]:
+    def _distinct_filters(self, hits: Hits) -> tuple[Int64s, npt.NDArray[np.int32]]:
         """Clauses to filters, each filter once per event."""
-        event_ids = np.repeat(np.arange(event_ptr.size - 1), np.diff(event_ptr))
-        key = np.unique((event_ids << 32) | self.index.boxes.filter_ids[clause_ids])
-        return _pointer(key >> 32, event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
+        key = np.unique((_event_ids(hits.event_ptr) << 32) | self.index.boxes.filter_ids[hits.clause_ids])
+        return _pointer(key >> 32, hits.event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
+
+    @property
+    def attributes(self) -> set[int]:
+        """Attributes that matching reads."""
+        return set(self.index.codebook.used) | self.index.residuals.attributes
+
+    # -- subscriptions --------------------------------------------------------------------------------------------
+
+    def find(self, id: SubscriptionId) -> int:
+        """Slot of a subscription that has not died, or -1."""
+        slot = self.subscriptions.ids.find(id)
+        return slot if slot >= 0 and (self.died is None or self.died[slot] == ALIVE) else -1
+
+    def kill(self, slot: int, version: int) -> None:
+        if self.died is None:
+            self.died = np.full(len(self), ALIVE, np.int64)
+        self.died[slot] = version
+        self.deaths += 1
+
+    def alive(self, version: int) -> npt.NDArray[np.bool_]:
+        died = self.died
+        return np.ones(len(self), bool) if died is None else died > version
+
+    def filter_of(self, slot: int) -> int:
+        return int(np.searchsorted(self.subscriptions.ptr, slot, "right")) - 1
+
+    def filters(self, chosen: Int64s | None = None) -> Filters:
+        """The compiled filters, made again from the boxes."""
+        return restore_filters(self.index, self.digests.tolist(), chosen)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of index, matcher and subscriptions."""
+        boxes = sum(a.nbytes for a in self.index.boxes if isinstance(a, np.ndarray))
+        codes = sum(c.nbytes for c in self.index.codebook.codes if c is not None)
+        matcher = int(self.matcher.stats().get("bytes", 0))
+        subscriptions = self.subscriptions.ptr.nbytes + self.subscriptions.ids.nbytes
+        return boxes + codes + matcher + subscriptions + self.digests.nbytes
 
 
-def _pointer(event_ids: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
+class Members(NamedTuple):
+    """Subscriptions on their way into a segment: member i has filter `filter_of[i]` of `filters`."""
+
+    filters: Filters
+    filter_of: Int64s
+    ids: Sequence[SubscriptionId] | npt.NDArray[Any]
+    priorities: npt.NDArray[np.float32]
+
+
+def build_segment(
+    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
+) -> Segment:
+    """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
+    used = [np.unique(p.filter_of) for p in parts]
+    is_string = np.array([a.kind is Kind.STRING for a in schema])
+    pile = concat_filters([take_filters(p.filters, u) for p, u in zip(parts, used, strict=True)], is_string)
+    marks = np.frombuffer(b"".join(pile.digests), np.dtype("V16"))
+    words = np.frombuffer(marks, np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    fresh = np.ones(order.size, bool)
+    fresh[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.cumsum(fresh) - 1
+    chosen = order[fresh]
+    filters = take_filters(pile, chosen)
+    starts = np.cumsum([0, *(u.size for u in used)])
+    filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
+    index = build_index(filters, schema)
+    built = matcher.build(index.boxes, None if sample is None else index.codebook.encode(sample))
+    subscriptions = _subscriptions(np.concatenate(filter_of or [[]]).astype(np.int64), parts, chosen.size)
+    return Segment(index, built, subscriptions, marks[chosen])
+
+
+def _subscriptions(filter_of: Int64s, parts: Sequence[Members], n_filters: int) -> Subscriptions:
+    order = np.argsort(filter_of, kind="stable")
+    ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int64)
+    ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
+    priorities = np.concatenate([p.priorities for p in parts] or [[]]).astype(np.float32)[order]
+    sorted_ids = ids[order] if isinstance(ids, np.ndarray) else [ids[i] for i in order.tolist()]
+    return Subscriptions(ptr, Ids.of(sorted_ids), priorities if priorities.any() else None)
+
+
+def members_of(segment: Segment, version: int) -> Members:
+    """What is alive in a segment, ready to be built into another."""
+    slots = np.flatnonzero(segment.alive(version))
+    ptr, ids, priorities = segment.subscriptions
+    owner = np.searchsorted(ptr, slots, "right") - 1
+    used, filter_of = np.unique(owner, return_inverse=True)
+    weights = np.zeros(slots.size, np.float32) if priorities is None else priorities[slots]
+    return Members(segment.filters(used), filter_of, ids.take(slots), weights)
+
+
+def _event_ids(event_ptr: Int64s) -> Int64s:
+    return np.repeat(np.arange(event_ptr.size - 1), np.diff(event_ptr))
+
+
+def _pointer(event_ids: Int64s, n: int) -> Int64s:
     return np.searchsorted(event_ids, np.arange(n + 1)).astype(np.int64)
+
+

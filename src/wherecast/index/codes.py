@@ -45,6 +45,10 @@ class KeyCodes(NamedTuple):
     def width(self) -> int:
         return int(self.starts.size) + 2
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.starts.nbytes)
+
     def encode_keys(self, keys: Int64s) -> Int32s:
         return (np.searchsorted(self.starts, keys, "right") + FIRST_CODE).astype(np.int32)
 

@@ -43,6 +43,10 @@ class StringCodes:
     def width(self) -> int:
         return 2 * int(self.offsets.size - 1) + 2
 
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.arrays().values())
+
     def strings(self) -> list[str]:
         text, ends = self.data.tobytes(), self.offsets.tolist()
         return [text[a:b].decode() for a, b in zip(ends, ends[1:], strict=False)]

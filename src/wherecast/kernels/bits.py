@@ -7,6 +7,10 @@ A bitmap word holds 64 clauses. Counting its matches is one `popcnt`; listing th
 given four accumulators it vectorises over the rows instead, with gathers, at a tenth of the speed. `and_rows_1` to
 `and_rows_16` therefore spell the vectors out; LLVM maps them to whatever registers the machine has.
 
+Listing a well-filled word bit by bit mispredicts its end each time (2.0 ns a match on `topss`, against 1.1). With
+AVX-512, `compress_16` moves the chosen ones of 16 neighbours together in one instruction; elsewhere LLVM would turn it
+into 16 branches, so `HAS_COMPRESS` tells whether to use it.
+
 With the JIT off the same names are plain Python.
 """
 
@@ -16,13 +20,15 @@ from typing import Any
 
 import numba  # type: ignore[import-untyped]
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types  # type: ignore[import-untyped]
 from numba.extending import intrinsic  # type: ignore[import-untyped]
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+HAS_COMPRESS = bool(binding.get_host_cpu_features().get("avx512f", False))
 
 if numba.config.DISABLE_JIT:
 
@@ -33,6 +39,11 @@ if numba.config.DISABLE_JIT:
     def trailing_zeros(word: Any) -> int:
         """Position of the lowest set bit; the word is not zero."""
         return (int(word) & -int(word)).bit_length() - 1
+
+    def compress_16(source: Any, at: Any, mask: Any, target: Any, n: Any) -> None:
+        """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
+        chosen = [source[at + i] for i in range(16) if int(mask) >> i & 1]
+        target[n : n + len(chosen)] = chosen
 
     def _and_rows(lanes: int) -> Any:
         def and_rows(maps: Any, places: Any, count: Any, at: Any, found: Any) -> None:
@@ -64,6 +75,26 @@ else:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
 
         return types.int64(types.uint64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def compress_16(typing_context: Any, source: Any, at: Any, mask: Any, target: Any, n: Any) -> Any:
+        """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            values, flags = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(1), 16)
+            arrays = [context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 3)]
+            where = builder.bitcast(builder.gep(arrays[0], [arguments[1]]), values.as_pointer())
+            chosen = builder.bitcast(builder.trunc(arguments[2], ir.IntType(16)), flags)
+            form = ir.FunctionType(values, [values, flags, values])
+            name = "llvm.experimental.vector.compress.v16i32"
+            function = cgutils.get_or_insert_function(builder.module, form, name)
+            rest = ir.Constant(values, ir.Undefined)
+            packed = builder.call(function, [builder.load(where, align=4), chosen, rest])
+            there = builder.bitcast(builder.gep(arrays[1], [arguments[4]]), values.as_pointer())
+            builder.store(packed, there, align=4)
+            return context.get_dummy_value()
+
+        return types.void(source, types.int64, types.uint64, target, types.int64), generate
 
     def _and_rows(lanes: int) -> Any:
         @intrinsic  # type: ignore[untyped-decorator]

@@ -13,12 +13,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
+from wherecast.kernels.bits import HAS_COMPRESS, ONE, ZERO, compress_16, popcount, trailing_zeros
 from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits
-from wherecast.kernels.jit import hot
+from wherecast.kernels.jit import hot, inlined
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
+LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
 
 @hot
@@ -37,25 +39,45 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch
             counts[event] += total
 
 
+@inlined
+def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+    """Append slots[base + i] for each bit i of a word, one by one."""
+    while word != ZERO:
+        out[n] = slots[base + trailing_zeros(word)]
+        n += 1
+        word &= word - ONE
+    return n
+
+
+@inlined
+def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+    """The same 16 at a time; out[n:n + 64] may be overwritten."""
+    compress_16(slots, base, word, out, n)
+    compress_16(slots, base + 16, word >> B16, out, n + popcount(word & LOW16))
+    compress_16(slots, base + 32, word >> B32, out, n + popcount(word & LOW32))
+    compress_16(slots, base + 48, word >> B48, out, n + popcount(word & LOW48))
+    return n + popcount(word)
+
+
 @hot
-def list_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, cursor: Longs, out: Ints) -> None:
-    """Write the matches of leaves first:end to `out`; `cursor` has each event's place and is moved on."""
-    leaves, columns, maps = tree.leaves, tree.columns, tree.maps
+def list_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints) -> None:
+    """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
+    leaves, columns, maps, slots = tree.leaves, tree.columns, tree.maps, tree.slots
     codes, list_ptr, list_codes = batch
     _, places, found = scratch
-    slots = tree.slots
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
         for event in range(codes.shape[0]):
             find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
             n = cursor[event]
+            last = stop[event] - 64  # beyond it, a whole write would reach the next event's matches
             for i in range(words):
                 word = found[i]
-                base = slot + 64 * i
-                while word != ZERO:
-                    out[n] = slots[base + trailing_zeros(word)]
-                    n += 1
-                    word &= word - ONE
+                if HAS_COMPRESS and n <= last:
+                    if word != ZERO:
+                        n = list_word(word, slots, slot + 64 * i, out, n)
+                else:
+                    n = list_bits(word, slots, slot + 64 * i, out, n)
             cursor[event] = n
 
 

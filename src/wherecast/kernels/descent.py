@@ -63,7 +63,7 @@ class Tree(NamedTuple):
     leaves: Longs  # (leaves, 6) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
-    slots: Ints  # (slots,) clause of each slot
+    slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
     row_ptr: Ints  # (slots + 1,) constraints still to check for each slot
     row_column: npt.NDArray[np.int16]  # (rows,) column, or ~column when lo:hi is a range of `list_lo`
     row_lo: Ints
@@ -175,22 +175,23 @@ def gather_rows(columns: Longs, first: int, end: int, words: int, base: int, cod
 
 @inlined
 def and_rows(maps: Words, places: Longs, count: int, words: int, size: int, found: Words) -> None:
-    """AND `count` rows of `words` words (1, 2 or a multiple of 4); without rows, all of `size` slots are found."""
+    """AND `count` rows of `words` words; without rows, all of `size` slots are found."""
     if count == 0:
         for i in range(words):
             found[i] = FULL if size >= 64 * i + 64 else (ONE << np.uint64(max(size - 64 * i, 0))) - ONE
-    elif words == 1:
-        and_rows_1(maps, places, count, 0, found)
-    elif words == 2:
-        and_rows_2(maps, places, count, 0, found)
     else:
         at = 0
         while at + 16 <= words:
             and_rows_16(maps, places, count, at, found)
             at += 16
-        while at < words:
+        while at + 4 <= words:
             and_rows_4(maps, places, count, at, found)
             at += 4
+        if at + 2 <= words:
+            and_rows_2(maps, places, count, at, found)
+            at += 2
+        if at < words:
+            and_rows_1(maps, places, count, at, found)
 
 
 @inlined

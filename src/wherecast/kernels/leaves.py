@@ -95,13 +95,12 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
             n_maps += 1
             map_bytes += needed
         load[c] = 0
-    few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES * 2 <= 3 * map_bytes + 64
+    few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES <= map_bytes + 64
     if size <= 8 or few or n_maps == 0 or size > 64 * LEAF_WORDS:
         for t in range(n_touched):
             bits[touched[t]] = -1
         return n_touched, 0
-    words = (size + 63) // 64
-    return n_touched, words if words < 3 else (words + 3) // 4 * 4
+    return n_touched, (size + 63) // 64
 
 
 @jit

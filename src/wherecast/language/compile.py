@@ -40,7 +40,7 @@ from wherecast.language.literals import LiteralText, Shape, cut_text, is_string,
 from wherecast.language.normalize import Clause, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Checker, Limits, SlotKind, parse_shape
+from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
 from wherecast.language.reading import number_type, unquote
 
 _KEPT_SHAPES = 4096
@@ -221,7 +221,7 @@ class Compiler:
             return SlotKind(kind, digits)
         return SlotKind(Type.BIGINT if kind is Type.INT else kind)
 
-    def _parse(self, skeleton: tuple[str, ...], strings: tuple[bool, ...]) -> tuple[Shape, object]:
+    def _parse(self, skeleton: tuple[str, ...], strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
             return shape, parse_shape(shape, self.limits)
@@ -230,16 +230,17 @@ class Compiler:
 
     def _check(self, skeleton: tuple[str, ...], kinds: tuple[SlotKind | str, ...]) -> _Variant | FilterError:
         strings = tuple(k == _STRING_SLOT for k in kinds)
-        shape, tree = self._parsed(skeleton, strings)
-        if isinstance(tree, FilterError):
-            return tree
+        shape, parsed = self._parsed(skeleton, strings)
+        if isinstance(parsed, FilterError):
+            return parsed
         for slot, kind in enumerate(kinds):
             if isinstance(kind, str):
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
         try:
-            return _Variant(shape, Checker(self.schema, slots, shape.text, self.limits).condition(tree))  # type: ignore[arg-type]
+            checker = Checker(self.schema, slots, parsed.operands, shape.text, self.limits)
+            return _Variant(shape, checker.condition(parsed.tree))
         except FilterError as error:
             return error
 

@@ -1,9 +1,7 @@
 """From SQL text to a checked expression.
 
-sqlglot parses the shape of a filter (see `literals`) in Spark's dialect; this module walks the tree it returns, admits
-what the filter language knows, resolves names and types against the schema and refuses everything else with a position.
-Where sqlglot's precedence is not Spark's (a comparison or a predicate directly inside a comparison, without
-parentheses), the text is refused rather than misread.
+sqlglot parses the shape of a filter (see `literals`) from tokens that hold nothing but the filter language (see `tokens`);
+this module walks the tree it returns and resolves names and types against the schema.
 
 `SlotKind` tells what the literal of a slot is; it is part of the shape's variant, because Spark types `1`, `1.5` and
 `15e-1` differently and that shows in arithmetic.
@@ -11,17 +9,16 @@ parentheses), the text is refused rather than misread.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from wherecast.errors import FilterError
+from wherecast.language.advice import EXPECTED
 from wherecast.language.decimals import Digits, arithmetic_digits
 from wherecast.language.expression import (
     INTEGERS,
@@ -47,9 +44,9 @@ from wherecast.language.expression import (
 )
 from wherecast.language.literals import Shape
 from wherecast.language.schema import Schema
+from wherecast.language.tokens import Operand, read_shape
 
-# sqlglot warns about constructs it does not know; we refuse them ourselves, with a position.
-logging.getLogger("sqlglot").setLevel(logging.ERROR)
+_DIALECT = Spark()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,88 +68,39 @@ class SlotKind(NamedTuple):
     digits: Digits = (0, 0)
 
 
-_PREFIX_RUN = re.compile(r"(?:\bnot\b\s*|[-+!~]\s*){%d,}", re.IGNORECASE)
-_TERM = re.compile(r"[^\W]+|[<>=!]+|[^\w\s]")
+class Parsed(NamedTuple):
+    """The tree of a shape; the name of a column is its number among the operands."""
+
+    tree: exp.Expression
+    operands: list[Operand]
 
 
-def parse_shape(shape: Shape, limits: Limits) -> exp.Expression:
-    """Parse a shape's text, its nesting and size checked first so that the parser's recursion is bounded."""
-    text = shape.text
-    _check_size(text, limits)
+def parse_shape(shape: Shape, limits: Limits) -> Parsed:
+    """Parse a shape. Its words, their order, nesting and number are checked first (see `tokens`)."""
+    tokens, operands = read_shape(shape, limits.depth, limits.terms)
     try:
-        parsed: exp.Expression = sqlglot.parse_one(text, read="spark", into=exp.Condition)
-    except SqlglotError as error:
-        raise _syntax_error(text, error) from None
-    except (RecursionError, AttributeError, TypeError, ValueError, IndexError, KeyError):
-        # sqlglot's own slips on malformed text; the author can do no more than with a syntax error.
-        raise FilterError("syntax", "not a SQL condition", text=text) from None
-    return parsed
-
-
-def _check_size(text: str, limits: Limits) -> None:
-    if not text.strip():
-        raise FilterError("syntax", "the filter is empty; write TRUE to match every event", text=text)
-    depth = 0
-    for match in re.finditer(r"'[^']*'|`[^`]*`|([(\[{])|([)\]}])|(;)", text):
-        depth += 1 if match.group(1) else -1 if match.group(2) else 0
-        if depth > limits.depth:
-            raise FilterError(
-                "limit", f"nested deeper than {limits.depth}; flatten the filter", text=text, start=match.start()
-            )
-        if match.group(3):
-            raise FilterError("syntax", "unexpected ';'; a filter is one condition", text=text, start=match.start())
-    run = re.search(_PREFIX_RUN.pattern % limits.depth, text, re.IGNORECASE)
-    if run:
-        raise FilterError(
-            "limit", f"more than {limits.depth} NOTs or signs in a row; remove them", text=text, start=run.start()
-        )
-    terms = sum(1 for _ in _TERM.finditer(text))
-    if terms > limits.terms:
-        raise FilterError("limit", f"{terms} terms, at most {limits.terms}; split the filter or use IN", text=text)
-
-
-def _syntax_error(text: str, error: SqlglotError) -> FilterError:
-    found = getattr(error, "errors", None) or [{}]
-    first = found[0]
-    line, column = first.get("line"), first.get("col")
-    highlight = first.get("highlight") or ""
-    if line is None or column is None:
-        at = re.search(r"line (\d+), col: (\d+)", str(error), re.IGNORECASE)
-        line, column = (int(at.group(1)), int(at.group(2))) if at else (1, 1)
-    begin = sum(len(row) + 1 for row in text.split("\n")[: line - 1])
-    start = max(begin, begin + column - max(len(highlight), 1))  # sqlglot counts to the end of the token
-    what = f"unexpected {highlight!r}" if highlight.strip() else "incomplete or misplaced expression"
-    return FilterError("syntax", f"{what}; expected a SQL condition such as price < 120", text=text, start=start,
-                       end=start + max(len(highlight), 1))
+        (tree,) = _DIALECT.parser().parse_into(exp.Condition, tokens, shape.text)
+    except (SqlglotError, RecursionError, AttributeError, TypeError, ValueError, IndexError, KeyError):
+        # The sentence is well formed; should the parser differ, the author can only write it another way.
+        tree = None
+    if tree is None:
+        raise FilterError("syntax", f"not a condition that can be read; {EXPECTED}", text=shape.text)
+    return Parsed(cast("exp.Expression", tree), operands)
 
 
 _COMPARISONS = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-#: node class -> (name, keys of its arguments)
-_CALLS = {
-    exp.Lower: ("lower", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Length: ("length", ("this",)),
-    exp.Abs: ("abs", ("this",)),
-    exp.StartsWith: ("startswith", ("this", "expression")),
-    exp.EndsWith: ("endswith", ("this", "expression")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.ArrayContains: ("array_contains", ("this", "expression")),
-    exp.ArraySize: ("size", ("this",)),
-}
-#: Arguments that sqlglot sets on admitted nodes without changing what they mean.
-_HARMLESS = {"typed", "safe", "negate", "ensure_variant", "check_null", "encoding", "binary", "_type"}
-_PREDICATES = (*_COMPARISONS, exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike,
-               exp.Escape, exp.Not)
-
 
 class Checker:
     """Turns sqlglot's tree into a typed expression, for one schema and one variant of slots."""
 
-    def __init__(self, schema: Schema, slots: tuple[SlotKind, ...], text: str, limits: Limits) -> None:
+    def __init__(
+        self, schema: Schema, slots: tuple[SlotKind, ...], operands: list[Operand], text: str, limits: Limits
+    ) -> None:
         self.schema = schema
+        self.operands = operands
         self.slots = slots
         self.text = text
         self.limits = limits
@@ -177,56 +125,33 @@ class Checker:
             return self._comparison(tree, depth)
         if kind in _ARITHMETIC:
             return self._arithmetic(tree, depth)
-        if kind in _CALLS:
-            return self._call(tree, depth)
-        handler = self._HANDLERS.get(kind)
-        if handler is None:
-            raise self._unsupported(tree)
-        return handler(self, tree, depth)
+        return self._HANDLERS[kind](self, tree, depth)
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
-    def _column(self, tree: exp.Expression, depth: int) -> Node:
-        parts = [p for p in tree.find_all(exp.Identifier)]
-        if tree.find(exp.Star) or not parts:
-            raise self._unsupported(tree)
-        parts.sort(key=lambda p: p.meta.get("start", 0))
-        name, span = ".".join(str(p.this) for p in parts), _span(tree)
+    def _leaf(self, tree: exp.Expression, depth: int) -> Node:
+        operand = self.operands[int(tree.name)]
+        if operand.name is not None:
+            return self._attribute(operand.name, operand.span)
+        if operand.slot is None:
+            return Const(value=operand.value, type=operand.type or Type.NULL, span=operand.span)
+        kind = self.slots[operand.slot]
+        if operand.type is not None:  # DATE '...', TIMESTAMP '...'
+            return Param(slot=operand.slot, type=operand.type, span=operand.span)
+        return Param(slot=operand.slot, type=kind.type, digits=kind.digits, span=operand.span)
+
+    def _attribute(self, name: str, span: Span) -> Node:
         index = self.schema.find(name)
         if index is None:
             near = self.schema.suggest(name)
             hint = f"did you mean {near!r}?" if near else f"known attributes: {_some_names(self.schema)}"
-            raise self._error("unknown-attribute", f"unknown attribute {name!r}; {hint}", span)
+            shown = name if len(name) <= 60 else name[:57] + "..."
+            raise self._error("unknown-attribute", f"unknown attribute {shown!r}; {hint}", span)
         attribute = self.schema.attributes[index]
         element = TYPE_OF_KIND[attribute.kind]
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=element, span=span)
         return Attr(index=index, type=element, span=span)
-
-    def _literal(self, tree: exp.Expression, depth: int) -> Node:
-        if not str(tree.this).isdigit() or int(tree.this) >= len(self.slots):
-            raise self._error("syntax", "misplaced literal", _span(tree))
-        slot = int(tree.this)
-        kind = self.slots[slot]
-        return Param(slot=slot, type=kind.type, digits=kind.digits, span=_span(tree))
-
-    def _typed_literal(self, tree: exp.Expression, depth: int) -> Node:
-        """DATE '...' and TIMESTAMP '...', which sqlglot turns into a strict cast."""
-        target = {exp.DType.DATE: Type.DATE, exp.DType.TIMESTAMP: Type.TIMESTAMP, exp.DType.TIMESTAMPTZ: Type.TIMESTAMP}
-        to = target.get(tree.args["to"].this)
-        span = _span(tree)
-        spelled = re.search(r"(date|timestamp|timestamp_ltz)\s*$", self.text[: span[0]], re.IGNORECASE)
-        if to is None or spelled is None or not isinstance(tree.this, exp.Literal) or not tree.this.is_string:
-            raise self._error("unsupported", "CAST is not supported; write DATE '2024-01-31' or a plain literal", span)
-        param = self._literal(tree.this, depth)
-        assert isinstance(param, Param)
-        return Param(slot=param.slot, type=to, span=(spelled.start(), span[1]))
-
-    def _boolean(self, tree: exp.Expression, depth: int) -> Node:
-        return Const(value=bool(tree.this), span=_span(tree))
-
-    def _null(self, tree: exp.Expression, depth: int) -> Node:
-        return Const(value=None, type=Type.NULL, span=_span(tree))
 
     # -- logic ----------------------------------------------------------------------------------------------------
 
@@ -248,19 +173,12 @@ class Checker:
         against, span = tree.args["expression"], _span(tree)
         if isinstance(against, exp.Null):
             return IsNull(item=self.expression(tree.this, depth + 1), span=span)
-        if isinstance(against, exp.Boolean):
-            return IsTruth(item=self.condition(tree.this, depth + 1), truth=bool(against.this), span=span)
-        raise self._error("syntax", "IS takes NULL, TRUE or FALSE", span)
+        return IsTruth(item=self.condition(tree.this, depth + 1), truth=bool(against.this), span=span)
 
     # -- comparisons ----------------------------------------------------------------------------------------------
 
-    def _operand(self, tree: exp.Expression, depth: int) -> Node:
-        if isinstance(tree, _PREDICATES):
-            raise self._error("syntax", "a condition inside a comparison needs parentheses around it", _span(tree))
-        return self.expression(tree, depth + 1)
-
     def _comparison(self, tree: exp.Expression, depth: int) -> Node:
-        left, right = self._operand(tree.this, depth), self._operand(tree.args["expression"], depth)
+        left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
         negated = isinstance(tree, exp.NullSafeNEQ)
         node = self.compare("<=>" if negated else _COMPARISONS[type(tree)], left, right, _span(tree))
         return Not(item=node, span=node.span) if negated else node
@@ -290,20 +208,14 @@ class Checker:
             f"give both sides one type{_literal_hint(left, right)}", span)
 
     def _between(self, tree: exp.Expression, depth: int) -> Node:
-        if tree.args.get("symmetric"):
-            raise self._error("unsupported", "BETWEEN SYMMETRIC is not supported; use two comparisons", _span(tree))
-        item, span = self._operand(tree.this, depth), _span(tree)
-        low, high = self._operand(tree.args["low"], depth), self._operand(tree.args["high"], depth)
+        item, span = self.expression(tree.this, depth + 1), _span(tree)
+        low, high = self.expression(tree.args["low"], depth + 1), self.expression(tree.args["high"], depth + 1)
         return And(items=(self.compare(">=", item, low, span), self.compare("<=", item, high, span)), span=span)
 
     def _in(self, tree: exp.Expression, depth: int) -> Node:
         span = _span(tree)
-        if any(tree.args.get(k) for k in ("query", "unnest", "field", "is_global")):
-            raise self._error("unsupported", "a subquery is not supported; list the values", span)
-        item = self._operand(tree.this, depth)
-        listed = [self._operand(v, depth) for v in tree.expressions]
-        if not listed:
-            raise self._error("syntax", "IN needs at least one value", span)
+        item = self.expression(tree.this, depth + 1)
+        listed = [self.expression(v, depth + 1) for v in tree.expressions]
         has_null = any(n.type is Type.NULL for n in listed)
         values = [n for n in listed if n.type is not Type.NULL]
         if not values:
@@ -318,25 +230,22 @@ class Checker:
         params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
         return InList(item=_retype(item, common), values=params, has_null=has_null, common=common, span=span)
 
-    def _like(self, tree: exp.Expression, depth: int, escape: str = "\\") -> Node:
+    def _like(self, tree: exp.Expression, depth: int) -> Node:
         span = _span(tree)
-        item, pattern = self._operand(tree.this, depth), self._operand(tree.args["expression"], depth)
+        item, pattern = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
         kind = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}[type(tree)]
         if item.type not in (Type.STRING, Type.NULL):
             raise self._error("type", f"{kind.upper()} needs a string, found {self._describe(item)}", item.span)
         if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
             raise self._error("type", f"{kind.upper()} needs a string literal as its pattern", pattern.span)
-        node: Node = Like(kind=kind, item=item, pattern=pattern, escape=escape, span=span)
+        node: Node = Like(kind=kind, item=item, pattern=pattern, span=span)
         return Not(item=node, span=span) if tree.args.get("negate") else node
-
-    def _escape(self, tree: exp.Expression, depth: int) -> Node:
-        raise self._error("unsupported", "ESCAPE is not supported; escape with a backslash", _span(tree))
 
     # -- values ---------------------------------------------------------------------------------------------------
 
     def _arithmetic(self, tree: exp.Expression, depth: int) -> Node:
         op, span = _ARITHMETIC[type(tree)], _span(tree)
-        left, right = self._operand(tree.this, depth), self._operand(tree.args["expression"], depth)
+        left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
                 raise self._error("type", f"{op} needs numbers, found {self._describe(side)}", side.span)
@@ -344,7 +253,7 @@ class Checker:
         return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=span)
 
     def _negative(self, tree: exp.Expression, depth: int) -> Node:
-        item = self._operand(tree.this, depth)
+        item = self.expression(tree.this, depth + 1)
         if item.type not in (*NUMBERS, Type.NULL):
             raise self._error("type", f"- needs a number, found {self._describe(item)}", item.span)
         if isinstance(item, Param) and not item.negative:
@@ -352,12 +261,8 @@ class Checker:
         return Negate(item=item, type=item.type, digits=digits_of(item), span=_span(tree))
 
     def _call(self, tree: exp.Expression, depth: int) -> Node:
-        name, keys = _CALLS[type(tree)]
-        span = _span(tree)
-        extra = {k for k, v in tree.args.items() if v not in (None, False, [], True)} - set(keys) - _HARMLESS
-        if extra:
-            raise self._error("unsupported", f"{name} takes {len(keys)} argument(s)", span)
-        args = tuple(self._operand(tree.args[k], depth) for k in keys)
+        name, span = str(tree.this)[1:], _span(tree)
+        args = tuple(self.expression(a, depth + 1) for a in tree.expressions)
         if name == "array_contains":
             return self._array_contains(args, span)
         if name == "size":
@@ -388,19 +293,6 @@ class Checker:
     def _error(self, reason: str, message: str, span: Span) -> FilterError:
         return FilterError(reason, message, text=self.text, start=span[0], end=span[1])
 
-    def _unsupported(self, tree: exp.Expression) -> FilterError:
-        if isinstance(tree, (exp.Select, exp.Subquery, exp.Exists)):
-            what = "a subquery is not supported"
-        elif isinstance(tree, exp.AggFunc):
-            what = f"the aggregate {tree.key.upper()} is not supported"
-        elif isinstance(tree, exp.Anonymous):
-            what = f"unknown function {str(tree.this)!r}"
-        elif isinstance(tree, exp.Func):
-            what = f"the function {tree.key.upper()} is not supported"
-        else:
-            what = f"{tree.key.upper()} is not supported"
-        return self._error("unsupported", f"{what}; see docs/language.md for what a filter may contain", _span(tree))
-
     def _type_name(self, node: Node) -> str:
         return str(node.type)
 
@@ -416,12 +308,8 @@ class Checker:
 
 
 Checker._HANDLERS.update({
-    exp.Column: Checker._column,
-    exp.Dot: Checker._column,
-    exp.Literal: Checker._literal,
-    exp.Cast: Checker._typed_literal,
-    exp.Boolean: Checker._boolean,
-    exp.Null: Checker._null,
+    exp.Column: Checker._leaf,
+    exp.Anonymous: Checker._call,
     exp.Not: Checker._not,
     exp.Is: Checker._is,
     exp.Between: Checker._between,
@@ -429,7 +317,6 @@ Checker._HANDLERS.update({
     exp.Like: Checker._like,
     exp.ILike: Checker._like,
     exp.RegexpLike: Checker._like,
-    exp.Escape: Checker._escape,
     exp.Neg: Checker._negative,
 })
 

@@ -52,7 +52,7 @@ class AdaptiveMatcher:
         planner.grow()
         tree = planner.finish()
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
-        facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, tree.slots.size > boxes.n_clauses
+        facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         return cls(columns, tree, np.array(facts, np.int64))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -80,7 +80,7 @@ class AdaptiveMatcher:
         cursor = ptr[:-1].copy()
         out = np.empty(ptr[-1], np.int32)
         copy_events(ids, counts, cursor, out)
-        list_dense(self._tree, batch, *self._dense, self._scratch(batch), cursor, out)
+        list_dense(self._tree, batch, *self._dense, self._scratch(batch), cursor, ptr[1:], out)
         return ptr, out
 
     def count(self, events: EventCodes) -> Longs:
@@ -124,7 +124,7 @@ class AdaptiveMatcher:
         parts = {k: int(v.nbytes) for k, v in self.arrays().items()}
         return {
             "clauses": self.n_clauses,
-            "slots": int(tree.slots.size),
+            "slots": int(sizes.sum()),
             "nodes": len(tree.nodes),
             "tests": len(tree.tests),
             "leaves": len(tree.leaves),

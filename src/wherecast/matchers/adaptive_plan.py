@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.descent import LEAF_WORDS, Batch, Tree
 from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
-from wherecast.kernels.leaves import build_leaves
+from wherecast.kernels.leaves import EXACT_CODES, build_leaves
 from wherecast.matchers.adaptive_conditions import STEP, Columns, Conditions, sample_codes
 
 Ints = npt.NDArray[np.int32]
@@ -32,8 +32,6 @@ Longs = npt.NDArray[np.int64]
 
 #: Most clauses of a leaf.
 LEAF_CLAUSES = 64 * LEAF_WORDS
-#: No node is split that has fewer clauses.
-SMALLEST_SPLIT = 64
 #: Deeper nodes are not split: a clause is filed under at most this many constraints.
 DEEPEST = 8
 #: Slots per clause beyond which intervals are no longer filed in more than one cell.
@@ -51,7 +49,10 @@ class Costs(NamedTuple):
     visit: float = 60.0
     column: float = 5.0
     word: float = 1.0
-    margin: float = 1.5
+    margin: float = 1.5  # what a test must save, in units of its cost
+    dense_word: float = 0.3
+    report: float = 3.0  # of one match
+    smallest: float = 64  # clauses of a node that is split
 
 
 class Leaves:
@@ -142,7 +143,7 @@ class Planner:
             path = self.path[path][3]
         chosen = np.full(members.size, -1, np.int64)
         order = np.zeros(used.size, np.int32)
-        if members.size < SMALLEST_SPLIT or depth >= DEEPEST:
+        if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
         n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, used, self.mass_ptr, self.mass,
                          np.array(self.costs, np.float32), order, chosen)  # fmt: skip
@@ -151,6 +152,15 @@ class Planner:
             k = chosen[narrow]
             chosen[narrow] = np.where((c.lo[k] >> c.shift[k]) == (c.hi[k] >> c.shift[k]), k, -1)
         return chosen, order[:n]
+
+    def _report_dominates(self) -> bool:
+        """Whether writing the expected matches costs about as much as testing every clause with bitmaps."""
+        c = self.conditions
+        if not c.column.size or self.columns.width.max() > EXACT_CODES:
+            return False
+        log = np.concatenate([[0.0], np.cumsum(np.log(np.maximum(c.chance.astype(np.float64), 1e-12)))])
+        matches = float(np.exp(np.diff(log[c.ptr])).sum())
+        return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * self.columns.width.size * self.costs.dense_word
 
     def _add_rest(self, members: Ints, path: int, dense: bool = False) -> tuple[int, int]:
         """Leaves of the clauses that no test serves, clauses with the same columns together."""
@@ -195,7 +205,7 @@ class Planner:
         starts = np.concatenate([[0], np.flatnonzero(np.diff(place)) + 1, [place.size]])
         place, sizes = place[starts[:-1]], np.diff(starts)
         steps = np.stack([order[place >> 40], place >> 32 & 255, place & 0xFFFFFFFF], 1).astype(np.int32)
-        large = sizes >= SMALLEST_SPLIT * 4
+        large = sizes >= self.costs.smallest * 4
         children = np.zeros(sizes.size, np.int32)
         first = self.leaves.add(clauses[np.repeat(~large, sizes)], sizes[~large], steps[~large], path)
         children[~large] = np.arange(first + 1, self.leaves.count + 1)
@@ -270,8 +280,22 @@ class Planner:
         build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, True)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         self._set_dense_apart(nodes, leaves, row_ptr)
-        return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps, members,
-                    row_ptr, row_column, row_lo, row_hi, c.list_lo, c.list_hi)  # fmt: skip
+        return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
+                    np.concatenate([members, np.zeros(64, np.int32)]),
+                    row_ptr, row_column, row_lo, row_hi, *self._lists(row_column, row_lo, row_hi))  # fmt: skip
+
+    def _lists(self, row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints) -> tuple[Ints, Ints]:
+        """Keep the lists of intervals that rows refer to; the others are in bitmaps."""
+        rows = np.flatnonzero(row_column < 0)
+        starts, nth = np.unique(row_lo[rows], return_inverse=True)
+        ends = np.zeros_like(starts)
+        ends[nth] = row_hi[rows]
+        sizes = ends - starts
+        places = np.cumsum(sizes) - sizes
+        kept = np.repeat(starts - places, sizes) + np.arange(sizes.sum())
+        row_lo[rows] = places[nth]
+        row_hi[rows] = (places + sizes)[nth]
+        return self.conditions.list_lo[kept], self.conditions.list_hi[kept]
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs, row_ptr: Ints) -> None:
         """Take the root's rest leaves out of the tree if bitmaps decide all of them."""

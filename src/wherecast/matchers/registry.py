@@ -10,6 +10,7 @@ from wherecast.matchers.protocol import Matcher
 #: name -> "module:class"; a matcher is imported only when it is used, so that Numba is loaded only where it is needed.
 MATCHERS = {
     "scan": "wherecast.matchers.scan:ScanMatcher",
+    "adaptive": "wherecast.matchers.adaptive:AdaptiveMatcher",
 }
 
 

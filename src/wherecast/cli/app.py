@@ -1,0 +1,143 @@
+"""The commands and their options. What they do is in modules of their own, imported when a command runs."""
+
+from __future__ import annotations
+
+import enum
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+import wherecast
+from wherecast.cli.failures import GuardedGroup
+
+# Wherecast does no matrix algebra, and starting the threads for it takes NumPy 70 ms.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+app = typer.Typer(
+    name="wherecast",
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class OnError(enum.StrEnum):
+    """What to do with an event that does not fit the schema."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
+SchemaOption = Annotated[
+    Path,
+    typer.Option(
+        "--schema", "-s", exists=True, dir_okay=False, metavar="FILE",
+        help='The attributes and their types, JSON or YAML: {"symbol": "string", "price": "double"}.',
+    ),
+]  # fmt: skip
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"wherecast {wherecast.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Publish/subscribe by WHERE clause: which of many SQL filters does each event satisfy?
+
+    \b
+    Examples:
+      wherecast check "symbol = 'IBM' AND price < 120" --schema schema.json
+      wherecast match --schema schema.json --subscriptions subscriptions.csv --events events.csv
+      wherecast demo --out demo-output
+    """
+
+
+@app.command()
+def check(
+    filter: Annotated[str, typer.Argument(metavar="FILTER", help="A SQL condition, or - to read it from standard input.")],
+    schema: SchemaOption,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")] = False,
+) -> None:
+    """Show what a filter means: its normal form, the box of each clause, and what is left to evaluate.
+
+    Exit code 1 and a caret under the place if the filter is wrong.
+
+    \b
+    Examples:
+      wherecast check "price BETWEEN 10 AND 20 OR symbol IN ('A', 'B')" --schema schema.json
+      wherecast check - --schema schema.yaml --json < filter.sql
+    """
+    from wherecast.cli.check import check_filter
+
+    check_filter(filter, schema, as_json=as_json)
+
+
+@app.command()
+def match(
+    schema: SchemaOption,
+    subscriptions: Annotated[
+        Path,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Columns id and filter: .csv, .jsonl or .parquet."),
+    ],
+    events: Annotated[
+        Path,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="One column per attribute: .csv, .jsonl or .parquet."),
+    ],
+    out: Annotated[
+        Optional[Path],
+        typer.Option(metavar="FILE", dir_okay=False, help="Where matches go: .csv, .jsonl or .parquet. Default: CSV to standard output."),
+    ] = None,
+    matcher: Annotated[Optional[str], typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")] = None,
+    on_error: Annotated[OnError, typer.Option(help="An event that does not fit the schema: stop there, or leave it out.")] = OnError.RAISE,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop if any subscription is bad, before anything is matched.")] = False,
+) -> None:
+    """Match a file of events against a file of subscriptions.
+
+    The result has the columns [bold]event[/bold] (0-based row of the event) and [bold]subscription[/bold] (the id as given).
+    Files are CSV, JSON lines (.jsonl, .ndjson, .json) or Parquet, by suffix. Bad subscriptions are reported and left out.
+
+    \b
+    Examples:
+      wherecast match --schema schema.json --subscriptions subscriptions.csv --events events.csv
+      wherecast match --schema schema.yaml --subscriptions subscriptions.parquet --events events.jsonl \\
+          --out matches.parquet --on-error skip
+    """
+    from wherecast.cli.match import MatchJob, run_match
+
+    run_match(MatchJob(schema, subscriptions, events, out, matcher, skip_bad_events=on_error is OnError.SKIP, strict=strict))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; made if it is not there.")],
+    subscriptions: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many subscriptions.")] = 20_000,
+    events: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many events.")] = 5_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 1,
+) -> None:
+    """Generate stock quotes and subscriptions to them, and match them.
+
+    \b
+    Examples:
+      wherecast demo --out demo-output
+      wherecast demo --out demo-output --subscriptions 50000 --events 1000 --seed 7
+    """
+    from wherecast.cli.demo import run_demo
+
+    run_demo(out, subscriptions, events, seed)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="wherecast")

@@ -1,0 +1,178 @@
+"""`wherecast check`: what a filter means, or where it is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from wherecast.cli.failures import REFUSED
+from wherecast.cli.intervals import Constraint, constraints_of
+from wherecast.cli.report import printable, say_error
+from wherecast.errors import FilterError
+from wherecast.language.compile import Compiler
+from wherecast.language.describe import describe_constraint
+from wherecast.language.expression import Node
+from wherecast.language.filters import Filters
+from wherecast.language.literals import cut_text
+from wherecast.language.normalize import PASSES, expand, push_truth
+from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.schema import Schema
+
+
+class CheckedClause(NamedTuple):
+    """One clause: its constraints, each in SQL, and what is evaluated once they hold."""
+
+    constraints: list[tuple[str, Constraint]]
+    residual: str | None
+
+    @property
+    def sql(self) -> str:
+        """The clause as SQL."""
+        parts = [sql for sql, _ in self.constraints] + ([self.residual] if self.residual else [])
+        return " AND ".join(f"({p})" if " OR " in p and len(parts) > 1 else p for p in parts) or "TRUE"
+
+
+class CheckedFilter(NamedTuple):
+    """What a filter means."""
+
+    clauses: list[CheckedClause]
+    is_cover: bool  # the boxes are wider than the filter; the residual is all of it
+
+    @property
+    def matches(self) -> str:
+        """`never`, `always` or `sometimes`, as far as the normal form tells."""
+        if not self.clauses:
+            return "never"
+        return "always" if any(not c.constraints and c.residual is None for c in self.clauses) else "sometimes"
+
+    @property
+    def sql(self) -> str:
+        """The normal form as SQL."""
+        return "\n  OR ".join(c.sql for c in self.clauses) or "FALSE"
+
+    @property
+    def notes(self) -> list[str]:
+        """What the author may not expect."""
+        notes = []
+        if self.matches == "never":
+            notes.append("never matches: the conditions contradict each other")
+        if self.matches == "always":
+            notes.append("always matches: every event satisfies it")
+        if self.is_cover:
+            notes.append("covering boxes: the normal form has too many clauses, so boxes find candidates and the whole filter decides")
+        elif any(c.residual for c in self.clauses):
+            notes.append("residual: what no interval can say is evaluated on events that are inside the box")
+        if any(c.residual and not c.constraints for c in self.clauses):
+            notes.append("a clause without a box is evaluated on every event")
+        return notes
+
+
+def check_filter(text: str, schema_path: Path, *, as_json: bool) -> None:
+    """Print what a filter means; exit with 1 if it is wrong."""
+    schema = Schema.from_file(schema_path)
+    text = sys.stdin.read().rstrip("\r\n") if text == "-" else text
+    try:
+        checked = inspect_filter(text, schema)
+    except FilterError as error:
+        if as_json:
+            typer.echo(json.dumps({"filter": text, "error": _error_fields(error)}, indent=2))
+        else:
+            say_error(error)
+        raise typer.Exit(REFUSED) from None
+    typer.echo(json.dumps(_fields(text, checked), indent=2) if as_json else _page(checked))
+
+
+def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
+    """Compile a filter and put what came out into words. Raises FilterError."""
+    compiler = Compiler(schema)
+    filters = compiler.compile(text)
+    node, _ = compiler.check(text)
+    clauses = []
+    for clause in range(int(filters.clause_ptr[1])):
+        constraints = [
+            (describe_constraint(filters, schema, c.first, c.end), c)
+            for c in constraints_of(filters, schema.attributes, clause)
+        ]
+        clauses.append(CheckedClause(constraints, _residual_text(text, filters, schema, clause)))
+    return CheckedFilter(clauses, bool(clauses) and not _fits(node, compiler.limits.clauses))
+
+
+def _fits(node: Node, limit: int) -> bool:
+    logic = push_truth(node)
+    for apply in PASSES:
+        logic = apply(logic)
+    return expand(logic, limit)[1]
+
+
+def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> str | None:
+    program = int(filters.program[clause])
+    if program < 0:
+        return None
+    literals = cut_text(text).literals
+    parts = []
+    for rest in filters.programs[program].rests:
+        sql = render(rest.node, attribute_namer(schema), lambda param: literal_text(param, literals[param.slot]))
+        parts.append(sql if rest.truth == "true" else f"({sql}) IS {rest.truth.upper()}")
+    return " AND ".join(f"({p})" if len(parts) > 1 else p for p in parts)
+
+
+def _page(checked: CheckedFilter) -> str:
+    lines = ["normal form", f"  {printable(checked.sql)}"]
+    names = [c.attribute.name for clause in checked.clauses for _, c in clause.constraints]
+    width = max((len(n) for n in [*names, "residual"]), default=0)
+    for number, clause in enumerate(checked.clauses, 1):
+        lines += ["", f"box of clause {number}" if len(checked.clauses) > 1 else "box"]
+        for _, constraint in clause.constraints:
+            element = "some element in " if constraint.attribute.is_array and _is_element_test(constraint) else ""
+            lines.append(printable(f"  {constraint.attribute.name:{width}}  {element}{constraint}"))
+        if not clause.constraints:
+            lines.append("  everything")
+        if clause.residual:
+            lines.append(printable(f"  {'residual':{width}}  {clause.residual}"))
+    lines += ["", *(f"note: {note}" for note in checked.notes)] if checked.notes else []
+    return "\n".join(lines)
+
+
+def _is_element_test(constraint: Constraint) -> bool:
+    return any(i.low is not None and i.low == i.high for i in constraint.intervals)
+
+
+def _fields(text: str, checked: CheckedFilter) -> dict[str, object]:
+    return {
+        "filter": text,
+        "matches": checked.matches,
+        "clauses": [
+            {
+                "sql": clause.sql,
+                "box": [
+                    {
+                        "attribute": c.attribute.name,
+                        "type": c.attribute.type_name,
+                        "sql": sql,
+                        "null": c.null,
+                        "intervals": [i._asdict() for i in c.intervals],
+                    }
+                    for sql, c in clause.constraints
+                ],
+                "residual": clause.residual,
+            }
+            for clause in checked.clauses
+        ],
+        "covering": checked.is_cover,
+        "notes": checked.notes,
+    }
+
+
+def _error_fields(error: FilterError) -> dict[str, object]:
+    return {
+        "reason": error.reason,
+        "message": error.message,
+        "line": error.line,
+        "column": error.column,
+        "start": error.start,
+        "end": error.end,
+    }

@@ -1,0 +1,98 @@
+"""Rows of a CSV file as batches of text columns.
+
+Arrow reads the text. Fields stay text until the schema says what they are, and a row with too many or too few fields is
+set aside instead of ending the run. An empty field is NULL; a quoted empty field (`""`) is the empty string. Empty lines
+are no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+
+from wherecast.cli.files import Format, read_header, reading
+
+BLOCK_BYTES = 1 << 20
+
+
+class CsvBatch(NamedTuple):
+    """Rows that could be read, with their numbers in the file, and those that could not, with the reason."""
+
+    rows: npt.NDArray[np.int64]
+    columns: pa.RecordBatch
+    broken: list[tuple[int, str]]
+
+
+class CsvRows:
+    """A CSV file, read block by block."""
+
+    def __init__(self, path: Path, wanted: Collection[str]) -> None:
+        self.path = path
+        self.names = read_header(path)
+        self.size_bytes = path.stat().st_size
+        self._columns = [name for name in dict.fromkeys(self.names) if name in wanted]
+        self._broken: list[tuple[int, str]] = []
+        self._file = pa.OSFile(str(path))
+
+    @property
+    def bytes_read(self) -> int:
+        """How far the file has been read."""
+        return self.size_bytes if self._file.closed else int(self._file.tell())
+
+    def __iter__(self) -> Iterator[CsvBatch]:
+        """All rows, batch by batch."""
+        next_row = 0
+        with self._file:
+            with reading(self.path, Format.CSV):
+                reader = self._open()
+            while True:
+                with reading(self.path, Format.CSV):
+                    batch = next(iter(reader), None)
+                if batch is None:
+                    break
+                rows = _numbers_without(next_row, batch.num_rows, [row for row, _ in self._broken])
+                next_row = int(rows[-1]) + 1 if rows.size else next_row
+                yield CsvBatch(rows, batch, self._take_broken(next_row))
+        rest = self._take_broken(None)
+        if rest:
+            yield CsvBatch(np.zeros(0, np.int64), pa.RecordBatch.from_arrays([], []), rest)
+
+    def _take_broken(self, before: int | None) -> list[tuple[int, str]]:
+        """The rows set aside before a row, once. Arrow reads ahead, so there may be later ones."""
+        taken = [b for b in self._broken if before is None or b[0] < before]
+        self._broken = self._broken[len(taken) :]
+        return taken
+
+    def _open(self) -> pa.csv.CSVStreamingReader:
+        # One thread: only then does Arrow number the rows that it cannot read.
+        return pa.csv.open_csv(
+            self._file,
+            read_options=pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=self._set_aside),
+            convert_options=pa.csv.ConvertOptions(
+                check_utf8=False,  # the engine names the row and the attribute
+                column_types=dict.fromkeys(self._columns or self.names, pa.string()),
+                include_columns=self._columns,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _set_aside(self, row: pa.csv.InvalidRow) -> str:
+        reason = f"expected {row.expected_columns} fields, found {row.actual_columns}"
+        # Rows are counted from 1, and the first is the header.
+        self._broken.append((row.number - 2, reason))
+        return "skip"
+
+
+def _numbers_without(start: int, count: int, missing: list[int]) -> npt.NDArray[np.int64]:
+    """The `count` lowest numbers from `start` on that are not missing."""
+    numbers = np.arange(start, start + count + len(missing), dtype=np.int64)
+    return numbers[~np.isin(numbers, missing)][:count] if missing else numbers

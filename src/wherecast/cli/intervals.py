@@ -1,0 +1,73 @@
+"""Constraints as intervals of values, as a person writes them: `{'IBM'}`, `[10, 20)`, `{NULL}`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wherecast.language.attribute import Attribute
+from wherecast.language.describe import value_text
+from wherecast.language.filters import AFTER, BEFORE, Filters
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.values import Kind
+
+
+class Interval(NamedTuple):
+    """Ends as SQL literals; None: open, there is no bound. `closed`: the end itself is inside."""
+
+    low: str | None
+    low_closed: bool
+    high: str | None
+    high_closed: bool
+
+    def __str__(self) -> str:
+        if self.low is not None and self.low == self.high:
+            return f"{{{self.low}}}"
+        left = f"{'[' if self.low_closed else '('}{'-inf' if self.low is None else self.low}"
+        return f"{left}, {'+inf' if self.high is None else self.high}{']' if self.high_closed else ')'}"
+
+
+class Constraint(NamedTuple):
+    """What a clause says of one attribute (of an array: of one element): the rows `first` .. `end - 1`."""
+
+    attribute: Attribute
+    first: int
+    end: int
+    null: bool
+    intervals: list[Interval]
+
+    def __str__(self) -> str:
+        return " | ".join(["{NULL}"] * self.null + [str(i) for i in self.intervals])
+
+
+def constraints_of(filters: Filters, attributes: tuple[Attribute, ...], clause: int) -> list[Constraint]:
+    """The constraints of one clause."""
+    found = []
+    first = int(filters.row_ptr[clause])
+    for row in range(first, int(filters.row_ptr[clause + 1])):
+        attr = int(filters.attr[row])
+        if attr >= 0:  # the last row of its constraint
+            attribute, null = attributes[attr], bool(filters.null[first])
+            spans = [_interval(filters, attribute, r) for r in range(first + null, row + 1)]
+            found.append(Constraint(attribute, first, row + 1, null, spans))
+            first = row + 1
+    return found
+
+
+def _interval(filters: Filters, attribute: Attribute, row: int) -> Interval:
+    lo, hi = int(filters.lo[row]), int(filters.hi[row])
+    low, low_closed = _bound(filters, attribute.kind, lo, KEY_MIN, AFTER, -1)
+    high, high_closed = _bound(filters, attribute.kind, hi, KEY_MAX, BEFORE, +1)
+    return Interval(low, low_closed, high, high_closed)
+
+
+def _bound(filters: Filters, kind: Kind, key: int, open_key: int, outside: int, step: int) -> tuple[str | None, bool]:
+    if key == open_key:
+        # The doubles have ends: -inf is below all others, and NaN, which an author may not think of, above all.
+        return ("NaN" if step > 0 else "-inf", True) if kind is Kind.FLOAT else (None, False)
+    if kind is Kind.STRING:
+        text = filters.strings[key >> 2].replace("\\", "\\\\").replace("'", "''")
+        return f"'{text}'", key & 3 != outside
+    text = value_text(kind, key)
+    if kind is Kind.FLOAT and len(other := value_text(kind, key + step)) < len(text):
+        return other, False  # `120.5)` rather than `120.49999999999999]`
+    return text, True

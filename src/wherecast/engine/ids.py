@@ -1,0 +1,86 @@
+"""Subscription ids: integers or strings, kept compactly and given back as they came."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wherecast.errors import SubscriptionError
+
+SubscriptionId = str | int
+
+Int32s = npt.NDArray[np.int32]
+
+
+def check_id(id: object) -> None:
+    if not isinstance(id, (str, int)) or isinstance(id, bool):
+        raise SubscriptionError(f"a subscription id is a string or an integer, found {type(id).__name__} {id!r:.40}")
+
+
+class Ids:
+    """Ids by slot, with a sorted order for finding them. Integers that fit 64 bits are one array; else texts.
+
+    A text is the id behind a letter: `i` for an integer, `s` for a string, so that 7 and "7" stay apart.
+    """
+
+    def __init__(self, values: npt.NDArray[np.int64] | pa.Array, order: Int32s | None = None) -> None:
+        self.values = values
+        self.order = _sorted_order(values) if order is None else order
+
+    @classmethod
+    def of(cls, ids: Sequence[SubscriptionId] | npt.NDArray[np.int64]) -> Ids:
+        if isinstance(ids, np.ndarray):
+            return cls(ids)
+        if all(type(i) is int and -(2**63) <= i < 2**63 for i in ids):
+            return cls(np.array(ids, np.int64))
+        return cls(pa.array([_text(i) for i in ids], pa.string()))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def find(self, id: SubscriptionId) -> int:
+        """Slot of an id, -1 if there is none."""
+        if isinstance(self.values, np.ndarray):
+            if not isinstance(id, int) or not -(2**63) <= id < 2**63:
+                return -1
+            place = int(np.searchsorted(self.values, id, sorter=self.order))
+            slot = int(self.order[place]) if place < len(self.order) else -1
+            return slot if slot >= 0 and self.values[slot] == id else -1
+        text = _text(id)
+        place = bisect_left(self.order, text, key=lambda slot: self.values[int(slot)].as_py())
+        slot = int(self.order[place]) if place < len(self.order) else -1
+        return slot if slot >= 0 and self.values[slot].as_py() == text else -1
+
+    def take(self, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Ids of slots: an int64 array, or an object array of strings and integers."""
+        if isinstance(self.values, np.ndarray):
+            return self.values[slots]
+        texts = self.values.take(pa.array(slots)).to_pylist()
+        return np.fromiter((t[1:] if t[0] == "s" else int(t[1:]) for t in texts), object, len(texts))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes + self.order.nbytes)
+
+
+def _text(id: SubscriptionId) -> str:
+    return f"s{id}" if isinstance(id, str) else f"i{id}"
+
+
+def _sorted_order(values: npt.NDArray[np.int64] | pa.Array) -> Int32s:
+    if isinstance(values, np.ndarray):
+        return np.argsort(values, kind="stable").astype(np.int32)
+    texts = values.to_pylist()  # Arrow sorts by bytes, Python by code points: the same order
+    return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int32)
+
+
+def join_ids(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any] | list[SubscriptionId]:
+    """Ids of several parts; one int64 array where all are."""
+    if all(p.dtype != object for p in parts):
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return [i for p in parts for i in p.tolist()]
