@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -58,15 +58,17 @@ def _root(
 
     \b
     Examples:
-      wherecast check "symbol = 'IBM' AND price < 120" --schema schema.json
-      wherecast match --schema schema.json --subscriptions subscriptions.csv --events events.csv
+      wherecast check "symbol = 'IBM' AND price < 120" -s schema.json
+      wherecast match -s schema.json --subscriptions subs.csv --events events.csv
       wherecast demo --out demo-output
     """
 
 
 @app.command()
 def check(
-    filter: Annotated[str, typer.Argument(metavar="FILTER", help="A SQL condition, or - to read it from standard input.")],
+    text: Annotated[
+        str, typer.Argument(metavar="FILTER", help="A SQL condition, or - to read it from standard input.")
+    ],
     schema: SchemaOption,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")] = False,
 ) -> None:
@@ -76,12 +78,12 @@ def check(
 
     \b
     Examples:
-      wherecast check "price BETWEEN 10 AND 20 OR symbol IN ('A', 'B')" --schema schema.json
-      wherecast check - --schema schema.yaml --json < filter.sql
+      wherecast check "price BETWEEN 10 AND 20 OR symbol = 'A'" -s schema.json
+      wherecast check - -s schema.yaml --json < filter.sql
     """
     from wherecast.cli.check import check_filter
 
-    check_filter(filter, schema, as_json=as_json)
+    check_filter(text, schema, as_json=as_json)
 
 
 @app.command()
@@ -89,19 +91,33 @@ def match(
     schema: SchemaOption,
     subscriptions: Annotated[
         Path,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Columns id and filter: .csv, .jsonl or .parquet."),
+        typer.Option(
+            exists=True, dir_okay=False, metavar="FILE", help="Columns id and filter: .csv, .jsonl or .parquet."
+        ),
     ],
     events: Annotated[
         Path,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="One column per attribute: .csv, .jsonl or .parquet."),
+        typer.Option(
+            exists=True, dir_okay=False, metavar="FILE", help="One column per attribute: .csv, .jsonl or .parquet."
+        ),
     ],
     out: Annotated[
-        Optional[Path],
-        typer.Option(metavar="FILE", dir_okay=False, help="Where matches go: .csv, .jsonl or .parquet. Default: CSV to standard output."),
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Where matches go: .csv, .jsonl or .parquet. Default: CSV to standard output.",
+        ),
     ] = None,
-    matcher: Annotated[Optional[str], typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")] = None,
-    on_error: Annotated[OnError, typer.Option(help="An event that does not fit the schema: stop there, or leave it out.")] = OnError.RAISE,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop if any subscription is bad, before anything is matched.")] = False,
+    matcher: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="An event that does not fit the schema: stop there, or leave it out.")
+    ] = OnError.RAISE,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop if any subscription is bad, before anything is matched.")
+    ] = False,
 ) -> None:
     """Match a file of events against a file of subscriptions.
 
@@ -110,18 +126,22 @@ def match(
 
     \b
     Examples:
-      wherecast match --schema schema.json --subscriptions subscriptions.csv --events events.csv
-      wherecast match --schema schema.yaml --subscriptions subscriptions.parquet --events events.jsonl \\
-          --out matches.parquet --on-error skip
+      wherecast match -s schema.json --subscriptions subs.csv --events events.csv
+      wherecast match -s schema.yaml --subscriptions subs.parquet \\
+          --events events.jsonl --out matches.parquet --on-error skip
     """
     from wherecast.cli.match import MatchJob, run_match
 
-    run_match(MatchJob(schema, subscriptions, events, out, matcher, skip_bad_events=on_error is OnError.SKIP, strict=strict))
+    run_match(
+        MatchJob(schema, subscriptions, events, out, matcher, skip_bad_events=on_error is OnError.SKIP, strict=strict)
+    )
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; made if it is not there.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; made if it is not there.")
+    ],
     subscriptions: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many subscriptions.")] = 20_000,
     events: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many events.")] = 5_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 1,

@@ -63,7 +63,9 @@ class CheckedFilter(NamedTuple):
         if self.matches == "always":
             notes.append("always matches: every event satisfies it")
         if self.is_cover:
-            notes.append("covering boxes: the normal form has too many clauses, so boxes find candidates and the whole filter decides")
+            notes.append(
+                "covering boxes: the normal form has too many clauses, so boxes find candidates and the whole filter decides"
+            )
         elif any(c.residual for c in self.clauses):
             notes.append("residual: what no interval can say is evaluated on events that are inside the box")
         if any(c.residual and not c.constraints for c in self.clauses):
@@ -112,7 +114,7 @@ def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> 
     program = int(filters.program[clause])
     if program < 0:
         return None
-    literals = cut_text(text).literals
+    literals = cut_text(text)[1]
     parts = []
     for rest in filters.programs[program].rests:
         sql = render(rest.node, attribute_namer(schema), lambda param: literal_text(param, literals[param.slot]))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
+from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
 
 BLOCK_BYTES = 1 << 20
@@ -34,9 +35,12 @@ class CsvRows:
 
     def __init__(self, path: Path, wanted: Collection[str]) -> None:
         self.path = path
-        self.names = read_header(path)
+        self.names, self._has_rows = read_header(path)
         self.size_bytes = path.stat().st_size
         self._columns = [name for name in dict.fromkeys(self.names) if name in wanted]
+        for name in self._columns:
+            if self.names.count(name) > 1:
+                raise CommandError(f"'{path}' has the column {name!r} more than once; rename or remove one")
         self._broken: list[tuple[int, str]] = []
         self._file = pa.OSFile(str(path))
 
@@ -48,6 +52,8 @@ class CsvRows:
     def __iter__(self) -> Iterator[CsvBatch]:
         """All rows, batch by batch."""
         next_row = 0
+        if not self._has_rows:
+            return
         with self._file:
             with reading(self.path, Format.CSV):
                 reader = self._open()

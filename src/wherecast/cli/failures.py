@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -79,8 +80,6 @@ def _has_exit_code(error: Exception) -> bool:
 
 def _forget_stdout() -> int:
     """Nobody reads the output any more: keep the interpreter from complaining when it flushes at exit."""
-    try:
+    with suppress(OSError, ValueError):  # a stand-in has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        pass  # a stand-in without a file descriptor
     return CLOSED_PIPE

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from wherecast.cli.failures import CommandError, usage_error
 
@@ -40,7 +41,7 @@ def format_of(path: Path) -> Format:
 @contextmanager
 def reading(path: Path, form: Format) -> Iterator[None]:
     """Turn what libraries say about an unreadable file into one line with its name."""
-    import pyarrow as pa  # noqa: PLC0415 - its errors are caught here
+    import pyarrow as pa  # its errors are caught here
 
     try:
         yield
@@ -51,18 +52,34 @@ def reading(path: Path, form: Format) -> Iterator[None]:
         raise CommandError(f"'{path}' cannot be read: {error.strerror or str(error).splitlines()[0]}") from None
 
 
-def read_header(path: Path) -> list[str]:
+class Header(NamedTuple):
+    """The first line of a CSV file, and whether rows follow it."""
+
+    names: list[str]
+    has_rows: bool
+
+
+def read_header(path: Path) -> Header:
     """The column names of a CSV file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            header = next(csv.reader(lines), None)
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            lines = filter(None, csv.reader(text))
+            names = next(lines, None)
+            has_rows = names is not None and _has_next(lines)
     except UnicodeDecodeError:
         raise CommandError(f"'{path}' is not UTF-8 text; convert it first") from None
     except csv.Error as error:
         raise CommandError(f"'{path}' cannot be read as CSV: {error}") from None
-    if not header:
+    if names is None:
         raise CommandError(f"'{path}' is empty; a CSV file begins with a line of column names")
-    return header
+    return Header(names, has_rows)
+
+
+def _has_next(lines: Iterator[list[str]]) -> bool:
+    try:
+        return next(lines, None) is not None
+    except (csv.Error, UnicodeDecodeError):
+        return True  # what is wrong with the row is said when it is read
 
 
 def parse_json_line(line: bytes) -> dict[str, object]:
@@ -76,7 +93,7 @@ def parse_json_line(line: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         raise ValueError("the line is no usable JSON: nested too deep, or a number too long") from None
     if not isinstance(found, dict):
-        raise ValueError(f"expected one JSON object per line, found {_kind(found)}")
+        raise ValueError(f"expected one JSON object per line, found {_kind(found)}")  # noqa: TRY004 - its caller needs one class
     return found
 
 

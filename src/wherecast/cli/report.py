@@ -55,7 +55,7 @@ def caret_lines(error: FilterError) -> str:
         line = head + line[left:right] + tail
         start, end = start - left + len(head), min(end, right) - left + len(head)
     line = printable(line)
-    from rich.cells import cell_len  # noqa: PLC0415 - needed only when something is wrong
+    from rich.cells import cell_len  # needed only when something is wrong
 
     # Characters of Chinese, Japanese and Korean take two cells of a terminal.
     return f"{line}\n{' ' * cell_len(line[:start])}{'^' * max(1, cell_len(line[start:end]))}"

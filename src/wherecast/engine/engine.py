@@ -272,10 +272,10 @@ class Engine:
                 {
                     "subscriptions": len(s),
                     "removed": s.deaths,
-                    "filters": s.index.boxes.n_filters,
-                    "clauses": s.index.boxes.n_clauses,
-                    "residuals": int(s.index.residuals.rows.size),
-                    "codes": {self.schema.attributes[a].name: int(s.index.boxes.widths[a]) for a in s.index.codebook.used},
+                    "filters": s.boxes.n_filters,
+                    "clauses": s.boxes.n_clauses,
+                    "residuals": int(s.residuals.rows.size),
+                    "codes": {self.schema.attributes[a].name: int(s.boxes.widths[a]) for a in s.codebook.used},
                     "matcher": s.matcher.name,
                     **s.matcher.stats(),
                 }

@@ -8,6 +8,7 @@ import numpy as np
 
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
+from wherecast.index.packed import unpack_boxes
 from wherecast.language.describe import describe_constraint
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -64,20 +65,20 @@ def _shown(value: object) -> str:
 
 def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explanation:
     """Walk the clauses of one filter for the single event of a batch."""
-    schema, boxes, residuals = events.schema, segment.index.boxes, segment.index.residuals
+    schema, boxes = events.schema, unpack_boxes(segment.boxes)
     codes, filters = segment.encode(events), segment.filters(np.array([number]))
-    first_clause, last_clause = np.searchsorted(boxes.filter_ids, [number, number + 1])
-    first_row = int(boxes.ptr[first_clause])
+    clauses = segment.boxes.clauses_of(number)
+    first_row = int(boxes.ptr[clauses.start])
     outcomes = []
-    for clause in range(first_clause, last_clause):
+    for clause in clauses:
         found = []
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
             value = events.array(int(boxes.attr[end - 1]))[0].as_py()
             text = describe_constraint(filters, schema, first - first_row, end - first_row)
             found.append(PredicateOutcome(text, value, held))
         if boxes.residuals[clause] >= 0:
-            held = bool(residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
-            found.append(PredicateOutcome(describe_residual(filters, clause - int(first_clause), events), _NO_VALUE, held))
+            held = bool(segment.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
+            found.append(PredicateOutcome(describe_residual(filters, clause - clauses.start, events), _NO_VALUE, held))
         outcomes.append(ClauseOutcome(tuple(found)))
     return Explanation(tuple(outcomes))
 

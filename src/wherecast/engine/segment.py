@@ -14,9 +14,13 @@ import numpy.typing as npt
 
 from wherecast.engine.ids import Ids, SubscriptionId, join_ids
 from wherecast.index.boxes import EventCodes
-from wherecast.index.build import Index, build_index
+from wherecast.index.build import build_index
+from wherecast.index.codes import Codebook
+from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
+from wherecast.index.residuals import Residuals
 from wherecast.index.restore import restore_filters
 from wherecast.language.concat import concat_filters, take_filters
+from wherecast.language.digest import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Kind, Schema
@@ -29,7 +33,7 @@ ALIVE = np.int64(2**62)
 class Subscriptions(NamedTuple):
     """Who subscribed to each filter: slots `ptr[f]` .. `ptr[f + 1] - 1` for filter f."""
 
-    ptr: Int64s
+    ptr: npt.NDArray[Any]
     ids: Ids
     priorities: npt.NDArray[np.float32] | None  # by slot; None: all zero
 
@@ -37,16 +41,22 @@ class Subscriptions(NamedTuple):
 class Segment:
     """Filters ready to match."""
 
-    def __init__(self, index: Index, matcher: Matcher, subscriptions: Subscriptions, digests: npt.NDArray[np.void]) -> None:
-        self.index = index
+    def __init__(
+        self,
+        codebook: Codebook,
+        boxes: PackedBoxes,
+        residuals: Residuals,
+        matcher: Matcher,
+        subscriptions: Subscriptions,
+    ) -> None:
+        self.codebook = codebook
+        self.boxes = boxes
+        self.residuals = residuals
         self.matcher = matcher
         self.subscriptions = subscriptions
-        self.digests = digests  # (filters,) 16 bytes each
+        self.attributes = set(codebook.used) | residuals.attributes  # that matching reads
         self.died: Int64s | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
-        owner = index.boxes.filter_ids
-        self.one_clause_each = bool(owner.size == index.boxes.n_filters and np.array_equal(owner, np.arange(owner.size)))
-        self.has_residuals = bool(np.any(index.boxes.residuals >= 0))
 
     def __len__(self) -> int:
         """Subscriptions, dead ones included."""
@@ -57,31 +67,26 @@ class Segment:
     def match(self, events: EventBatch) -> tuple[Int64s, npt.NDArray[np.int32]]:
         """(event_ptr, filter_ids): each filter that an event satisfies, once."""
         hits = Hits(*self.matcher.match(self.encode(events)))
-        if self.has_residuals:
+        if self.boxes.residuals.size:
             hits = self._settle_residuals(events, hits)
-        return tuple(hits) if self.one_clause_each else self._distinct_filters(hits)
+        return self._distinct_filters(hits) if self.boxes.filter_ids.size else tuple(hits)
 
     def encode(self, events: EventBatch) -> EventCodes:
-        return self.index.codebook.encode(events)
+        return self.codebook.encode(events)
 
     def _settle_residuals(self, events: EventBatch, hits: Hits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
-        residual = self.index.boxes.residuals[hits.clause_ids]
+        residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
         keep = residual < 0
         unsettled = np.flatnonzero(~keep)
-        keep[unsettled] = self.index.residuals.hold(events, event_ids[unsettled], residual[unsettled])
+        keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
     def _distinct_filters(self, hits: Hits) -> tuple[Int64s, npt.NDArray[np.int32]]:
         """Clauses to filters, each filter once per event."""
-        key = np.unique((_event_ids(hits.event_ptr) << 32) | self.index.boxes.filter_ids[hits.clause_ids])
+        key = np.unique((_event_ids(hits.event_ptr) << 32) | self.boxes.filter_ids[hits.clause_ids])
         return _pointer(key >> 32, hits.event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
-
-    @property
-    def attributes(self) -> set[int]:
-        """Attributes that matching reads."""
-        return set(self.index.codebook.used) | self.index.residuals.attributes
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -105,16 +110,15 @@ class Segment:
 
     def filters(self, chosen: Int64s | None = None) -> Filters:
         """The compiled filters, made again from the boxes."""
-        return restore_filters(self.index, self.digests.tolist(), chosen)
+        return restore_filters(self.codebook, unpack_boxes(self.boxes), self.residuals, chosen)
 
     @property
     def nbytes(self) -> int:
         """Memory of index, matcher and subscriptions."""
-        boxes = sum(a.nbytes for a in self.index.boxes if isinstance(a, np.ndarray))
-        codes = sum(c.nbytes for c in self.index.codebook.codes if c is not None)
-        matcher = int(self.matcher.stats().get("bytes", 0))
-        subscriptions = self.subscriptions.ptr.nbytes + self.subscriptions.ids.nbytes
-        return boxes + codes + matcher + subscriptions + self.digests.nbytes
+        codes = sum(c.nbytes for c in self.codebook.codes if c is not None)
+        ptr, ids, priorities = self.subscriptions
+        subscriptions = ptr.nbytes + ids.nbytes + (0 if priorities is None else priorities.nbytes)
+        return self.boxes.nbytes + codes + int(self.matcher.stats().get("bytes", 0)) + subscriptions
 
 
 class Members(NamedTuple):
@@ -132,27 +136,36 @@ def build_segment(
     """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
     used = [np.unique(p.filter_of) for p in parts]
     is_string = np.array([a.kind is Kind.STRING for a in schema])
-    pile = concat_filters([take_filters(p.filters, u) for p, u in zip(parts, used, strict=True)], is_string)
-    marks = np.frombuffer(b"".join(pile.digests), np.dtype("V16"))
-    words = np.frombuffer(marks, np.uint64).reshape(-1, 2)
+    chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
+    pile = concat_filters(chosen_parts, is_string)
+    number, chosen = _distinct(pile.digests)
+    starts = np.cumsum([0, *(u.size for u in used)])
+    filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
+    index = build_index(take_filters(pile, chosen), schema)
+    built = matcher.build(index.boxes, None if sample is None else index.codebook.encode(sample))
+    subscriptions = _subscriptions(np.concatenate(filter_of or [[]]).astype(np.int64), parts, chosen.size)
+    return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
+
+
+def _digested(filters: Filters, schema: Schema) -> Filters:
+    """Filters with their digests; those restored from a segment have none."""
+    return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
+
+
+def _distinct(digests: list[bytes]) -> tuple[Int64s, Int64s]:
+    """A number for each digest, equal for equal ones, and one place of each number, in order."""
+    words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
     order = np.lexsort((words[:, 1], words[:, 0]))
     fresh = np.ones(order.size, bool)
     fresh[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
     number = np.empty(order.size, np.int64)
     number[order] = np.cumsum(fresh) - 1
-    chosen = order[fresh]
-    filters = take_filters(pile, chosen)
-    starts = np.cumsum([0, *(u.size for u in used)])
-    filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
-    index = build_index(filters, schema)
-    built = matcher.build(index.boxes, None if sample is None else index.codebook.encode(sample))
-    subscriptions = _subscriptions(np.concatenate(filter_of or [[]]).astype(np.int64), parts, chosen.size)
-    return Segment(index, built, subscriptions, marks[chosen])
+    return number, order[fresh]
 
 
 def _subscriptions(filter_of: Int64s, parts: Sequence[Members], n_filters: int) -> Subscriptions:
     order = np.argsort(filter_of, kind="stable")
-    ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int64)
+    ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
     ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
     priorities = np.concatenate([p.priorities for p in parts] or [[]]).astype(np.float32)[order]
     sorted_ids = ids[order] if isinstance(ids, np.ndarray) else [ids[i] for i in order.tolist()]

@@ -7,7 +7,7 @@ So the values of an attribute fall into finitely many *cells*, numbered in order
 closed interval of cell numbers and an event's value is one cell.
 
 For keys (numbers, dates, booleans) the cells are minimal: every interval `lo..hi` starts a cell at `lo` and another just
-after `hi`, and the code of a key is 1 + the number of starts not above it: one binary search. For strings each constant is a
+after `hi`, and the code of a key is 1 + the number of starts not above it, found by a bucket table and a short search. For strings each constant is a
 cell of its own between two gaps: constant j is 2j + 2, the gap below it 2j + 1. A known string is found by hashing; an
 unknown one falls in a gap, and which gap matters only if some filter orders strings (`<`, a prefix): only then is it
 searched for.
@@ -17,7 +17,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +29,26 @@ from wherecast.index.strings import StringCodes
 from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Kind, Schema
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
-class KeyCodes(NamedTuple):
-    """Codes of an attribute with 64-bit keys."""
+class KeyCodes:
+    """Codes of an attribute with 64-bit keys: one more than the number of cell starts not above the key."""
 
-    starts: Int64s  # sorted, distinct: where a new cell begins
+    def __init__(self, starts: Int64s, table: Int32s, facts: Int64s) -> None:
+        self.starts = starts  # sorted, distinct: where a new cell begins
+        self._table = table  # see kernels.keys
+        self._facts = facts  # whether buckets are logarithmic, the lowest, the shift
+        logarithmic, low, shift = facts.tolist()
+        self._buckets = bool(logarithmic), np.int64(low), np.uint64(shift)
+
+    @classmethod
+    def of(cls, starts: Int64s) -> KeyCodes:
+        return cls(starts, *_bucket_table(starts))
 
     @property
     def width(self) -> int:
@@ -47,16 +56,50 @@ class KeyCodes(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return int(self.starts.nbytes)
+        return sum(a.nbytes for a in self.arrays().values())
 
     def encode_keys(self, keys: Int64s) -> Int32s:
-        return (np.searchsorted(self.starts, keys, "right") + FIRST_CODE).astype(np.int32)
+        from wherecast.kernels.keys import encode_keys
+
+        out = np.empty(keys.size, np.int32)
+        encode_keys(self.starts, self._table, *self._buckets, keys, out)
+        return out
 
     def encode(self, values: pa.Array) -> Int32s:
         codes = self.encode_keys(keys_of(values))
         if values.null_count:
             codes[values.is_null().to_numpy(zero_copy_only=False)] = NULL_CODE
         return codes
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state, by name."""
+        return {"starts": self.starts, "table": self._table, "facts": self._facts}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> KeyCodes:
+        return cls(arrays["starts"], arrays["table"], arrays["facts"])
+
+
+def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
+    """A bucket table (see kernels.keys), linear or logarithmic, whichever spreads the starts better."""
+    from wherecast.kernels.keys import buckets_into, float_keys_into
+
+    if not starts.size:
+        return np.zeros(2, np.int32), np.zeros(3, np.int64)
+    logs = np.empty(starts.size, np.int64)
+    float_keys_into(starts.astype(np.float64), logs)
+    found = []
+    for logarithmic, places in ((False, starts), (True, logs)):
+        low, span = int(places[0]), int(places[-1]) - int(places[0])
+        shift = max(0, span.bit_length() - max(starts.size // 2, 1).bit_length())
+        last = span >> shift
+        buckets = np.empty(starts.size, np.int64)
+        buckets_into(starts, logarithmic, np.int64(low), np.uint64(shift), last, buckets)
+        sizes = np.bincount(buckets, minlength=last + 1)
+        table = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+        found.append((float((sizes.astype(np.float64) ** 2).sum()), table, np.array([logarithmic, low, shift], np.int64)))
+    best = min(found, key=lambda f: f[0])
+    return best[1], best[2]
 
 
 AttributeCodes = KeyCodes | StringCodes
@@ -67,7 +110,11 @@ def keys_of(values: pa.Array) -> Int64s:
     if values.null_count:
         values = values.fill_null(pa.scalar(False) if pa.types.is_boolean(values.type) else _zero(values.type))
     if pa.types.is_floating(values.type):
-        return float_keys(values.to_numpy(zero_copy_only=False))
+        from wherecast.kernels.keys import float_keys_into
+
+        keys = np.empty(len(values), np.int64)
+        float_keys_into(values.to_numpy(zero_copy_only=False), keys)
+        return keys
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
     return np.asarray(values.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
@@ -148,7 +195,7 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int
 def _key_codes(filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
     low, high = filters.lo[real], filters.hi[real]
     starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1)))
-    codes = KeyCodes(starts)
+    codes = KeyCodes.of(starts)
     return codes, codes.encode_keys(low), np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 

@@ -1,8 +1,8 @@
 """From an index back to compiled filters.
 
 Code space loses nothing but the spelling: every end of an interval is an end of a cell, and the codebook knows which key
-or string that is. So an index keeps boxes only (10 bytes a row), and the value-space form (19 bytes a row) is made again
-when segments are merged or a filter is explained.
+or string that is. So an index keeps boxes only, packed, and the value-space form is made again when
+segments are merged or a filter is explained.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE
-from wherecast.index.build import Index
-from wherecast.index.codes import KeyCodes
+from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
+from wherecast.index.codes import Codebook, KeyCodes
+from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
 from wherecast.language.concat import take_ranges
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
@@ -21,9 +21,8 @@ from wherecast.language.keys import KEY_MAX, KEY_MIN
 Int64s = npt.NDArray[np.int64]
 
 
-def restore_filters(index: Index, digests: list[bytes], chosen: Int64s | None = None) -> Filters:
-    """The filters of an index (or the chosen ones) as they were compiled."""
-    boxes = index.boxes
+def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Int64s | None = None) -> Filters:
+    """The filters of an index (or the chosen ones) as they were compiled, without digests."""
     clause_ptr = np.searchsorted(boxes.filter_ids, np.arange(boxes.n_filters + 1)).astype(np.int64)
     wanted = np.arange(boxes.n_filters) if chosen is None else chosen
     clauses, clause_ptr = take_ranges(clause_ptr, wanted)
@@ -31,21 +30,20 @@ def restore_filters(index: Index, digests: list[bytes], chosen: Int64s | None = 
     attr, low, high = boxes.attr[rows], boxes.lo[rows], boxes.hi[rows]
     null = (low == NULL_CODE) & (high == NULL_CODE)
     lo, hi = np.zeros(attr.size, np.int64), np.zeros(attr.size, np.int64)
-    strings, ranks = _all_strings(index)
+    strings, ranks = _all_strings(codebook)
     column = np.where(attr < 0, ~attr, attr)
-    for a in index.codebook.used:
+    for a in codebook.used:
         here = np.flatnonzero((column == a) & ~null)
-        codes = index.codebook.codes[a]
+        codes = codebook.codes[a]
         if isinstance(codes, KeyCodes):
             lo[here], hi[here] = _key_ends(codes.starts, low[here], high[here])
         else:
             lo[here], hi[here] = _string_ends(ranks[a], low[here], high[here])
     residual = boxes.residuals[clauses]
-    program = np.where(residual >= 0, _take(index.residuals.program, residual), -1).astype(np.int32)
-    program_row = np.where(residual >= 0, _take(index.residuals.rows, residual), 0).astype(np.int32)
+    program = np.where(residual >= 0, _take(residuals.program, residual), -1).astype(np.int32)
+    program_row = np.where(residual >= 0, _take(residuals.rows, residual), 0).astype(np.int32)
     return Filters(
-        clause_ptr, row_ptr, attr, null, lo, hi, program, program_row, strings, index.residuals.programs,
-        [digests[i] for i in wanted.tolist()],
+        clause_ptr, row_ptr, attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
     )  # fmt: skip
 
 
@@ -76,9 +74,9 @@ def _string_ends(ranks: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np
     return lo, hi
 
 
-def _all_strings(index: Index) -> tuple[list[str], dict[int, Int64s]]:
+def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Int64s]]:
     """The strings of all attributes in one order, and the ranks of each attribute's own."""
-    own = {a: c.strings() for a, c in enumerate(index.codebook.codes) if isinstance(c, StringCodes)}
+    own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, StringCodes)}
     if len(own) == 1:
         (attr, strings), *_ = own.items()
         return strings, {attr: np.arange(len(strings))}

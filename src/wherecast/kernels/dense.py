@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import HAS_COMPRESS, ONE, ZERO, compress_16, popcount, trailing_zeros
-from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits
+from wherecast.kernels.bits import HAS_COMPRESS, ZERO, compress_16, popcount
+from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits
 from wherecast.kernels.jit import hot, inlined
 
 Ints = npt.NDArray[np.int32]
@@ -28,7 +28,7 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch
     """Add the matches of leaves first:end to `counts`."""
     leaves, columns, maps = tree.leaves, tree.columns, tree.maps
     codes, list_ptr, list_codes = batch
-    _, places, found = scratch
+    _, places, found, _ = scratch
     for leaf in range(first, end):
         words = leaves[leaf, WORDS]
         for event in range(codes.shape[0]):
@@ -40,18 +40,8 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch
 
 
 @inlined
-def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
-    """Append slots[base + i] for each bit i of a word, one by one."""
-    while word != ZERO:
-        out[n] = slots[base + trailing_zeros(word)]
-        n += 1
-        word &= word - ONE
-    return n
-
-
-@inlined
 def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
-    """The same 16 at a time; out[n:n + 64] may be overwritten."""
+    """Append slots[base + i] for each bit i of a word, 16 at a time; out[n:n + 64] may be overwritten."""
     compress_16(slots, base, word, out, n)
     compress_16(slots, base + 16, word >> B16, out, n + popcount(word & LOW16))
     compress_16(slots, base + 32, word >> B32, out, n + popcount(word & LOW32))
@@ -64,7 +54,7 @@ def list_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch,
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
     leaves, columns, maps, slots = tree.leaves, tree.columns, tree.maps, tree.slots
     codes, list_ptr, list_codes = batch
-    _, places, found = scratch
+    _, places, found, _ = scratch
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
         for event in range(codes.shape[0]):

@@ -45,7 +45,7 @@ from wherecast.kernels.jit import hot, inlined
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
 #: Fields of a leaf.
-SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP = range(6)
+SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, ROWS, SURE = range(8)
 #: Parts of a packed leaf column: column number | shift | bucket bits | first row.
 SHIFT_AT, BITS_AT, ROW_AT = 16, 21, 32
 
@@ -60,11 +60,12 @@ class Tree(NamedTuple):
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
     tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
     table: Ints  # 0 nothing, k > 0 leaf k - 1, k < 0 node -k; a hash holds pairs (key, child)
-    leaves: Longs  # (leaves, 6) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`
+    leaves: Longs  # (leaves, 8) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`,
+    # place in `row_ptr` (-1: nothing is left to check), number of rows before the sure rows (0: none)
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
-    row_ptr: Ints  # (slots + 1,) constraints still to check for each slot
+    row_ptr: Ints  # constraints still to check, for the slots of the leaves that have any
     row_column: npt.NDArray[np.int16]  # (rows,) column, or ~column when lo:hi is a range of `list_lo`
     row_lo: Ints
     row_hi: Ints
@@ -86,6 +87,7 @@ class Scratch(NamedTuple):
     stack: Ints  # children still to visit
     places: Longs  # (columns + 1,) rows to AND
     found: Words  # (LEAF_WORDS,) candidates
+    sure: Words  # (LEAF_WORDS,) those that need no check
 
 
 @inlined
@@ -174,11 +176,17 @@ def gather_rows(columns: Longs, first: int, end: int, words: int, base: int, cod
 
 
 @inlined
+def first_bits(n: int) -> int:
+    """A word with the first n bits set, all for n >= 64."""
+    return FULL if n >= 64 else (ONE << np.uint64(n)) - ONE
+
+
+@inlined
 def and_rows(maps: Words, places: Longs, count: int, words: int, size: int, found: Words) -> None:
     """AND `count` rows of `words` words; without rows, all of `size` slots are found."""
     if count == 0:
         for i in range(words):
-            found[i] = FULL if size >= 64 * i + 64 else (ONE << np.uint64(max(size - 64 * i, 0))) - ONE
+            found[i] = first_bits(size - 64 * i)
     else:
         at = 0
         while at + 16 <= words:
@@ -225,6 +233,31 @@ def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr:
 
 
 @inlined
+def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: int, leaf: int, places: Longs,
+              sure: Words) -> None:  # fmt: skip
+    """The clauses of a bitmap leaf that hold without a check, as bits; none if the event has a list here."""
+    words, first, end, rows = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, SURE]
+    count = 0
+    if rows > 0:
+        count = gather_rows(columns, first, end, words, leaves[leaf, MAP] + rows * words, codes, event, places)
+    if count > 0 and count == end - first:
+        and_rows(maps, places, count, words, leaves[leaf, SIZE], sure)
+    else:
+        for i in range(words):
+            sure[i] = ZERO
+
+
+@inlined
+def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+    """Append slots[base + i] for each bit i of a word, one by one."""
+    while word != ZERO:
+        out[n] = slots[base + trailing_zeros(word)]
+        n += 1
+        word &= word - ONE
+    return n
+
+
+@inlined
 def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: int, code: int, stack: Ints,
               top: int) -> int:  # fmt: skip
     """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
@@ -267,7 +300,7 @@ def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, c
     """
     nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found = scratch
+    stack, places, found, sure = scratch
     n = 0
     for event in range(start, codes.shape[0]):
         begin = n
@@ -280,25 +313,24 @@ def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, c
                 top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
                 continue
             leaf = item - 1
-            first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
-            end = first + leaves[leaf, SIZE]
-            if n + end - first > out.size:
+            first, size, words, rows = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS], leaves[leaf, ROWS]
+            if n + size > out.size:
                 return event
-            if words == 0:
-                for slot in range(first, end):
-                    out[n] = slots[slot]
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
-                                    slot)  # fmt: skip
-                continue
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-            for i in range(words):
-                word = found[i]
+            if words > 0:
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                if rows >= 0:
+                    find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
+            for i in range((size + 63) >> 6):
+                word = found[i] if words > 0 else first_bits(size - 64 * i)
+                if words > 0 and rows >= 0:
+                    n = list_bits(sure[i], slots, first + 64 * i, out, n)
+                    word &= ~sure[i]
                 while word != ZERO:
-                    slot = first + 64 * i + trailing_zeros(word)
+                    at = 64 * i + trailing_zeros(word)
                     word &= word - ONE
-                    out[n] = slots[slot]
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
-                                    slot)  # fmt: skip
+                    out[n] = slots[first + at]
+                    n += rows < 0 or slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr,
+                                                list_codes, event, rows + at)  # fmt: skip
         counts[event] = n - begin
     return codes.shape[0]
 
@@ -308,7 +340,7 @@ def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> 
     """Numbers of matches only."""
     nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found = scratch
+    stack, places, found, sure = scratch
     for event in range(codes.shape[0]):
         n = 0
         stack[0] = 0
@@ -320,23 +352,50 @@ def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> 
                 top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
                 continue
             leaf = item - 1
-            first, words = leaves[leaf, SLOT], leaves[leaf, WORDS]
-            end = first + leaves[leaf, SIZE]
-            if words == 0:
-                for slot in range(first, end):
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
-                                    slot)  # fmt: skip
-                continue
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-            exact = row_ptr[first] == row_ptr[end]
-            for i in range(words):
-                word = found[i]
-                if exact:
+            size, words, rows = leaves[leaf, SIZE], leaves[leaf, WORDS], leaves[leaf, ROWS]
+            if words > 0:
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                if rows >= 0:
+                    find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
+            for i in range((size + 63) >> 6):
+                word = found[i] if words > 0 else first_bits(size - 64 * i)
+                if rows < 0:
                     n += popcount(word)
                     continue
+                if words > 0:
+                    n += popcount(sure[i])
+                    word &= ~sure[i]
                 while word != ZERO:
-                    slot = first + 64 * i + trailing_zeros(word)
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes, event,
-                                    slot)  # fmt: skip
+                    at = 64 * i + trailing_zeros(word)
                     word &= word - ONE
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes,
+                                    event, rows + at)  # fmt: skip
         counts[event] = n
+
+
+@hot
+def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
+    """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
+    nodes, tests, table, leaves, columns, maps = tree.nodes, tree.tests, tree.table, tree.leaves, tree.columns, tree.maps
+    codes, list_ptr, list_codes = batch
+    stack, places, found, sure = scratch
+    for event in range(codes.shape[0]):
+        stack[0] = 0
+        top = 1
+        while top > 0:
+            top -= 1
+            item = np.int64(stack[top])
+            if item <= 0:
+                totals[0] += 1
+                top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
+                continue
+            leaf = item - 1
+            totals[1] += 1
+            totals[2] += leaves[leaf, SIZE]
+            if leaves[leaf, WORDS] == 0:
+                totals[3] += leaves[leaf, SIZE]
+            elif leaves[leaf, ROWS] >= 0:
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
+                for i in range(leaves[leaf, WORDS]):
+                    totals[3] += popcount(found[i] & ~sure[i])

@@ -7,6 +7,10 @@ holds, nothing is stored. A column filed under at a larger shift keeps buckets o
 one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_BITS` bits of buckets over its whole
 range; constraints of such inexact columns are checked again for the few clauses that survive the AND.
 
+Where many of a leaf's clauses hold at once (wide ranges, `<>`), that second check would be all the work. Such a leaf has
+a second set of rows for its inexact columns: bit i says that clause i *surely* holds for every code of the bucket. Only
+clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
+
 A column becomes a bitmap only if the rows would cost more bytes than a few checks: a column that one clause in a
 hundred constrains is cheaper to check on the survivors. A leaf with few clauses has no bitmaps at all.
 """
@@ -17,7 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.bits import ONE
-from wherecast.kernels.descent import BITS_AT, LEAF_WORDS, ROW_AT, SHIFT_AT
+from wherecast.kernels.descent import (
+    BITS_AT,
+    COLUMN,
+    COLUMN_END,
+    LEAF_WORDS,
+    MAP,
+    ROW_AT,
+    SHIFT_AT,
+    SIZE,
+    SLOT,
+    SURE,
+    WORDS,
+)
 from wherecast.kernels.jit import jit
 
 Ints = npt.NDArray[np.int32]
@@ -32,6 +48,8 @@ COARSE_BITS = 5
 ROW_BYTES = 10
 #: Cycles of checking one clause, of one leaf column, of one leaf: decide between rows and bitmaps.
 CHECK, PER_COLUMN, PER_LEAF = 8, 6, 30
+#: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
+CROWDED = 1 / 16
 
 
 @jit
@@ -41,6 +59,12 @@ def bits_of(width: int) -> int:
     while (1 << bits) < width:
         bits += 1
     return bits
+
+
+@jit
+def count_rows(c: int, width: Ints, bits: Ints, shifts: Ints) -> int:
+    """Number of buckets of a column."""
+    return min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c])
 
 
 @jit
@@ -87,8 +111,7 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
             all_bits = bits_of(width[c])
             bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
             shifts[c] = all_bits - bits[c]
-        n_rows = min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c])
-        needed = n_rows * ((size + 63) // 64) * 8 + 8
+        needed = count_rows(c, width, bits, shifts) * ((size + 63) // 64) * 8 + 8
         if needed > thrift * ROW_BYTES * load[c]:
             bits[c] = -1
         else:
@@ -133,6 +156,19 @@ def fill_rows(members: Ints, first: int, end: int, ptr: Longs, column: Ints, lo:
 
 
 @jit
+def is_crowded(members: Ints, first: int, end: int, ptr: Longs, column: Ints, chance: Floats, path_shift: Ints) -> bool:
+    """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
+    total = 0.0
+    for i in range(first, end):
+        product = 1.0
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if path_shift[column[k]] < 0:
+                product *= chance[k]
+        total += product
+    return total > CROWDED * (end - first)
+
+
+@jit
 def set_bits(maps: npt.NDArray[np.uint64], place: int, words: int, slot: int, first: int, last: int) -> None:
     """Set one clause's bit in the rows first .. last."""
     bit = ONE << np.uint64(slot & 63)
@@ -141,26 +177,43 @@ def set_bits(maps: npt.NDArray[np.uint64], place: int, words: int, slot: int, fi
 
 
 @jit
+def is_mapped(clause: int, ptr: Longs, column: Ints, path_shift: Ints, bits: Ints) -> bool:
+    """Whether bitmaps (or the path) have all columns of a clause."""
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if path_shift[column[k]] != 0 and bits[column[k]] < 0:
+            return False
+    return True
+
+
+@jit
 def fill_column(members: Ints, first: int, end: int, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
-                list_end: Ints, list_lo: Ints, list_hi: Ints, c: int, bits: int, shift: int, n_rows: int, cell: int,
-                maps: npt.NDArray[np.uint64], place: int, words: int) -> None:  # fmt: skip
-    """The rows of one column: a clause without a constraint on it is in all of them. `cell` < 0: no path cell."""
-    low = 0 if cell < 0 else cell << (bits + shift)
-    high = np.int64(2**31 - 1) if cell < 0 else low + (1 << (bits + shift)) - 1
+                list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
+                shifts: Ints, c: int, maps: npt.NDArray[np.uint64], place: int, words: int, sure: bool) -> None:  # fmt: skip
+    """The rows of one column: a clause without a constraint on it is in all of them.
+
+    With `sure`, a clause with a constraint is in a row only if the whole bucket lies in one of its intervals, and a
+    clause that also has columns without bitmaps is in none.
+    """
+    shift, low, n_rows = shifts[c], np.int64(0), count_rows(c, width, bits, shifts)
+    if path_shift[c] > 0 and width[c] > EXACT_CODES:
+        low = np.int64(path_key[c]) << path_shift[c]
+    high = low + (np.int64(n_rows) << shift) - 1
+    inner = (1 << shift) - 1 if sure else 0
     for i in range(first, end):
+        if sure and not is_mapped(members[i], ptr, column, path_shift, bits):
+            continue
         free = True
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
             if column[k] != c:
                 continue
             free = False
-            if list_at[k] < 0:
-                begin, stop = max(np.int64(lo[k]), low), min(np.int64(hi[k]), high)
-                set_bits(maps, place, words, i - first, (begin - low) >> shift, (stop - low) >> shift)
-                continue
-            for at in range(list_at[k], list_end[k]):
-                begin, stop = max(np.int64(list_lo[at]), low), min(np.int64(list_hi[at]), high)
+            single = list_at[k] < 0
+            for at in range(0 if single else list_at[k], 1 if single else list_end[k]):
+                begin = max(np.int64(lo[k] if single else list_lo[at]), low)
+                stop = np.int64(hi[k] if single else list_hi[at])
+                stop = high if stop >= width[c] - 1 else min(stop, high)
                 if begin <= stop:
-                    set_bits(maps, place, words, i - first, (begin - low) >> shift, (stop - low) >> shift)
+                    set_bits(maps, place, words, i - first, (begin - low + inner) >> shift, (stop - low - inner) >> shift)
         if free:
             set_bits(maps, place, words, i - first, 0, n_rows - 1)
 
@@ -169,7 +222,7 @@ def fill_column(members: Ints, first: int, end: int, ptr: Longs, column: Ints, l
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], row_ptr: Ints,
+    chance: Floats, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], row_ptr: Ints,
     row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, fill: bool,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and rows."""
@@ -188,29 +241,36 @@ def build_leaves(
             members, first, end, ptr, column, width, path_shift, thrift[leaf], load, touched, bits, shifts
         )
         if fill:
-            leaves[leaf, 0], leaves[leaf, 1], leaves[leaf, 2] = first, end - first, words
-            leaves[leaf, 3], leaves[leaf, 5] = n_packed, n_words
+            leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
+            leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
         n_rows = fill_rows(members, first, end, ptr, column, lo, hi, list_at, list_end, width, path_shift, bits,
                            shifts, row_ptr, row_column, row_lo, row_hi, n_rows, fill)  # fmt: skip
-        at_row = 0
+        rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
-            if bits[c] < 0:
-                continue
-            rows = min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c])
-            if fill:
-                columns[n_packed] = (
-                    c | (np.int64(shifts[c]) << SHIFT_AT) | (np.int64(bits[c]) << BITS_AT) | (np.int64(at_row) << ROW_AT)
-                )
-                cell = path_key[c] if path_shift[c] > 0 and width[c] > EXACT_CODES else -1
-                fill_column(members, first, end, ptr, column, lo, hi, list_at, list_end, list_lo, list_hi, c, bits[c],
-                            shifts[c], rows, cell, maps, n_words + at_row * words, words)  # fmt: skip
-            n_packed += 1
-            at_row += rows
-            bits[c] = -1
-        n_words += at_row * words
+            if bits[c] >= 0:
+                if fill:
+                    columns[n_packed] = (
+                        c | (np.int64(shifts[c]) << SHIFT_AT) | (np.int64(bits[c]) << BITS_AT) | (np.int64(rows) << ROW_AT)
+                    )
+                n_packed += 1
+                rows += count_rows(c, width, bits, shifts)
+                inexact += shifts[c] > 0
+        sure = inexact > 0 and is_crowded(members, first, end, ptr, column, chance, path_shift)
+        place = n_words
+        for turn in range(1 + sure):
+            for t in range(n_touched if fill else 0):
+                c = np.int64(touched[t])
+                if bits[c] >= 0:
+                    fill_column(members, first, end, ptr, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
+                                path_shift, path_key, bits, shifts, c, maps, place, words, turn == 1)  # fmt: skip
+                    place += count_rows(c, width, bits, shifts) * words
+        n_words += rows * words * (1 + sure)
         if fill:
-            leaves[leaf, 4] = n_packed
+            leaves[leaf, COLUMN_END] = n_packed
+            leaves[leaf, SURE] = rows if sure else 0
+        for t in range(n_touched):
+            bits[touched[t]] = -1
         path_of(leaf, parent, step, path, path_shift, path_key, True)
     if fill:
         row_ptr[leaf_ptr[leaf_ptr.size - 1]] = n_rows

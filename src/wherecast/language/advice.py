@@ -48,7 +48,7 @@ _RESERVED = {
 _WORDS = {
     **_RESERVED,
     "ESCAPE": ("ESCAPE is not supported; escape with a backslash", "unsupported"),
-    "COLLATE": ("COLLATE is not supported; compare lower(a) with a lower-case text", "unsupported"),
+    "COLLATE": ("COLLATE is not supported; remove it, or compare lower(a)", "unsupported"),
     "INTERVAL": ("INTERVAL is not supported; write the resulting DATE or TIMESTAMP", "unsupported"),
     "DISTINCT": ("DISTINCT is not supported here; write a <=> b or IS [NOT] DISTINCT FROM", "unsupported"),
     "IGNORE": ("IGNORE NULLS is not supported; remove it", "unsupported"),

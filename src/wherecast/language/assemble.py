@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from wherecast.language.bind import Bound, Rows, StringPool, settle
 from wherecast.language.columns import Literals
-from wherecast.language.expression import InList, Param, attributes_of
-from wherecast.language.filters import Filters, Program, digest_filters
+from wherecast.language.expression import attributes_of
+from wherecast.language.digest import digest_filters
+from wherecast.language.filters import Filters, Program
 from wherecast.language.intervals import Int64s, Ragged
 from wherecast.language.normalize import Clause, Rest, Test
-from wherecast.language.render import attribute_namer, render
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
 from wherecast.language.simplify import Box, BoxClause, simplify
 
 
@@ -48,12 +48,7 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema) -> tuple[Fil
     order = np.concatenate([g.rows for g in groups]) if groups else np.zeros(0, np.int64)
     bases = np.concatenate(([0], np.cumsum([g.rows.size for g in groups]))).astype(np.int64)
     filters = _flatten(parts, bases, strings, programs, schema)
-    digests = digest_filters(filters, _string_attributes(schema), _residual_texts(filters, schema))
-    return filters._replace(digests=digests), order
-
-
-def _string_attributes(schema: Schema) -> npt.NDArray[np.bool_]:
-    return np.array([a.kind is Kind.STRING for a in schema.attributes] or [False])
+    return filters._replace(digests=digest_filters(filters, schema)), order
 
 
 def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], literals: Literals) -> _Part:
@@ -135,38 +130,3 @@ def _repeats(rows: Rows, key: Int64s) -> npt.NDArray[np.bool_]:
     out = np.zeros(key.size, bool)
     out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
     return out
-
-
-def _residual_texts(filters: Filters, schema: Schema) -> dict[int, str]:
-    """The residual of each clause in canonical words: the shape with numbered slots, then the literals."""
-    texts: dict[int, str] = {}
-    shapes: dict[int, tuple[str, list[object]]] = {}
-    for clause in np.flatnonzero(filters.program >= 0).tolist():
-        number = int(filters.program[clause])
-        if number not in shapes:
-            shapes[number] = _program_text(filters.programs[number], schema)
-        words, keys = shapes[number]
-        columns = filters.programs[number].columns
-        row = int(filters.program_row[clause])
-        values = [_plain(columns[k][row]) for k in keys]  # type: ignore[index]
-        texts[clause] = f"{words}|{values!r}"
-    return texts
-
-
-def _plain(value: object) -> object:
-    return sorted(value, key=repr) if isinstance(value, frozenset) else value
-
-
-def _program_text(program: Program, schema: Schema) -> tuple[str, list[object]]:
-    numbers: dict[int, int] = {}
-    keys: list[object] = []
-    members = {v: n.common for r in program.rests for n in r.node.walk() if isinstance(n, InList) for v in n.values}
-
-    def literal(param: Param) -> str:
-        if param.slot not in numbers:
-            numbers[param.slot] = len(numbers)
-            keys.append((param, members[param]) if param in members else param)
-        return f"?{numbers[param.slot]}:{param.type}"
-
-    words = [f"{render(r.node, attribute_namer(schema), literal)} IS {r.truth}" for r in program.rests]
-    return " AND ".join(words), keys

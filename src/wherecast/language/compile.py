@@ -12,10 +12,12 @@ row and a positioned error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +38,19 @@ from wherecast.language.expression import (
     Type,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.literals import LiteralText, Shape, cut_text, is_string, locate, shape_of
-from wherecast.language.normalize import Clause, normalize
+from wherecast.language.literals import LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, locate, shape_of
+from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
 from wherecast.language.reading import number_type, unquote
 
-_KEPT_SHAPES = 4096
+# Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
+_KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
+
+#: What each slot of a variant holds; a text is the reason why the literal has no kind.
+Kinds = tuple[SlotKind | str, ...]
+T = TypeVar("T")
 
 
 class RowError(NamedTuple):
@@ -61,12 +68,39 @@ class Compiled(NamedTuple):
     errors: list[RowError]
 
 
+@dataclass(slots=True)
+class _Batch:
+    """The distinct texts of a call and what is found out about them."""
+
+    texts: list[str]
+    errors: dict[int, FilterError] = field(default_factory=dict)
+    pool: StringPool = field(default_factory=StringPool)
+
+
+class _Texts(NamedTuple):
+    """The texts of one skeleton: their rows in the batch and their literals, slot by slot."""
+
+    rows: list[int]
+    columns: list[tuple[LiteralText, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A checked expression whose LIKE patterns are known for what they amount to, and its normal form."""
+
+    node: Node
+    clauses: list[Clause]
+    tests: tuple[Test, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Variant:
     """A shape with the kinds of its slots known: a checked expression."""
 
     shape: Shape
     node: Node
+    like_slots: tuple[int, ...]
+    forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
 
 
 class Compiler:
@@ -75,9 +109,9 @@ class Compiler:
     def __init__(self, schema: Schema, limits: Limits | None = None) -> None:
         self.schema = schema
         self.limits = limits or Limits()
-        self._parsed = lru_cache(_KEPT_SHAPES)(self._parse)
+        self._parsed = lru_cache(_KEPT_TREES)(self._parse)
         self._variants = lru_cache(_KEPT_SHAPES)(self._check)
-        self._normal = lru_cache(_KEPT_SHAPES)(normalize)
+        self._large_variants = lru_cache(_KEPT_TREES)(self._check)
 
     def compile(self, text: str) -> Filters:
         """Compile one filter, or raise its FilterError."""
@@ -89,148 +123,122 @@ class Compiler:
     def check(self, text: str) -> tuple[Node, list[Clause]]:
         """The checked expression and the clauses of one filter (for people; literals stay slots)."""
         self.compile(text)
-        cut = cut_text(text)
-        variant = self._variants(cut.skeleton, tuple(self._kind(t, _has_arithmetic(cut.skeleton)) for t in cut.literals))
+        skeleton, literals = cut_text(text)
+        kinds = tuple(_kind(t, arithmetic=_has_arithmetic(skeleton)) for t in literals)
+        variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
-        node = _with_forms(variant.node, tuple(_form(cut.literals[s]) for s in _like_slots(variant.node)))
-        return node, self._normal(node, self.limits.clauses)
+        form = self._form(variant, tuple(_like_form(literals[s]) for s in variant.like_slots))
+        return form.node, form.clauses
 
     def compile_many(self, texts: Sequence[str]) -> Compiled:
         """Compile a batch; bad texts are reported with their row, the rest is compiled."""
         first: dict[str, int] = {}
         place_of = np.fromiter((first.setdefault(t, len(first)) for t in texts), np.int64, len(texts))
-        distinct = list(first)
-        errors: dict[int, FilterError] = {}
-        pool = StringPool()
-        groups = [g for skeleton in self._grouped(distinct, errors) for g in self._prepare(*skeleton, distinct, pool, errors)]
-        filters, order = assemble(groups, pool, self.schema)
-        filter_of = np.full(len(distinct), -1, np.int64)
+        batch = _Batch(list(first))
+        groups = [g for skeleton, found in self._grouped(batch) for g in self._prepare(skeleton, found, batch)]
+        filters, order = assemble(groups, batch.pool, self.schema)
+        filter_of = np.full(len(batch.texts), -1, np.int64)
         filter_of[order] = np.arange(order.size)
         by_row = filter_of[place_of] if place_of.size else place_of
-        bad = [RowError(int(r), errors[int(place_of[r])]) for r in np.flatnonzero(by_row < 0)]
+        bad = [RowError(int(r), batch.errors[int(place_of[r])]) for r in np.flatnonzero(by_row < 0)]
         return Compiled(filters, by_row, bad)
 
     # -- grouping -------------------------------------------------------------------------------------------------
 
-    def _grouped(
-        self, texts: list[str], errors: dict[int, FilterError]
-    ) -> Iterable[tuple[tuple[str, ...], list[int], list[tuple[LiteralText, ...]]]]:
-        groups: dict[tuple[str, ...], tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
+    def _grouped(self, batch: _Batch) -> Iterable[tuple[Skeleton, _Texts]]:
+        groups: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
         limit = self.limits.text
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                errors[row] = FilterError("syntax", f"a filter is a text, found {type(text).__name__}")
-            elif len(text) > limit:
-                errors[row] = FilterError("limit", f"{len(text)} characters, at most {limit}; split the filter", text=text)
+        for row, text in enumerate(batch.texts):
+            if not isinstance(text, str) or len(text) > limit or not text.isascii():
+                error = self._refused(text)
+                if error is not None:
+                    batch.errors[row] = error
+                    continue
+            skeleton, literals = cut_text(text)
+            group = groups.get(skeleton)
+            if group is None:
+                groups[skeleton] = ([row], [literals])
             else:
-                skeleton, literals = cut_text(text)
-                group = groups.get(skeleton)
-                if group is None:
-                    group = groups[skeleton] = ([], [])
                 group[0].append(row)
                 group[1].append(literals)
-        return [(skeleton, rows, literals) for skeleton, (rows, literals) in groups.items()]
+        for skeleton, (rows, found) in groups.items():
+            yield skeleton, _Texts(rows, list(zip(*found, strict=True)))
 
-    def _prepare(
-        self,
-        skeleton: tuple[str, ...],
-        rows: list[int],
-        literals: list[tuple[LiteralText, ...]],
-        texts: list[str],
-        pool: StringPool,
-        errors: dict[int, FilterError],
-    ) -> Iterable[Group]:
+    def _refused(self, text: object) -> FilterError | None:
+        """Why a text is not even cut."""
+        if not isinstance(text, str):
+            return FilterError("syntax", f"a filter is a text, found {type(text).__name__}; pass a str")
+        if len(text) > self.limits.text:
+            message = f"{len(text)} characters, at most {self.limits.text}; split the filter"
+            return FilterError("limit", message, text=text, start=self.limits.text)
+        lone = find_surrogate(text)
+        if lone >= 0:
+            return FilterError("syntax", "half a character (a lone surrogate); remove it", text=text, start=lone)
+        return None
+
+    def _prepare(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[Group]:
         """Variants of one skeleton, checked, normalised and placed."""
-        columns = list(zip(*literals, strict=True))
+        rows, columns = found
         arithmetic = _has_arithmetic(skeleton)
-        kinds = [[self._kind(t, arithmetic) for t in column] for column in columns]
-        for kind, members in _split(kinds, len(rows)):
-            variant = self._variants(skeleton, kind)
+        for kinds, members in _split([_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):
+            variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
-                    errors[rows[m]] = self._relocated(variant, texts[rows[m]], skeleton, kind)
+                    batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            slots = _like_slots(variant.node)
-            forms = [[_form(columns[s][m]) for m in members] for s in slots]
+            forms = [[_like_form(columns[s][m]) for m in members] for s in variant.like_slots]
             for form, some in _split(forms, len(members)):
-                node = _with_forms(variant.node, form)
-                chosen = [members[m] for m in some]
-                group = self._group(node, variant.shape, columns, chosen, rows, texts, errors)
+                chosen = members if len(some) == len(members) else [members[m] for m in some]
+                group = self._group(self._form(variant, form), variant.shape, found, chosen, batch)
                 if group is not None:
-                    for test in {t for c in group.clauses for v in c.values for t in v.tests}:
-                        group.placed[test] = place(test, group.literals, self.schema, pool)
                     yield group
 
     def _group(
-        self,
-        node: Node,
-        shape: Shape,
-        columns: list[tuple[LiteralText, ...]],
-        members: list[int],
-        rows: list[int],
-        texts: list[str],
-        errors: dict[int, FilterError],
+        self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch
     ) -> Group | None:
+        """The members whose literals can be read, placed; the others are reported."""
+        rows, columns = found
         literals = _literals(columns, members)
         try:
-            self._check_literals(node, literals)
+            self._check_literals(form.node, literals)
         except LiteralFault:
-            good = []
-            for m in members:
-                try:
-                    self._check_literals(node, _literals(columns, [m]))
-                    good.append(m)
-                except LiteralFault as fault:
-                    text, span = texts[rows[m]], shape.spans[fault.slot]
-                    start, end = locate(text, shape, *span)
-                    errors[rows[m]] = FilterError(fault.reason, str(fault), text=text, start=start, end=end)
-            if not good:
+            members = [m for m in members if self._is_readable(form.node, shape, found, m, batch)]
+            if not members:
                 return None
-            members, literals = good, _literals(columns, good)
-        clauses = self._normal(node, self.limits.clauses)
-        return Group(np.array([rows[m] for m in members], np.int64), clauses, literals, {})
+            literals = _literals(columns, members)
+        placed = {test: place(test, literals, self.schema, batch.pool) for test in form.tests}
+        chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
+        return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
+
+    def _is_readable(self, node: Node, shape: Shape, found: _Texts, member: int, batch: _Batch) -> bool:
+        try:
+            self._check_literals(node, _literals(found.columns, [member]))
+        except LiteralFault as fault:
+            row = found.rows[member]
+            text = batch.texts[row]
+            start, end = locate(text, shape, *shape.spans[fault.slot])
+            batch.errors[row] = FilterError(fault.reason, str(fault), text=text, start=start, end=end)
+            return False
+        return True
 
     def _check_literals(self, node: Node, literals: Literals) -> None:
         check_literals(node, literals, self.limits.pattern, self.limits.values)
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 
-    def _kind(self, literal: LiteralText, arithmetic: bool) -> SlotKind | str:
-        """Kind of a literal; a text is the reason why it has none."""
-        if isinstance(literal, tuple):
-            kinds = {self._kind(t, arithmetic) for t in literal}
-            if len(kinds) == 1:
-                return kinds.pop()
-            wrong = [k for k in kinds if isinstance(k, str)]
-            types = [k.type for k in kinds if isinstance(k, SlotKind)]
-            if wrong or Type.STRING in types:
-                return wrong[0] if wrong else "strings and numbers in one list; give all values one type"
-            return SlotKind(max(types, key=NUMBERS.index))
-        if literal[0] == "'":
-            return _STRING_SLOT
-        if not arithmetic and len(literal) < 19:  # the common cases, without a regular expression
-            if literal.isdigit():
-                return _BIGINT_SLOT
-            if literal.replace(".", "", 1).isdigit():
-                return _DECIMAL_SLOT
-        try:
-            kind, digits = number_type(literal)
-        except ValueError as error:
-            return str(error)
-        if arithmetic:
-            return SlotKind(kind, digits)
-        return SlotKind(Type.BIGINT if kind is Type.INT else kind)
+    def _variant(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+        large = sum(map(len, skeleton)) > _LARGE_SHAPE
+        return (self._large_variants if large else self._variants)(skeleton, kinds)
 
-    def _parse(self, skeleton: tuple[str, ...], strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
+    def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
             return shape, parse_shape(shape, self.limits)
         except FilterError as error:
             return shape, error
 
-    def _check(self, skeleton: tuple[str, ...], kinds: tuple[SlotKind | str, ...]) -> _Variant | FilterError:
-        strings = tuple(k == _STRING_SLOT for k in kinds)
-        shape, parsed = self._parsed(skeleton, strings)
+    def _check(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+        shape, parsed = self._parsed(skeleton, _strings(kinds))
         if isinstance(parsed, FilterError):
             return parsed
         for slot, kind in enumerate(kinds):
@@ -238,62 +246,136 @@ class Compiler:
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
+        checker = Checker(self.schema, slots, parsed.operands, shape.text, self.limits)
         try:
-            checker = Checker(self.schema, slots, parsed.operands, shape.text, self.limits)
-            return _Variant(shape, checker.condition(parsed.tree))
+            node = checker.condition(parsed.tree)
         except FilterError as error:
             return error
+        return _Variant(shape, node, _like_slots(node))
 
-    def _relocated(self, error: FilterError, text: str, skeleton: tuple[str, ...], kinds: tuple[object, ...]) -> FilterError:
-        shape, _ = self._parsed(skeleton, tuple(k == _STRING_SLOT for k in kinds))
+    def _form(self, variant: _Variant, form: tuple[str, ...]) -> _Form:
+        known = variant.forms.get(form)
+        if known is None:
+            node = _replace_likes(variant.node, dict(zip(variant.like_slots, form, strict=True)))
+            clauses = normalize(node, self.limits.clauses)
+            tests = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.tests))
+            known = variant.forms[form] = _Form(node, clauses, tests)
+        return known
+
+    def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: Kinds) -> FilterError:
+        shape, _ = self._parsed(skeleton, _strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
 
 
+# -- kinds of literals ------------------------------------------------------------------------------------------------
+
 _STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
+# A whole column in one C call: the literals joined by commas.
+_ALL_INTEGERS = re.compile(r"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*+")
+_DECIMAL = r"-?(?:[0-9]{1,16}\.[0-9]{0,16}|\.[0-9]{1,16})"
+_ALL_DECIMALS = re.compile(rf"{_DECIMAL}(?:,{_DECIMAL})*+")
 
 
-def _has_arithmetic(skeleton: tuple[str, ...]) -> bool:
-    return any(c in part for part in skeleton for c in "+-*/%") or any("abs" in part.lower() for part in skeleton)
+def _kinds(column: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
+    """The kind of each literal of a column, or one kind for all of them; a text is the reason why one has none."""
+    kind = _common_kind(column, arithmetic=arithmetic)
+    return [_kind(t, arithmetic=arithmetic) for t in column] if kind is None else [kind]
 
 
-def _split(columns: list[list[object]], n: int) -> Iterable[tuple[tuple[object, ...], list[int]]]:  # type: ignore[misc]
-    """Rows grouped by their tuple of values; one group without a look at the rows when every column is constant."""
+def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
+    """The kind of all literals, where that is quick to see."""
+    if all(map("'".__eq__, map(itemgetter(0), column))):
+        return _STRING_SLOT
+    if arithmetic:  # Spark's decimal arithmetic depends on the digits of each literal
+        return None
+    try:
+        joined = ",".join(column)  # type: ignore[arg-type]
+    except TypeError:  # IN lists
+        return None
+    if _ALL_INTEGERS.fullmatch(joined):
+        return _BIGINT_SLOT
+    return _DECIMAL_SLOT if _ALL_DECIMALS.fullmatch(joined) else None
+
+
+def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
+    if isinstance(literal, tuple):
+        return _list_kind(literal, arithmetic=arithmetic)
+    if literal[0] == "'":
+        return _STRING_SLOT
+    try:
+        kind, digits = number_type(literal)
+    except ValueError as error:
+        return str(error)
+    if arithmetic:
+        return SlotKind(kind, digits)
+    return SlotKind(Type.BIGINT if kind is Type.INT else kind)
+
+
+def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:
+    """The kind of an IN list: its widest."""
+    kinds = dict.fromkeys(_kinds(values, arithmetic=arithmetic))
+    wrong = [k for k in kinds if isinstance(k, str)]
+    if wrong:
+        return wrong[0]
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    types = [k.type for k in kinds if isinstance(k, SlotKind)]
+    if Type.STRING in types:
+        return "strings and numbers in one list; give all values one type"
+    return SlotKind(max(types, key=NUMBERS.index))
+
+
+def _strings(kinds: Kinds) -> tuple[bool, ...]:
+    return tuple(k == _STRING_SLOT for k in kinds)
+
+
+def _has_arithmetic(skeleton: Skeleton) -> bool:
+    text = "".join(skeleton)
+    return any(c in text for c in "+-*/%") or "abs" in text.lower()
+
+
+# -- rows and columns -------------------------------------------------------------------------------------------------
+
+
+def _split(columns: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
+    """Rows grouped by their tuple of values; a column of one value has it in every row."""
     first = tuple(column[0] for column in columns)
-    if all(column.count(value) == n for column, value in zip(columns, first, strict=True)):
-        return [(first, list(range(n)))]
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for row, key in enumerate(zip(*columns, strict=True)):
+    if all(len(column) == 1 or column.count(value) == n for column, value in zip(columns, first, strict=True)):
+        return [(first, range(n))]
+    groups: dict[tuple[T, ...], list[int]] = {}
+    for row, key in enumerate(zip(*(column * n if len(column) == 1 else column for column in columns), strict=True)):
         groups.setdefault(key, []).append(row)
     return groups.items()
 
 
-def _literals(columns: list[tuple[LiteralText, ...]], members: list[int]) -> Literals:
-    if columns and len(members) == len(columns[0]):
+def _literals(columns: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
+    if not columns or len(members) == len(columns[0]):
         return Literals(columns, len(members))
     return Literals([[column[m] for m in members] for column in columns], len(members))
 
 
-def _like_slots(node: Node) -> list[int]:
+# -- LIKE -------------------------------------------------------------------------------------------------------------
+
+
+def _like_slots(node: Node) -> tuple[int, ...]:
     """Slots of plain LIKE patterns on an attribute: what they amount to depends on the literal."""
-    return sorted({n.pattern.slot for n in node.walk() if isinstance(n, Like) and n.kind == "like" and isinstance(n.item, Attr)})
+    likes = (n for n in node.walk() if isinstance(n, Like) and n.kind == "like" and isinstance(n.item, Attr))
+    return tuple(sorted({n.pattern.slot for n in likes}))
 
 
-def _form(literal: LiteralText) -> str:
+def _like_form(literal: LiteralText) -> str:
     try:
         return like_form(unquote(literal))[0] if isinstance(literal, str) and is_string(literal) else "general"
     except ValueError:
         return "general"  # the pattern is refused when the literals are checked
 
 
-def _with_forms(node: Node, forms: tuple[object, ...]) -> Node:
-    by_slot = dict(zip(_like_slots(node), forms, strict=True))
-    return _replace_likes(node, by_slot) if by_slot else node
-
-
-def _replace_likes(node: Node, forms: dict[int, object]) -> Node:
+def _replace_likes(node: Node, forms: dict[int, str]) -> Node:
+    if not forms:
+        return node
     if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
-        return replace(node, form=str(forms[node.pattern.slot]))
+        return replace(node, form=forms[node.pattern.slot])
     if isinstance(node, (And, Or)):
         return replace(node, items=tuple(_replace_likes(i, forms) for i in node.items))
     if isinstance(node, (Not, IsTruth)):

@@ -34,7 +34,7 @@ def take_filters(filters: Filters, chosen: Int64s) -> Filters:
         filters.program_row[clauses],
         filters.strings,
         filters.programs,
-        [filters.digests[i] for i in chosen.tolist()],
+        [filters.digests[i] for i in chosen.tolist()] if filters.digests else [],
     )
 
 

@@ -196,7 +196,7 @@ def _like(node: Like, scope: Scope) -> Column:
     for i in np.flatnonzero(valid).tolist():
         text, wanted = item.values[i], pattern.values[i]
         if node.kind == "rlike":
-            found[i] = rlike_regex(wanted).search(text) is not None
+            found[i] = rlike_regex(wanted).is_found(text)
         elif node.kind == "ilike":
             found[i] = like_regex(wanted.lower()).fullmatch(text.lower()) is not None
         else:

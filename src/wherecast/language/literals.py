@@ -25,39 +25,51 @@ from typing import NamedTuple
 
 #: A literal as cut from the text: strings keep their opening and closing quote, an IN list is a tuple of literals.
 LiteralText = str | tuple[str, ...]
+Span = tuple[int, int]
 
 # A number may not touch a name on its left (`a1`, `t.1`); what follows the first digit is checked when it is read.
 _NUMBER_TAIL = r"(?<![\w.$].)(?:(?<=[0-9])|(?<=\.)(?=[0-9]))[0-9.]*(?:[eE][+-]?[0-9]+)?(?:BD|bd|[LlDdFfSsYy])?(?![\w.])"
 _NUMBER = rf"[0-9.]{_NUMBER_TAIL}"
 # One leading character class lets the engine skip to the next literal; the plain alternation is half as fast.
-_FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*(?:''[^']*)*'|{_NUMBER_TAIL}))")
+# Every repetition is possessive: a hostile text costs one pass, not one pass per character.
+_FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*+(?:''[^']*+)*+'|{_NUMBER_TAIL}))")
+# What has no end is left in the skeleton, where the parser finds it; a hint /*+ is no comment in Spark either.
 _CAREFUL = re.compile(
-    rf"""(?P<comment>--[^\n]*|/\*.*?\*/)
-    |(?P<quoted>`(?:[^`]|``)*`)
-    |(?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
-    |(?P<number>{_NUMBER})""",
+    rf"""(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
+    |(?P<quoted>`(?:[^`]|``)*+`)
+    |(?P<string>'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")
+    |(?P<number>{_NUMBER})
+    |(?P<open>(?:/\*|[`'"]).*)""",
     re.VERBOSE | re.DOTALL,
 )
-_IN_OPENS = re.compile(r"\bin\s*\(\s*(-?)\s*$", re.IGNORECASE)
-_LIST_COMMA = re.compile(r"\s*,\s*(-?)\s*$")
+_IN_OPENS = re.compile(r"\bin\s*+\(\s*+(-?)\s*+$", re.IGNORECASE)
+_LIST_COMMA = re.compile(r"\s*+,\s*+(-?)\s*+$")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
-class Cut(NamedTuple):
-    """A text in two parts: `len(skeleton) == len(literals) + 1`."""
-
-    skeleton: tuple[str, ...]
-    literals: tuple[LiteralText, ...]
+#: The text between the literals, one part more than there are literals.
+Skeleton = tuple[str, ...]
+Cut = tuple[Skeleton, tuple[LiteralText, ...]]
 
 
 def cut_text(text: str) -> Cut:
-    """Cut a filter at its literals."""
+    """Cut a filter at its literals: its skeleton and the literals."""
     unusual = "\\" in text or "`" in text or '"' in text or "--" in text or "/*" in text
     parts: list[str] = _split_carefully(text) if unusual else _FAST_CUT.split(text)
     if "," in text:
         return _gather_lists(parts)
-    return Cut(tuple(parts[::2]), tuple(parts[1::2]))
+    return tuple(parts[::2]), tuple(parts[1::2])
+
+
+def find_surrogate(text: str) -> int:
+    """Where half a character stands, or -1."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return -1
 
 
 def _split_carefully(text: str) -> list[str]:
@@ -68,7 +80,7 @@ def _split_carefully(text: str) -> list[str]:
         found = token.group()
         if token.lastgroup == "comment":
             plain.append(" " * len(found))  # keeps every later position where it was
-        elif token.lastgroup == "quoted":
+        elif token.lastgroup in ("quoted", "open"):
             plain.append(found)
         else:
             parts += ["".join(plain), _unescape(found) if token.lastgroup == "string" else found]
@@ -82,14 +94,18 @@ def _unescape(quoted: str) -> str:
     quote, body = quoted[0], quoted[1:-1]
     # A doubled quote must not meet the backslash rule: `\''` is an escaped quote followed by the end.
     body = re.sub(rf"\\.|{quote}{quote}", lambda m: m.group() if m.group()[0] == "\\" else "\\" + quote, body, flags=re.DOTALL)
-    return "'" + _ESCAPE.sub(_undo_escape, body).replace("'", "''") + "'"
+    body = _ESCAPE.sub(_undo_escape, body)
+    if not body.isascii():  # a pair of escaped surrogates is one character; a lone one Java writes as '?'
+        body = body.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        body = _SURROGATE.sub("?", body)
+    return "'" + body.replace("'", "''") + "'"
 
 
 def _undo_escape(match: re.Match[str]) -> str:
     what = match.group(1)
     if what[0] in "uU" and len(what) > 1:
         point = int(what[1:], 16)
-        return chr(point) if point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF else "\ufffd"
+        return chr(point) if point <= 0x10FFFF else "\ufffd"
     if len(what) == 3:
         return chr(int(what, 8))
     return _ESCAPED.get(what, what)
@@ -97,7 +113,8 @@ def _undo_escape(match: re.Match[str]) -> str:
 
 def _gather_lists(parts: list[str]) -> Cut:
     """Make each run of literals inside `IN ( ... )` one literal."""
-    skeleton, literals = [parts[0]], []
+    skeleton: list[str] = [parts[0]]
+    literals: list[LiteralText] = []
     i = 1
     while i < len(parts):
         opens = _IN_OPENS.search(skeleton[-1])
@@ -111,10 +128,10 @@ def _gather_lists(parts: list[str]) -> Cut:
             skeleton[-1] = skeleton[-1][: opens.start(1)]
             i = end
         else:
-            literals.append(parts[i])  # type: ignore[arg-type]
+            literals.append(parts[i])
         skeleton.append(parts[i + 1])
         i += 2
-    return Cut(tuple(skeleton), tuple(literals))
+    return tuple(skeleton), tuple(literals)
 
 
 def _sign(comma: str) -> str:
@@ -133,10 +150,10 @@ class Shape(NamedTuple):
 
     text: str
     #: offsets of each placeholder in `text`, (start, end)
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
 
 
-def shape_of(skeleton: tuple[str, ...], strings: tuple[bool, ...]) -> Shape:
+def shape_of(skeleton: Skeleton, strings: tuple[bool, ...]) -> Shape:
     """The SQL text that stands for all filters of one skeleton; `strings[i]` tells whether slot i is a string."""
     out, spans, at = [skeleton[0]], [], len(skeleton[0])
     for slot, (string, after) in enumerate(zip(strings, skeleton[1:], strict=True)):
@@ -149,18 +166,24 @@ def shape_of(skeleton: tuple[str, ...], strings: tuple[bool, ...]) -> Shape:
 
 def locate(text: str, shape: Shape, start: int, end: int) -> tuple[int, int]:
     """Map offsets in a shape's text to offsets in the filter text it came from (for error messages only)."""
-    spans = _literal_spans(text)
-    for (begin, stop), (first, last) in zip(reversed(shape.spans), reversed(spans), strict=True):
-        if start >= stop:
-            return start - stop + last, end - stop + last
-        if start >= begin:
-            return first, last
-    return start, min(end, spans[0][0]) if spans else end
+    spans = list(zip(shape.spans, _literal_spans(text), strict=True))
+    first, last = _moved(start, spans, is_end=False), _moved(end, spans, is_end=True)
+    return first, max(first, last)
 
 
-def _literal_spans(text: str) -> list[tuple[int, int]]:
-    cut, spans, at = cut_text(text), [], 0
-    for before, literal in zip(cut.skeleton, cut.literals, strict=False):
+def _moved(offset: int, spans: list[tuple[Span, Span]], *, is_end: bool) -> int:
+    """An offset beside or inside a placeholder; inside, it is that end of the literal."""
+    for (begin, stop), (first, last) in reversed(spans):
+        if offset >= stop:
+            return offset - stop + last
+        if offset >= begin + is_end:
+            return last if is_end else first
+    return offset
+
+
+def _literal_spans(text: str) -> list[Span]:
+    (skeleton, literals), spans, at = cut_text(text), [], 0
+    for before, literal in zip(skeleton, literals, strict=False):
         at += len(before)
         end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))
         spans.append((at, end))
@@ -171,9 +194,8 @@ def _literal_spans(text: str) -> list[tuple[int, int]]:
 def _end_of_literal(text: str, at: int, count: int) -> int:
     for _ in range(count):
         token = _CAREFUL.search(text, at)
-        while token is not None and token.lastgroup in ("comment", "quoted"):
+        while token is not None and token.lastgroup not in ("string", "number"):
             token = _CAREFUL.search(text, token.end())
-        if token is None:
-            return at
+        assert token is not None, "the text was cut into as many literals"
         at = token.end()
     return at

@@ -5,7 +5,8 @@ the string order; the rest is a residual behind the interval of its literal pref
 time is linear in the text, so a hostile `(a+)+$` costs nothing special.
 
 Spark's RLIKE is Java's: `.` stops at any line terminator, `$` also matches before a final one, `\\s` knows the vertical
-tab. `java_to_re2` rewrites those; look-around and back-references, which no linear-time engine has, are refused.
+tab, `(?i)` knows ASCII letters only. `java_to_re2` rewrites those; look-around and back-references, which no linear-time
+engine has, are refused, and so is what Java refuses. `\\b` counts ASCII letters, as Java does from version 19 on.
 """
 
 from __future__ import annotations
@@ -68,14 +69,38 @@ def like_regex(pattern: str) -> Any:
     return re2.compile("(?s)" + "".join(parts), _options())
 
 
+class JavaRegex:
+    """A Java regular expression, run by RE2; made by `rlike_regex`."""
+
+    __slots__ = ("_before_line_end", "_regex")
+
+    def __init__(self, regex: Any, *, before_line_end: bool) -> None:
+        self._regex = regex
+        self._before_line_end = before_line_end
+
+    def is_found(self, text: str) -> bool:
+        """Whether it matches somewhere in the text."""
+        if self._regex.search(text) is not None:
+            return True
+        # Java's `$` also matches before a final line terminator, which is then as good as not there.
+        line_end = _LINE_END.search(text) if self._before_line_end else None
+        return line_end is not None and self._regex.search(text[: line_end.start()]) is not None
+
+
 @lru_cache(maxsize=4096)
-def rlike_regex(pattern: str) -> Any:
-    """A compiled RE2 for a Java regular expression; use its `search`. Raises ValueError with the reason."""
+def rlike_regex(pattern: str) -> JavaRegex:
+    """A compiled Java regular expression. Raises ValueError with the reason where it is wrong or not supported."""
+    translator = _Translator(pattern)
     try:
-        return re2.compile(java_to_re2(pattern), _options())
+        return JavaRegex(re2.compile(translator.translate(), _options()), before_line_end=translator.has_dollar)
     except re2.error as error:
         reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         raise ValueError(f"{reason} (look-around and back-references are not supported)") from None
+
+
+def java_to_re2(pattern: str) -> str:
+    """Rewrite a Java regular expression for RE2, or raise ValueError where the two would differ."""
+    return _Translator(pattern).translate()
 
 
 def _options() -> Any:
@@ -84,47 +109,178 @@ def _options() -> Any:
     return options
 
 
+_LINE_END = re.compile(r"(?:\r\n|[\n\r\x85\u2028\u2029])\Z")
 _NOT_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
-_END = r"(?:(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z)"
+_NAMED_GROUP = re.compile(r"\(\?<[a-zA-Z][a-zA-Z0-9]*>")
+_REPETITION = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
+_CLASSES = {"d": r"\d", "D": r"\D", "w": r"\w", "W": r"\W", "s": r"\s\x0B"}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a"}
 
 
-def java_to_re2(pattern: str) -> str:
-    """Rewrite a Java regular expression for RE2, or raise ValueError where the two would differ."""
-    out, i, in_class = [], 0, False
-    while i < len(pattern):
-        char = pattern[i]
+class _Translator:
+    """One walk over a pattern. `folds` holds, for each open group, whether letters match in either case there."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.folds = [False]
+        self.has_dollar = False
+        self.has_end = False
+
+    def translate(self) -> str:
+        out = []
+        while self.at < len(self.pattern):
+            out.append(self._token())
+        if self.has_dollar and self.has_end:
+            raise ValueError("$ and \\z in one pattern are not supported; use one of them")
+        return "".join(out)
+
+    def _token(self) -> str:
+        char = self.pattern[self.at]
         if char == "\\":
-            out.append(_escape_sequence(pattern, i, in_class))
-            i += 2
-            continue
-        if in_class:
-            if char == "[" or pattern.startswith("&&", i):
-                raise ValueError("nested character classes and && are not supported; list the characters")
-            in_class = char != "]" or pattern[i - 1] == "["
-        elif char == "[":
-            in_class = True
-            if pattern.startswith(("[]", "[^]"), i):
-                raise ValueError("']' first in a character class is not supported; escape it")
-        elif char == "(" and pattern.startswith("(?", i) and not pattern.startswith(("(?:", "(?i)", "(?<", "(?P<"), i):
+            return self._escape()
+        if char == "[":
+            return self._class()
+        if char == "(":
+            return self._open_group()
+        if char == "{":
+            match = _REPETITION.match(self.pattern, self.at)
+            if match is None:
+                raise ValueError("{ must begin a repetition such as {2} or {1,3}; escape it")
+            self.at = match.end()
+            return match.group()
+        self.at += 1
+        if char == ")" and len(self.folds) > 1:
+            self.folds.pop()
+        if char == "$":
+            return self._dollar()
+        if char == ".":
+            return _NOT_LINE_END
+        return f"[{_both_cases(char, char)}]" if self.folds[-1] and _is_letter(char) else char
+
+    def _open_group(self) -> str:
+        pattern, at = self.pattern, self.at
+        if pattern.startswith("(?i)", at):
+            self.folds[-1] = True
+            self.at += 4
+            if self.at < len(pattern) and pattern[self.at] in "*+?{":
+                raise ValueError("nothing to repeat after (?i)")
+            return ""
+        named = _NAMED_GROUP.match(pattern, at)
+        opening = named.group() if named else "(?:" if pattern.startswith("(?:", at) else "("
+        if opening == "(" and pattern.startswith("(?", at):
             raise ValueError("only (?:...), (?i) and named groups are supported of the (?...) forms")
-        elif char in ".$":
-            char = _NOT_LINE_END if char == "." else _END
-        out.append(char)
-        i += 1
-    return "".join(out)
+        self.folds.append(self.folds[-1])
+        self.at += len(opening)
+        return opening.replace("(?<", "(?P<")
+
+    def _dollar(self) -> str:
+        """`$`, which RE2 has as the end of the text only: see `JavaRegex.is_found`."""
+        self.has_dollar = True
+        if not _is_last(self.pattern, self.at):
+            raise ValueError("$ is supported only at the end of the pattern or of an alternative; escape it")
+        return r"\z"
+
+    def _escape(self) -> str:
+        char = self.pattern[self.at + 1 : self.at + 2]
+        if not char:
+            raise ValueError("a backslash at the end")
+        self.at += 2
+        if char in _CLASSES:
+            return f"[{_CLASSES[char]}]"
+        if char == "S":
+            return r"[^\s\x0B]"
+        if char in "bBAz":
+            self.has_end = self.has_end or char == "z"
+            return "\\" + char
+        return _plain(self._escaped(char))
+
+    def _escaped(self, char: str) -> str:
+        """The character that an escape other than a class stands for."""
+        if char in _CONTROLS:
+            return _CONTROLS[char]
+        if char.isalnum():
+            raise ValueError(f"\\{char} is not supported")
+        return char
+
+    # -- character classes ----------------------------------------------------------------------------------------
+
+    def _class(self) -> str:
+        pattern = self.pattern
+        opening = "[^" if pattern.startswith("[^", self.at) else "["
+        self.at += len(opening)
+        if pattern.startswith("]", self.at):
+            raise ValueError("']' first in a character class is not supported; escape it")
+        items = []
+        while not pattern.startswith("]", self.at):
+            if self.at >= len(pattern):
+                raise ValueError("a character class without its ']'")
+            items.append(self._class_item())
+        self.at += 1
+        return f"{opening}{''.join(items)}]"
+
+    def _class_item(self) -> str:
+        """One class, character or range inside brackets."""
+        pattern = self.pattern
+        if pattern[self.at] == "\\" and pattern[self.at + 1 : self.at + 2] in tuple(_CLASSES):
+            self.at += 2
+            return _CLASSES[pattern[self.at - 1]]
+        low = high = self._class_character()
+        if pattern.startswith("-", self.at) and not pattern.startswith("-]", self.at):
+            self.at += 1
+            high = self._class_character()
+            if high < low:
+                raise ValueError("a range of characters that ends before it begins")
+        return _both_cases(low, high) if self.folds[-1] else f"{_plain(low)}-{_plain(high)}"
+
+    def _class_character(self) -> str:
+        pattern, at = self.pattern, self.at
+        char = pattern[at : at + 1]
+        if char == "[" or pattern.startswith("&&", at):
+            raise ValueError("nested character classes and && are not supported; list the characters")
+        if char != "\\":
+            self.at += 1
+            return char
+        self.at += 2
+        return self._escaped(pattern[at + 1 : at + 2])
 
 
-def _escape_sequence(pattern: str, i: int, in_class: bool) -> str:
-    following = pattern[i + 1 : i + 2]
-    if not following:
-        raise ValueError("a backslash at the end")
-    if following == "s":
-        return r"\s\x0B" if in_class else r"[\s\x0B]"
-    if following == "S" and not in_class:
-        return r"[^\s\x0B]"
-    if following.isalnum() and following not in "dDwWtnrfabBAz":
-        raise ValueError(f"\\{following} is not supported")
-    return "\\" + following
+def _plain(char: str) -> str:
+    return f"\\x{{{ord(char):X}}}" if char else ""
+
+
+def _is_letter(char: str) -> bool:
+    return char.isascii() and char.isalpha()
+
+
+def _both_cases(low: str, high: str) -> str:
+    """A range for use in brackets, ASCII letters in either case: Java's (?i) knows no others."""
+    out = f"{_plain(low)}-{_plain(high)}"
+    for first, last, shift in (("a", "z", -32), ("A", "Z", 32)):
+        start, end = max(low, first), min(high, last)
+        if start <= end:
+            out += f"{_plain(chr(ord(start) + shift))}-{_plain(chr(ord(end) + shift))}"
+    return out
+
+
+_GROUPING = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|[()|$]|.", re.DOTALL)
+
+
+def _is_last(pattern: str, at: int) -> bool:
+    """Whether nothing can match after position `at`: only the ends of groups follow, and other alternatives."""
+    skipped = None  # groups opened since an alternative began that is to be skipped
+    for match in _GROUPING.finditer(pattern, at):
+        token = match.group()
+        if skipped is None:
+            if token == "|":
+                skipped = 0
+            elif token not in (")", "$"):
+                return False
+        elif token == "(":
+            skipped += 1
+        elif token == ")":
+            skipped = skipped - 1 if skipped else None
+    return True
 
 
 def prefix_end(prefix: str) -> str | None:

@@ -39,7 +39,7 @@ def parse_timestamp(text: str) -> int:
     days = (_civil(text, int(year), int(month or 1), int(day or 1)) - _EPOCH).days
     h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     if h > 23 or m > 59 or s > 59:
-        raise ValueError(f"{text!r} has no such time of day")
+        raise ValueError(f"{text!r} has no such time of day; times run from 00:00:00 to 23:59:59")
     micros = int(((fraction or "") + "000000")[:6])
     return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros - _offset_us(zone)
 
@@ -48,7 +48,7 @@ def _civil(text: str, year: int, month: int, day: int) -> dt.date:
     try:
         return dt.date(year, month, day)
     except ValueError as error:
-        raise ValueError(f"{text!r}: {error}; years run from 0001 to 9999") from None
+        raise ValueError(f"{text!r}: {error}; write an existing day of the years 0001 to 9999") from None
 
 
 def _offset_us(zone: str | None) -> int:
@@ -57,7 +57,7 @@ def _offset_us(zone: str | None) -> int:
     zone = zone.removeprefix("UTC").removeprefix("GMT")
     hours, minutes, seconds = (int(p) for p in (*zone[1:].split(":"), "0", "0")[:3])
     if hours > 18 or minutes > 59 or seconds > 59:
-        raise ValueError(f"{zone!r} is no time zone offset")
+        raise ValueError(f"{zone!r} is no time zone offset; write Z or +hh:mm up to 18:00")
     offset = (hours * 3600 + minutes * 60 + seconds) * 1_000_000
     return -offset if zone[0] == "-" else offset
 
@@ -74,21 +74,21 @@ def number_type(literal: str) -> tuple[Type, Digits]:
     """Spark's type of a numeric literal, and its (precision, scale). Raises ValueError for what is no number."""
     match = _NUMBER.fullmatch(literal)
     if match is None:
-        raise ValueError(f"{literal} is not a number")
+        raise ValueError(f"{literal} is not a number; write it as 12, 1.5 or 1.5e3")
     digits, exponent, suffix = match.groups()
     suffix = (suffix or "").upper()
     if suffix in ("F", "S", "Y"):
         raise ValueError(f"the suffix {suffix} is not supported; write the number without it, or with D")
     if suffix == "D" or (exponent and suffix != "BD"):
         if np.isinf(float(digits + (exponent or ""))):
-            raise ValueError(f"{literal} is outside the range of a double")
+            raise ValueError(f"{literal} is outside the range of a double; use a number up to 1.7e308")
         return Type.DOUBLE, (0, 0)
     whole, _, fraction = digits.partition(".")
     scale = len(fraction) - (int(exponent[1:]) if exponent else 0)
     significant = len((whole + fraction).lstrip("0")) or 1
     precision = max(significant, scale) + max(-scale, 0)
     if precision > MAX_PRECISION or scale > MAX_PRECISION:
-        raise ValueError(f"{literal} has more than {MAX_PRECISION} digits")
+        raise ValueError(f"a number of more than {MAX_PRECISION} digits; round it or write it with an exponent")
     if "." in digits or suffix == "BD":
         return Type.DECIMAL, (precision, max(scale, 0))
     return _integer_type(literal, int(whole), suffix, precision)
@@ -100,7 +100,7 @@ def _integer_type(literal: str, value: int, suffix: str, precision: int) -> tupl
     if value < 2**63 or (value == 2**63 and literal.startswith("-")):
         return Type.BIGINT, (precision, 0)
     if suffix == "L":
-        raise ValueError(f"{literal} is outside the range of bigint")
+        raise ValueError(f"{literal} is outside the range of bigint; leave out the L")
     return Type.DECIMAL, (precision, 0)
 
 
@@ -130,11 +130,14 @@ def read_column(kind: Type, texts: Sequence[str]) -> npt.NDArray[np.generic]:
     Raises ValueError if any of them cannot be read; the caller finds the row.
     """
     if kind is Type.STRING:
-        return np.fromiter((t[1:-1].replace("''", "'") for t in texts), object, len(texts))
-    if kind is Type.DOUBLE:
-        return np.array([float(number_body(t)) for t in texts], np.float64)
-    if kind in INTEGERS:
-        return np.array([int(number_body(t)) for t in texts], np.int64)
+        return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind is Type.DOUBLE or kind in INTEGERS:
+        read_one: Callable[[str], float] = float if kind is Type.DOUBLE else int
+        try:
+            values = list(map(read_one, texts))
+        except ValueError:  # a suffix, as in 12L
+            values = [read_one(number_body(t)) for t in texts]
+        return np.array(values, np.float64 if kind is Type.DOUBLE else np.int64)
     if kind is Type.DECIMAL:
         return np.fromiter((read_number(t) for t in texts), object, len(texts))
     read = _SCALARS[kind]

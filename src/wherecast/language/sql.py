@@ -143,15 +143,20 @@ class Checker:
     def _attribute(self, name: str, span: Span) -> Node:
         index = self.schema.find(name)
         if index is None:
-            near = self.schema.suggest(name)
-            hint = f"did you mean {near!r}?" if near else f"known attributes: {_some_names(self.schema)}"
             shown = name if len(name) <= 60 else name[:57] + "..."
-            raise self._error("unknown-attribute", f"unknown attribute {shown!r}; {hint}", span)
+            raise self._error("unknown-attribute", f"unknown attribute {shown!r}; {self._name_hint(name)}", span)
         attribute = self.schema.attributes[index]
         element = TYPE_OF_KIND[attribute.kind]
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=element, span=span)
         return Attr(index=index, type=element, span=span)
+
+    def _name_hint(self, name: str) -> str:
+        inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
+        if inside:
+            return f"it is a struct: name a field, as {inside[0]!r}"
+        near = self.schema.suggest(name)
+        return f"did you mean {near!r}?" if near else f"known attributes: {_some_names(self.schema)}"
 
     # -- logic ----------------------------------------------------------------------------------------------------
 
@@ -283,9 +288,11 @@ class Checker:
             raise self._error("type", f"array_contains needs an array attribute, found {self._describe(array)}", span)
         if value.type is Type.NULL:
             raise self._error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
-        common = self._common_type(Const(value=None, type=array.element), value, span)
-        if common is not array.element and not (array.element in INTEGERS and common in INTEGERS):
-            raise self._error("type", f"array_contains needs a value of type {array.element}", value.span)
+        element = Const(value=None, type=array.element, span=span)
+        if not (value.type is array.element or (array.element in INTEGERS and value.type in INTEGERS)):
+            common = self._common_type(element, value, value.span)
+            if common is not array.element:
+                raise self._error("type", f"array_contains needs a value of type {array.element}", value.span)
         return Call(name="array_contains", args=(array, _retype(value, array.element)), span=span)
 
     # -- errors ---------------------------------------------------------------------------------------------------
@@ -372,8 +379,16 @@ def _some_names(schema: Schema) -> str:
 
 def _literal_hint(left: Node, right: Node) -> str:
     for this, other in ((left, right), (right, left)):
-        if isinstance(this, Param) and this.type in NUMBERS and other.type is Type.STRING:
+        if not isinstance(this, Param):
+            continue
+        if other.type is Type.STRING and this.type in NUMBERS:
             return " (quote the literal: '...')"
-        if isinstance(this, Param) and this.type is Type.STRING and other.type in NUMBERS:
+        if other.type in NUMBERS and this.type is Type.STRING:
             return " (remove the quotes around the number)"
+        if other.type is Type.BOOLEAN:
+            return " (write TRUE or FALSE)"
+        if other.type is Type.DATE:
+            return " (write DATE '2024-01-31')"
+        if other.type is Type.TIMESTAMP:
+            return " (write TIMESTAMP '2024-01-31 12:00:00')"
     return ""

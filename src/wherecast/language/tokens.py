@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -123,7 +124,7 @@ class _Level:
 
 def read_shape(shape: Shape, depth: int, terms: int) -> Sentence:
     """The tokens of a shape, or the FilterError that its words and their order give."""
-    lexemes = _lexemes(shape)
+    lexemes = _lexemes(shape, terms + 2)
     if len(lexemes) == 1:
         raise FilterError("syntax", "the filter is empty; write TRUE to match every event", text=shape.text)
     if len(lexemes) > terms + 1:
@@ -134,11 +135,14 @@ def read_shape(shape: Shape, depth: int, terms: int) -> Sentence:
     return _Reader(shape.text, lexemes, depth).read()
 
 
-def _lexemes(shape: Shape) -> list[_Lexeme]:
-    text, out, at = shape.text, [], 0
+def _lexemes(shape: Shape, most: int) -> list[_Lexeme]:
+    text, at = shape.text, 0
+    out: list[_Lexeme] = []
     for start, end in (*shape.spans, (len(text), len(text))):
-        found = (_Lexeme(m.lastgroup or "junk", m.group(), *m.span()) for m in _LEXEME.finditer(text, at, start))
-        out += found
+        found = islice(_LEXEME.finditer(text, at, start), most)
+        out += [_Lexeme(m.lastgroup or "junk", m.group(), *m.span()) for m in found]
+        if len(out) >= most:
+            return out
         if start < end:
             out.append(_Lexeme("string" if text[start] == "'" else "number", text[start:end], start, end))
         at = end
@@ -181,7 +185,7 @@ class _Reader:
                     self._fail("a condition inside another needs parentheses around it", lexeme)
                 continue
             if level.kind == "list" and lexeme.text == ")" and level.commas == 0:
-                self._fail("IN needs at least one value", lexeme)
+                self._fail("IN needs at least one value: IN (1, 2)", lexeme)
             level.fresh = False
             if lexeme.text == "-" and lexeme.kind == "op":
                 self._prefix(lexeme, TokenType.DASH)
@@ -305,7 +309,9 @@ class _Reader:
         self._check_between(level)
         if not word:
             if level.kind not in ("call", "list"):
-                self._fail("unexpected ','; join conditions with AND or OR", lexeme)
+                numbers = self.lexemes[self.at - 2].kind == self._next().kind == "number"
+                hint = "write a number without it" if numbers else "join conditions with AND or OR"
+                self._fail(f"unexpected ','; {hint}", lexeme)
             level.commas += 1
         level.restart()
         self._emit({"AND": TokenType.AND, "OR": TokenType.OR}.get(word, TokenType.COMMA), lexeme)
@@ -346,7 +352,8 @@ class _Reader:
             lexeme = self._take()
             word = lexeme.text.upper() if lexeme.kind == "word" else ""
             if word not in _PREDICATES:
-                self._fail("NOT here must be followed by IN, LIKE, ILIKE, RLIKE or BETWEEN", self.lexemes[self.at - 2])
+                hint = "write IS NOT NULL" if word == "NULL" else "write NOT before the condition, or NOT IN, NOT LIKE, ..."
+                self._fail(f"misplaced NOT; {hint}", self.lexemes[self.at - 2])
         self._one_predicate(lexeme)
         self._emit(_PREDICATES[word], lexeme)
         if word == "BETWEEN":
@@ -381,7 +388,10 @@ class _Reader:
         if lexeme.kind == "string" and before.kind == "word" and before.end == lexeme.start:
             message = f"the string prefix {before.text!r} is not supported; write a plain string"
             self._fail(message, before, "unsupported", lexeme.end)
-        self._fail(f"unexpected {_show(lexeme)}; an operator such as =, <, IN, AND or OR is missing before it", lexeme)
+        missing = "an operator such as =, <, IN, AND or OR is missing before it"
+        if before.kind == "string" and before.end == lexeme.start:
+            missing = "inside a string, double the quote: 'it''s'"
+        self._fail(f"unexpected {_show(lexeme)}; {missing}", lexeme)
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -411,7 +421,5 @@ def _arity(name: str) -> str:
 
 def _show(lexeme: _Lexeme) -> str:
     if lexeme.kind in ("string", "number"):
-        return f"a {lexeme.kind}"
-    if lexeme.kind == "end":
-        return "the end"
+        return f"{lexeme.kind} literal"
     return repr(lexeme.text if len(lexeme.text) <= 40 else lexeme.text[:37] + "...")

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.dense import copy_events, count_dense, list_dense
-from wherecast.kernels.descent import LEAF_WORDS, Batch, Scratch, Tree, count_descend, descend
+from wherecast.kernels.descent import LEAF_WORDS, SIZE, WORDS, Batch, Scratch, Tree, count_descend, descend, tally_descend
 from wherecast.kernels.events import drop_repeats
 from wherecast.matchers.adaptive_conditions import Columns, describe, prepare
 from wherecast.matchers.adaptive_plan import Costs, Planner
@@ -38,8 +38,8 @@ class AdaptiveMatcher:
 
     name: ClassVar[str] = "adaptive"
 
-    def __init__(self, columns: Columns, tree: Tree, facts: Longs) -> None:
-        self._columns, self._tree, self._facts = columns, tree, facts
+    def __init__(self, columns: Columns, tree: Tree, facts: Longs, visits: npt.NDArray[np.float64]) -> None:
+        self._columns, self._tree, self._facts, self._visits = columns, tree, facts, visits
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
         self._replicated = bool(replicated)
@@ -53,18 +53,21 @@ class AdaptiveMatcher:
         tree = planner.finish()
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
-        return cls(columns, tree, np.array(facts, np.int64))
+        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(4))
+        if batch is not None:
+            matcher._visits = matcher._tally(batch)
+        return matcher
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
-        return {**parts, "facts": self._facts}
+        return {**parts, "facts": self._facts, "visits": self._visits}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> AdaptiveMatcher:
         """The matcher whose `arrays()` these are; nothing is copied."""
         columns = Columns(**{k: arrays[k] for k in Columns._fields})
-        return cls(columns, Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields}), arrays["facts"])
+        return cls(columns, Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields}), arrays["facts"], arrays["visits"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
@@ -97,7 +100,7 @@ class AdaptiveMatcher:
     def _scratch(self, batch: Batch) -> Scratch:
         longest = max(int(np.diff(batch.list_ptr).max(initial=1)), 1)
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(batch.codes.shape[1] + 1, np.int64)
-        return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64))
+        return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64))
 
     def _descend(self, batch: Batch) -> tuple[Ints, Longs]:
         """Matches of the tree part, packed; the output grows when it is full."""
@@ -117,22 +120,58 @@ class AdaptiveMatcher:
             start = stop
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), counts
 
-    def stats(self) -> dict[str, Any]:
-        """Size and shape of the index."""
-        tree, sizes = self._tree, self._tree.leaves[:, 1]
-        dense = slice(*self._dense)
+    def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
+        """Size and shape of the index, and what an event costs: measured on `events`, else on the sample of `build`.
+
+        `candidates_per_event` are slots that an event's leaves hold, `checked_per_event` those tested one by one.
+        """
+        tree, sizes = self._tree, self._tree.leaves[:, SIZE]
+        visits = self._visits if events is None else self._tally(prepare(self._columns, events))
         parts = {k: int(v.nbytes) for k, v in self.arrays().items()}
+        names = "nodes_per_event", "leaves_per_event", "candidates_per_event", "checked_per_event"
         return {
             "clauses": self.n_clauses,
             "slots": int(sizes.sum()),
             "nodes": len(tree.nodes),
             "tests": len(tree.tests),
             "leaves": len(tree.leaves),
-            "row_leaves": int((tree.leaves[:, 2] == 0).sum()),
-            "dense_clauses": int(sizes[dense].sum()),
+            "row_leaves": int((tree.leaves[:, WORDS] == 0).sum()),
+            "dense_clauses": int(sizes[slice(*self._dense)].sum()),
+            **dict(zip(names, visits.tolist(), strict=True)),
             "bytes": sum(parts.values()),
             "parts": parts,
         }
+
+    def explain_plan(self) -> str:
+        """The plan in a few lines: the parts, the root's tests, what an event visits."""
+        tree, facts = self._tree, self.stats()
+        lines = [
+            f"{facts['clauses']} clauses in {facts['slots']} slots, {facts['bytes']} bytes",
+            f"dense part: {facts['dense_clauses']} clauses in {self._dense[1] - self._dense[0]} bitmap leaves",
+            f"tree: {facts['nodes']} nodes, {facts['tests']} tests, {facts['leaves'] - self._dense[1] + self._dense[0]} "
+            f"leaves ({facts['row_leaves']} without bitmaps)",
+            "an event visits {nodes_per_event:.1f} nodes and {leaves_per_event:.1f} leaves with {candidates_per_event:.1f} "
+            "candidates, {checked_per_event:.1f} of them checked one by one".format(**facts),
+            "the root looks up:",
+        ]
+        first, end = tree.nodes[0, :2].tolist() if len(tree.nodes) else (0, 0)
+        for column, shift, _, size, _ in tree.tests[first : min(end, first + 40)].tolist():
+            kind = f"table of {size}" if size > 0 else f"hash of {-size}"
+            cell = "single codes" if shift == 0 else f"cells of {1 << shift} codes"
+            lines.append(f"  attribute {self._columns.attribute[column]} (column {column}) by {cell}, {kind}")
+        if end - first > 40:
+            lines.append(f"  and {end - first - 40} more")
+        elif end == first:
+            lines.append("  nothing (no column is worth a lookup)")
+        return "\n".join(lines)
+
+    def _tally(self, batch: Batch) -> npt.NDArray[np.float64]:
+        totals = np.zeros(4, np.int64)
+        dense = self._tree.leaves[slice(*self._dense), SIZE]
+        if self._tree.nodes[0].any():
+            tally_descend(self._tree, batch, self._scratch(batch), totals)
+        visits = totals / max(len(batch.codes), 1)
+        return visits + np.array([0, dense.size, dense.sum(), 0])
 
 
 def _offsets(counts: Longs) -> Longs:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.descent import LEAF_WORDS, Batch, Tree
+from wherecast.kernels.descent import LEAF_WORDS, ROWS, SIZE, SLOT, WORDS, Batch, Tree
 from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
 from wherecast.kernels.leaves import EXACT_CODES, build_leaves
 from wherecast.matchers.adaptive_conditions import STEP, Columns, Conditions, sample_codes
@@ -40,6 +40,8 @@ MOST_SLOTS = 2.5
 CROWD = 16
 #: Bitmap bytes allowed per byte of constraint rows, in the tree and where exact bitmaps open the dense part.
 THRIFT, DENSE_THRIFT = 2, 16
+#: Most bits per clause of the dense part.
+DENSE_BITS = 512
 
 
 class Costs(NamedTuple):
@@ -49,7 +51,7 @@ class Costs(NamedTuple):
     visit: float = 60.0
     column: float = 5.0
     word: float = 1.0
-    margin: float = 1.5  # what a test must save, in units of its cost
+    margin: float = 4.0  # what a test must save, in units of its cost
     dense_word: float = 0.3
     report: float = 3.0  # of one match
     smallest: float = 64  # clauses of a node that is split
@@ -175,6 +177,7 @@ class Planner:
             cuts = np.array([0, members.size])
         sizes = np.diff(cuts)
         steps = np.full((sizes.size, 3), -1, np.int32)
+        dense = dense and self.columns.width.sum() <= DENSE_BITS
         first = self.leaves.add(members, sizes, steps, path, DENSE_THRIFT if dense else THRIFT)
         return first, self.leaves.count
 
@@ -268,9 +271,9 @@ class Planner:
             leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
             np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
             np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
-            c.list_lo, c.list_hi, self.columns.width,
+            c.list_lo, c.list_hi, c.chance, self.columns.width,
         )  # fmt: skip
-        leaves, row_ptr = np.zeros((sizes.size, 6), np.int64), np.zeros(members.size + 1, np.int32)
+        leaves, row_ptr = np.full((sizes.size, 8), -1, np.int64), np.zeros(members.size + 1, np.int32)
         none = np.zeros(0, np.int64), np.zeros(0, np.uint64), row_ptr, np.zeros(0, np.int16)
         rows = np.zeros(0, np.int32)
         n_columns, n_words, n_rows = build_leaves(*given, leaves, *none, rows, rows, False)
@@ -279,7 +282,8 @@ class Planner:
         row_lo, row_hi = np.zeros(n_rows, np.int32), np.zeros(n_rows, np.int32)
         build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, True)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
-        self._set_dense_apart(nodes, leaves, row_ptr)
+        row_ptr = place_rows(leaves, row_ptr)
+        self._set_dense_apart(nodes, leaves)
         return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
                     np.concatenate([members, np.zeros(64, np.int32)]),
                     row_ptr, row_column, row_lo, row_hi, *self._lists(row_column, row_lo, row_hi))  # fmt: skip
@@ -297,11 +301,11 @@ class Planner:
         row_hi[rows] = (places + sizes)[nth]
         return self.conditions.list_lo[kept], self.conditions.list_hi[kept]
 
-    def _set_dense_apart(self, nodes: Ints, leaves: Longs, row_ptr: Ints) -> None:
+    def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
         """Take the root's rest leaves out of the tree if bitmaps decide all of them."""
         first, end = int(nodes[0, 2]), int(nodes[0, 3])
-        slots, sizes, words = leaves[first:end, 0], leaves[first:end, 1], leaves[first:end, 2]
-        if end > first and (words > 0).all() and (row_ptr[slots] == row_ptr[slots + sizes]).all():
+        rest = leaves[first:end]
+        if end > first and (rest[:, WORDS] > 0).all() and (rest[:, ROWS] < 0).all():
             self.dense = (first, end)
             nodes[0, 2:] = 0
 
@@ -318,3 +322,13 @@ def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:
             cuts.append(at)
             last = at
     return np.unique(np.array(cuts, np.int64))
+
+
+def place_rows(leaves: Longs, row_ptr: Ints) -> Ints:
+    """Keep `row_ptr` only for leaves with something left to check, and note its place in them."""
+    first, end = leaves[:, SLOT], leaves[:, SLOT] + leaves[:, SIZE]
+    checked = row_ptr[first] < row_ptr[end]
+    sizes = np.where(checked, leaves[:, SIZE], 0)
+    leaves[checked, ROWS] = (np.cumsum(sizes) - sizes)[checked]
+    kept = np.repeat(checked, leaves[:, SIZE])
+    return np.concatenate([row_ptr[:-1][kept], row_ptr[-1:]])

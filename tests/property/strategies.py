@@ -1,0 +1,372 @@
+"""Random schemas, filters and events.
+
+Literals are drawn from the same pools as the values of events, so that matches happen. Everything is drawn from a
+`random.Random`: Hypothesis supplies one that it can shrink, the oracles over whole batches a seeded one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.property.terms import COMPARISONS, NULL, NUMERIC, Term, column, constant, literal
+
+UTC = dt.UTC
+
+INTEGERS = [
+    0, 1, -1, 2, 3, 5, 7, 10, 100, -7,
+    2**31 - 1, -(2**31) + 1, 2**31, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 2, 2**63 - 1, -(2**63), -(2**63) + 1,
+]  # fmt: skip
+FLOATS = [
+    0.0, -0.0, 1.0, -1.0, 0.1, 0.5, 1.5, 2.5, -2.5, 3.0, 100.0, 0.1 + 0.2, 2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63),
+    1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"),
+]  # fmt: skip
+STRINGS = [
+    "", "a", "A", "b", "B", "ab", "aB", "abc", "ABC", "ba", "zz", " ", "a b", "\t", "a\nb", "a\n", "\r\n", "a\r\n",
+    "it's", '"q"', "\\", "a\\", "a\\b", "a%b", "a_b", "%", "_", "\\%", "a\0b", "ß", "SS", "ss", "É", "é", "e\u0301",
+    "Σ", "ς", "ΑΣ", "ας", "İ", "ı", "I", "i", "ǅ", "ﬁ", "日本", "😀", "a😀b", "\ud7ff", "\ue000", "\uffff", "\U0010ffff", "2024-01-31", "1", "true",
+    "\u00a0", "\u2028", "\x85", "\x0b",
+]  # fmt: skip
+DATES = [
+    dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date(1582, 10, 10),
+    dt.date(2024, 2, 29), dt.date(2024, 1, 31), dt.date(2024, 2, 1), dt.date(1900, 3, 1),
+]  # fmt: skip
+TIMESTAMPS = [
+    dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(1970, 1, 1, tzinfo=UTC),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(2024, 1, 31, tzinfo=UTC),
+    dt.datetime(2024, 1, 31, 0, 0, 0, 1, UTC), dt.datetime(2024, 1, 30, 23, 59, 59, 999999, UTC),
+    dt.datetime(2024, 2, 29, 12, 34, 56, 789000, UTC), dt.datetime(1582, 10, 10, 1, 2, 3, tzinfo=UTC),
+]  # fmt: skip
+DECIMALS = [
+    "0.0", "1.0", "1.5", "-1.5", "0.1", "0.10", ".5", "2.50", "3.", "100.00", "0.000001", "0.333333", "-0.5", "7.0", "1.000000000000000001",
+    "9223372036854775807.0", "9223372036854775806.5", "9007199254740993.0", "99999999.99", "12345678901234567.123456789",
+]  # fmt: skip
+PATTERNS = [
+    "", "%", "_", "__", "a%", "%a", "%a%", "a_", "_b%", "%b", "a%b", "a\\%b", "a\\_b", "\\%", "\\\\", "a\\\\%", "%\\\\", "A%", "é%", "%ß", "%s%",
+    "a_b", "😀", "a_b%", "%_%", "i%", "İ", "ς", "%ς", "%\n%", "a\n%", "%\0%", "a\0%", "ﬁ", "a%%", "%%",
+]  # fmt: skip
+REGEXES = [
+    "a", "^a", "a$", "^a$", "^$", "", ".", "^.$", "^..$", "a.b", "[ab]", "[^a]", "a|b", "(a|b)+$", "a*", "^a+$", "\\\\", "\\.", "\\d", "\\w+", "\\s", "\\S", "\\D",
+    "\\W", "[\\s]", "[a-c]{2}", "a{2,}", "b?", "(?i)ab", "(?i)k", "(?i)[a-b]c?", "(?:ab)+", "(?<n>a)", "\\n", "[\\[]", "[\\]]a", "[.]", "[$a]", "\\$", "é", "😀", "^.😀",
+    "\\Aa", "a\\z", "%", "x*$", "[^\\n]b", "(a+)+$", "\\t", "^\\s$", "(^a|b$)", "a(?i)B", "((?i)a)B", "[^a-c]$",
+]  # fmt: skip
+
+POOLS: dict[str, list[Any]] = {
+    "bigint": INTEGERS,
+    "double": FLOATS,
+    "string": STRINGS,
+    "date": DATES,
+    "timestamp": TIMESTAMPS,
+    "boolean": [True, False],
+}
+KIND_NAMES = {
+    "bigint": "integer",
+    "double": "float",
+    "string": "string",
+    "date": "date",
+    "timestamp": "timestamp",
+    "boolean": "boolean",
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """A schema with the values that its events and filters draw from."""
+
+    types: dict[str, str]  # name -> SQL type; `array<...>` for arrays
+    values: dict[str, list[Any]]  # by element type
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The written form of the schema."""
+        return {
+            name: f"array<{KIND_NAMES[kind[6:-1]]}>" if kind.startswith("array<") else KIND_NAMES[kind]
+            for name, kind in self.types.items()
+        }
+
+    def names(self, *kinds: str) -> list[str]:
+        return [name for name, kind in self.types.items() if kind in kinds]
+
+
+NAMES = ("a", "b", "c", "d", "a1", "s.x", "s.y", "t.u.v", "E", "weiß")
+
+
+def make_space(rng: random.Random, attributes: int | None = None) -> Space:
+    """Two to six attributes (or as many as asked for), and a handful of values of each type."""
+    names = rng.sample(NAMES, attributes or rng.randint(2, 6))
+    kinds = [*POOLS, "bigint", "double", "string"]
+    types = {n: f"array<{rng.choice(kinds)}>" if rng.random() < 0.2 else rng.choice(kinds) for n in names}
+    values = {kind: rng.sample(pool, min(len(pool), rng.randint(4, 9))) for kind, pool in POOLS.items()}
+    return Space(types, values)
+
+
+def make_event(rng: random.Random, space: Space) -> dict[str, Any]:
+    """An event: values, NULLs, and attributes that are missing."""
+    event = {}
+    for name, kind in space.types.items():
+        if rng.random() < 0.12:
+            continue
+        if kind.startswith("array<"):
+            event[name] = None if rng.random() < 0.1 else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
+        else:
+            event[name] = _value(rng, space, kind)
+    return event
+
+
+def _value(rng: random.Random, space: Space, kind: str) -> Any:
+    if rng.random() < 0.12:
+        return None
+    return rng.choice(POOLS[kind] if rng.random() < 0.15 else space.values[kind])
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a filter may contain; an oracle leaves out what it does differently."""
+
+    arithmetic: bool = True
+    decimals: bool = True
+    casing: bool = True  # lower, upper, ILIKE
+    patterns: tuple[str, ...] = ("like", "ilike", "rlike")
+    like_patterns: tuple[str, ...] = tuple(PATTERNS)
+    calls: bool = True
+    arrays: bool = True
+    mixed_times: bool = True  # dates against timestamps, and plain strings against both
+
+
+ALL_FEATURES = Features()
+
+
+class FilterMaker:
+    """Draws random filters over a space."""
+
+    def __init__(self, rng: random.Random, space: Space, features: Features = ALL_FEATURES) -> None:
+        self.rng = rng
+        self.space = space
+        self.features = features
+
+    def condition(self, depth: int = 3) -> Term:
+        rng = self.rng
+        if depth and rng.random() < 0.55:
+            kind = rng.choice(("and", "or", "and", "or", "not", "is"))
+            if kind == "not":
+                return Term("not", "boolean", (self.condition(depth - 1),))
+            if kind == "is":
+                return self._is(self.condition(depth - 1), ("TRUE", "FALSE", "NULL"))
+            count = rng.choice((2, 2, 2, 3, 4))
+            return Term(kind, "boolean", tuple(self.condition(depth - 1) for _ in range(count)))
+        return self.predicate()
+
+    def predicate(self) -> Term:
+        makers: list[Callable[[], Term]] = [self._compare] * 6 + [self._between, self._between, self._in, self._in, self._in]
+        makers += [self._null_test, self._null_test, self._constant]
+        if self.features.patterns:
+            makers += [self._pattern, self._pattern, self._pattern]
+        if self.space.names("boolean"):
+            makers += [self._boolean, self._boolean]
+        if self.features.calls:
+            makers += [self._string_test]
+        if self.features.arrays and any(k.startswith("array<") for k in self.space.types.values()):
+            makers += [self._contains] * 4
+        return self.rng.choice(makers)()
+
+    # -- predicates -----------------------------------------------------------------------------------------------
+
+    def _compare(self) -> Term:
+        left, right = self._pair()
+        op = self.rng.choice(COMPARISONS)
+        if self.rng.random() < 0.04:
+            right = NULL
+        return Term(op, "boolean", (right, left) if self.rng.random() < 0.25 else (left, right))
+
+    def _between(self) -> Term:
+        item, low = self._pair()
+        high = self._against(item)
+        return Term("between", "boolean", (item, low, high), negated=self.rng.random() < 0.35)
+
+    def _in(self) -> Term:
+        item = self._value(self.rng.choice(self._types()))
+        count = self.rng.choice((1, 2, 3, 5))
+        values = [NULL if self.rng.random() < 0.1 else self._against(item, plain=self.rng.random() < 0.9) for _ in range(count)]
+        return Term("in", "boolean", (item, *values), negated=self.rng.random() < 0.35)
+
+    def _null_test(self) -> Term:
+        names = list(self.space.types)
+        name = self.rng.choice(names)
+        kind = self.space.types[name]
+        if not kind.startswith("array<") and self.rng.random() < 0.4:
+            return self._is(self._value(kind), ("NULL",))
+        return self._is(column(name, kind), ("NULL",))
+
+    def _is(self, item: Term, against: tuple[str, ...]) -> Term:
+        return Term("is", "boolean", (item,), value=self.rng.choice(against), negated=self.rng.random() < 0.4)
+
+    def _constant(self) -> Term:
+        if self.rng.random() < 0.5:
+            return constant(self.rng.choice((True, False, None)))
+        kind = self.rng.choice(("bigint", "double", "string", "date"))
+        pair = (self._literal(kind), self._literal(kind))
+        return Term(self.rng.choice(COMPARISONS), "boolean", pair)
+
+    def _boolean(self) -> Term:
+        item = column(self.rng.choice(self.space.names("boolean")), "boolean")
+        if self.rng.random() < 0.5:
+            return item
+        return self._is(item, ("TRUE", "FALSE", "NULL"))
+
+    def _pattern(self) -> Term:
+        kind = self.rng.choice(self.features.patterns)
+        if kind == "rlike":
+            pattern = self.rng.choice(REGEXES)
+        else:
+            pattern = self.rng.choice(self.features.like_patterns)
+        args = (self._value("string"), literal(pattern, "string"))
+        return Term(kind, "boolean", args, negated=self.rng.random() < 0.3)
+
+    def _string_test(self) -> Term:
+        name = self.rng.choice(("startswith", "endswith", "contains"))
+        return Term("call", "boolean", (self._value("string"), self._value("string", column_share=0.2)), value=name)
+
+    def _contains(self) -> Term:
+        name = self.rng.choice([n for n, k in self.space.types.items() if k.startswith("array<")])
+        kind = self.space.types[name]
+        element = kind[6:-1]
+        value = constant(self.rng.random() < 0.5) if element == "boolean" else self._plain_literal(element)
+        if self.space.names(element) and self.rng.random() < 0.2:
+            value = column(self.rng.choice(self.space.names(element)), element)
+        return Term("call", "boolean", (column(name, kind), value), value="array_contains")
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def _types(self) -> list[str]:
+        """Types to compare: mostly those of the attributes."""
+        there = [k for k in self.space.types.values() if not k.startswith("array<")]
+        return there * 3 + ["bigint", "string"]
+
+    def _pair(self) -> tuple[Term, Term]:
+        item = self._value(self.rng.choice(self._types()))
+        return item, self._against(item)
+
+    def _against(self, item: Term, *, plain: bool = False) -> Term:
+        """Something that `item` may be compared with."""
+        kind, rng = item.type, self.rng
+        if kind in NUMERIC:
+            other = rng.choice(("bigint", "bigint", "double") + (("decimal",) if self.features.decimals else ()))
+            return self._literal(other) if plain or rng.random() < 0.7 else self._number(other, 1)
+        if kind in ("date", "timestamp") and self.features.mixed_times and rng.random() < 0.5:
+            return self._time(kind, is_literal=item.op == "literal", plain=plain)
+        return self._literal(kind) if plain or rng.random() < 0.7 else self._value(kind)
+
+    def _time(self, kind: str, *, is_literal: bool, plain: bool) -> Term:
+        rng = self.rng
+        other = rng.choice(("date", "timestamp"))
+        value = rng.choice(self.space.values[other])
+        if not is_literal and rng.random() < 0.5:
+            return literal(value.replace(tzinfo=None).isoformat(sep=" ") if other == "timestamp" else value.isoformat(), "string")
+        return literal(value, other) if plain or rng.random() < 0.6 else self._value(other)
+
+    def _value(self, kind: str, *, column_share: float = 0.8) -> Term:
+        rng = self.rng
+        if kind in NUMERIC:
+            return self._number(kind, 2 if self.features.arithmetic else 0, column_share)
+        if kind == "string" and self.features.casing and rng.random() < 0.2:
+            return Term("call", "string", (self._value(kind),), value=rng.choice(("lower", "upper")))
+        if self.space.names(kind) and rng.random() < column_share:
+            return column(rng.choice(self.space.names(kind)), kind)
+        return self._literal(kind)
+
+    def _number(self, kind: str, depth: int, column_share: float = 0.8) -> Term:
+        rng = self.rng
+        if depth and self.features.arithmetic and rng.random() < 0.3:
+            return self._arithmetic(depth)
+        if self.features.calls and rng.random() < 0.1:
+            return self._counting()
+        names = self.space.names("bigint", "double") if depth else self.space.names(kind)
+        if names and rng.random() < column_share:
+            name = rng.choice(names)
+            return column(name, self.space.types[name])
+        return self._literal(kind)
+
+    def _arithmetic(self, depth: int) -> Term:
+        rng = self.rng
+        kinds = ("bigint", "bigint", "double", "decimal") if self.features.decimals else ("bigint", "double")
+        left = self._number(rng.choice(kinds), depth - 1)
+        if rng.random() < 0.2:
+            return Term("neg", left.type, (left,))
+        if rng.random() < 0.2:
+            return Term("call", left.type, (left,), value="abs")
+        op = rng.choice("+-*/%")
+        right = self._number(rng.choice(kinds), depth - 1, 0.4)
+        return Term(op, _arithmetic_type(op, left.type, right.type), (left, right))
+
+    def _counting(self) -> Term:
+        arrays = [n for n, k in self.space.types.items() if k.startswith("array<")]
+        if self.features.arrays and arrays and self.rng.random() < 0.6:
+            name = self.rng.choice(arrays)
+            return Term("call", "int", (column(name, self.space.types[name]),), value="size")
+        return Term("call", "int", (self._value("string"),), value="length")
+
+    def _literal(self, kind: str) -> Term:
+        rng = self.rng
+        if kind == "boolean":
+            return constant(rng.random() < 0.5)
+        if kind in ("bigint", "int") and rng.random() < 0.15:
+            kind = "decimal" if self.features.decimals else kind
+        return self._plain_literal(kind)
+
+    def _plain_literal(self, kind: str) -> Term:
+        rng = self.rng
+        if kind == "decimal":
+            return literal(rng.choice(DECIMALS), "decimal")
+        value = rng.choice(self.space.values["bigint" if kind == "int" else kind])
+        if kind == "double":
+            return _double_literal(rng, value)
+        if kind in ("bigint", "int"):
+            return literal(str(value), "int" if -(2**31) <= value < 2**31 else "bigint")
+        return literal(value, kind)
+
+
+def _arithmetic_type(op: str, left: str, right: str) -> str:
+    kinds = (left, right)
+    if "double" in kinds or (op == "/" and "decimal" not in kinds):
+        return "double"
+    if "decimal" in kinds:
+        return "decimal"
+    return "bigint" if "bigint" in kinds else "int"
+
+
+def _double_literal(rng: random.Random, value: float) -> Term:
+    """A double as a filter can write it; NaN and the infinities have no literal."""
+    if value != value or value in (float("inf"), float("-inf")):
+        value = rng.choice((1e308, -1e308, 0.5))
+    shown = repr(value)
+    return literal(shown if "e" in shown else f"{shown}e0" if rng.random() < 0.5 else f"{shown}D", "double")
+
+
+# -- for Hypothesis ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A space, filters over it, and events of it."""
+
+    space: Space
+    filters: list[Term]
+    events: list[dict[str, Any]]
+
+
+def make_trial(
+    rng: random.Random, filters: int, events: int, features: Features = ALL_FEATURES, attributes: int | None = None
+) -> Trial:
+    space = make_space(rng, attributes)
+    maker = FilterMaker(rng, space, features)
+    return Trial(space, [maker.condition() for _ in range(filters)], [make_event(rng, space) for _ in range(events)])
+
+
+def trials(filters: int = 4, events: int = 6, features: Features = ALL_FEATURES) -> st.SearchStrategy[Trial]:
+    """Trials for Hypothesis, which shrinks them by the random choices they were made of."""
+    return st.randoms(use_true_random=False).map(lambda rng: make_trial(rng, filters, events, features))
