@@ -30,6 +30,11 @@ class CheckedClause(NamedTuple):
     residual: str | None
 
     @property
+    def is_single(self) -> bool:
+        """Whether it is one predicate, which then stands without parentheses."""
+        return len(self.constraints) + (self.residual is not None) == 1
+
+    @property
     def sql(self) -> str:
         """The clause as SQL."""
         parts = [sql for sql, _ in self.constraints] + ([self.residual] if self.residual else [])
@@ -52,7 +57,9 @@ class CheckedFilter(NamedTuple):
     @property
     def sql(self) -> str:
         """The normal form as SQL."""
-        return "\n  OR ".join(c.sql for c in self.clauses) or "FALSE"
+        several = len(self.clauses) > 1
+        texts = [f"({c.sql})" if several and c.is_single and " OR " in c.sql else c.sql for c in self.clauses]
+        return "\n  OR ".join(texts) or "FALSE"
 
     @property
     def notes(self) -> list[str]:

@@ -19,6 +19,11 @@ class Interval(NamedTuple):
     high: str | None
     high_closed: bool
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether every value is inside."""
+        return self.low in (None, "-inf") and self.high in (None, "NaN")
+
     def __str__(self) -> str:
         if self.low is not None and self.low == self.high:
             return f"{{{self.low}}}"
@@ -36,6 +41,8 @@ class Constraint(NamedTuple):
     intervals: list[Interval]
 
     def __str__(self) -> str:
+        if not self.null and len(self.intervals) == 1 and self.intervals[0].is_everything:
+            return "not NULL"
         return " | ".join(["{NULL}"] * self.null + [str(i) for i in self.intervals])
 
 

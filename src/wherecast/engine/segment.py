@@ -6,7 +6,7 @@ died after v, so removing is one store into an array and no reader ever sees hal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +19,12 @@ from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
 from wherecast.index.restore import restore_filters
-from wherecast.language.concat import concat_filters, take_filters
+from wherecast.language.concat import concat_filters, take_filters, take_ranges
 from wherecast.language.digest import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Kind, Schema
+from wherecast.language.values import Scalar
 from wherecast.matchers.protocol import Hits, Matcher
 
 Int64s = npt.NDArray[np.int64]
@@ -55,6 +56,8 @@ class Segment:
         self.matcher = matcher
         self.subscriptions = subscriptions
         self.attributes = set(codebook.used) | residuals.attributes  # that matching reads
+        arrays = any(codebook.schema.attributes[a].is_array for a in codebook.used)
+        self.is_plain = not arrays and not boxes.residuals.size  # boxes of scalars say it all
         self.died: Int64s | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
 
@@ -70,6 +73,11 @@ class Segment:
         if self.boxes.residuals.size:
             hits = self._settle_residuals(events, hits)
         return self._distinct_filters(hits) if self.boxes.filter_ids.size else tuple(hits)
+
+    def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
+        """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
+        clause_ids = self.matcher.match(self.codebook.encode_values(values))[1]
+        return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
@@ -94,6 +102,13 @@ class Segment:
         """Slot of a subscription that has not died, or -1."""
         slot = self.subscriptions.ids.find(id)
         return slot if slot >= 0 and (self.died is None or self.died[slot] == ALIVE) else -1
+
+    def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
+        """Ids of all subscriptions to some filters that are alive at a version."""
+        slots, _ = take_ranges(self.subscriptions.ptr, filter_ids)
+        if self.died is not None:
+            slots = slots[self.died[slots] > version]
+        return self.subscriptions.ids.take(slots).tolist()  # type: ignore[no-any-return]
 
     def kill(self, slot: int, version: int) -> None:
         if self.died is None:

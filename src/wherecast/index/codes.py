@@ -17,6 +17,9 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,9 @@ from wherecast.index.strings import StringCodes
 from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
 from wherecast.language.schema import Kind, Schema
+from wherecast.language.values import Scalar
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -45,6 +49,7 @@ class KeyCodes:
         self._facts = facts  # whether buckets are logarithmic, the lowest, the shift
         logarithmic, low, shift = facts.tolist()
         self._buckets = bool(logarithmic), np.int64(low), np.uint64(shift)
+        self._starts_view = memoryview(starts)  # yields plain integers, which NumPy's own indexing does not
 
     @classmethod
     def of(cls, starts: Int64s) -> KeyCodes:
@@ -64,6 +69,10 @@ class KeyCodes:
         out = np.empty(keys.size, np.int32)
         encode_keys(self.starts, self._table, *self._buckets, keys, out)
         return out
+
+    def encode_value(self, value: Scalar) -> int:
+        """Code of one canonical value."""
+        return bisect_right(self._starts_view, key_of(value)) + FIRST_CODE
 
     def encode(self, values: pa.Array) -> Int32s:
         codes = self.encode_keys(keys_of(values))
@@ -124,6 +133,22 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int64()).cast(kind) if not pa.types.is_date32(kind) else pa.scalar(0, pa.int32()).cast(kind)
 
 
+def key_of(value: Scalar) -> int:
+    """Sortable key of one canonical value."""
+    if isinstance(value, float):
+        return NAN_KEY if value != value else float_key(value)
+    if isinstance(value, dt.datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return value.toordinal() - _EPOCH_DAY
+    return int(value)
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
 class Codebook:
     """The codes of every attribute that filters of one index constrain."""
 
@@ -135,6 +160,15 @@ class Codebook:
     @property
     def widths(self) -> Int32s:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
+
+    def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
+        """One event as a point, from canonical values by attribute; not for indexes with array attributes."""
+        matrix = np.zeros((1, len(self.codes)), np.int32)
+        for attr in self.used:
+            value = values[attr]
+            if value is not None:
+                matrix[0, attr] = self.codes[attr].encode_value(value)  # type: ignore[union-attr, arg-type]
+        return EventCodes(matrix, _NO_LISTS, _NO_CODES)
 
     def encode(self, events: EventBatch) -> EventCodes:
         """A batch of events as points of the code space."""
@@ -156,6 +190,9 @@ class Codebook:
                 matrix[:, attr] = codes.encode(values)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
         return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
+
+
+_NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
 
 def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Int64s, Int32s]:

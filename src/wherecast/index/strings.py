@@ -11,6 +11,8 @@ import pyarrow as pa
 
 Int32s = npt.NDArray[np.int32]
 
+_REMEMBERED = 65_536
+
 
 class StringCodes:
     """Constant j of an attribute has code 2j + 2, the gap below it 2j + 1. NULL is 0.
@@ -30,6 +32,7 @@ class StringCodes:
         self.data = data
         self.ordered = ordered
         self._seed, self._places, self._marks = table or _hash_table(offsets, data)
+        self._recent: dict[str, int] = {}
 
     @classmethod
     def of(cls, strings: list[str], ordered: bool) -> StringCodes:
@@ -50,6 +53,15 @@ class StringCodes:
     def strings(self) -> list[str]:
         text, ends = self.data.tobytes(), self.offsets.tolist()
         return [text[a:b].decode() for a, b in zip(ends, ends[1:], strict=False)]
+
+    def encode_value(self, value: str) -> int:
+        """Code of one string; those asked for lately are remembered."""
+        code = self._recent.get(value)
+        if code is None:
+            if len(self._recent) >= _REMEMBERED:
+                self._recent = {}
+            code = self._recent[value] = int(self.encode(pa.array([value]))[0])
+        return code
 
     def encode(self, values: pa.Array) -> Int32s:
         from wherecast.kernels.strings import encode_strings

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
@@ -38,12 +39,13 @@ from wherecast.language.expression import (
     Type,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.literals import LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, locate, shape_of
+from wherecast.language.literals import LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
 from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
 from wherecast.language.reading import number_type, unquote
+from wherecast.language.tokens import too_many_terms
 
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
 _KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
@@ -176,9 +178,16 @@ class Compiler:
             return FilterError("syntax", "half a character (a lone surrogate); remove it", text=text, start=lone)
         return None
 
+    def _too_many(self, text: str) -> FilterError:
+        start, end = next(islice(literal_spans(text), self.limits.terms, None))
+        return FilterError("limit", too_many_terms(self.limits.terms), text=text, start=start, end=end)
+
     def _prepare(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[Group]:
         """Variants of one skeleton, checked, normalised and placed."""
         rows, columns = found
+        if len(columns) > self.limits.terms:
+            batch.errors.update({row: self._too_many(batch.texts[row]) for row in rows})
+            return
         arithmetic = _has_arithmetic(skeleton)
         for kinds, members in _split([_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):
             variant = self._variant(skeleton, kinds)

@@ -34,7 +34,7 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.values import Misplaced, describe
+from wherecast.language.values import MisfitError, Misplaced, Scalar, coerce, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any
 
-__all__ = ["EventBatch", "OnError", "canonical_type"]
+__all__ = ["EventBatch", "OnError", "canonical_type", "read_event"]
 
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
@@ -284,3 +284,21 @@ def _read_array(attribute: Attribute, array: pa.Array, fields: list[str]) -> Col
 def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
     if count > 1:
         raise EventError(f"there are {count} columns or fields {name!r}; leave one", attribute=attribute.name)
+
+
+def read_event(schema: Schema, event: Mapping[str, object], needed: Iterable[int]) -> dict[int, Scalar | None]:
+    """Canonical values of one event by attribute, for the scalar attributes asked for; raises EventError."""
+    if not isinstance(event, Mapping):
+        raise EventError(f"expected a mapping of attributes to values, got {describe(event)}", row=0)
+    values: dict[int, Scalar | None] = {}
+    for index in needed:
+        attribute = schema.attributes[index]
+        name = attribute.name
+        value = event.get(name)
+        if value is None and "." in name and name not in event:
+            value = _descend(event, name.split("."))
+        try:
+            values[index] = None if value is None else coerce(attribute.kind, value)
+        except MisfitError as misfit:
+            raise EventError(str(misfit), row=0, attribute=name) from None
+    return values

@@ -7,6 +7,8 @@ above everything). With keys, `<` is `<=` of the key below and every comparison 
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +24,15 @@ def float_keys(values: npt.NDArray[np.float64]) -> Int64s:
     bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
     keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
     return np.where(np.isnan(values), np.int64(NAN_KEY), keys)
+
+
+def float_key(value: float) -> int:
+    """Order-preserving key of one double that is not NaN."""
+    bits: int = _LONG.unpack(_DOUBLE.pack(value + 0.0))[0]
+    return bits ^ KEY_MAX if bits < 0 else bits
+
+
+_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 
 
 def key_floats(keys: Int64s) -> npt.NDArray[np.float64]:

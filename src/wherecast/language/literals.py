@@ -21,6 +21,7 @@ A literal keeps the form of its source (`'IBM'` with its quotes, escapes undone)
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 #: A literal as cut from the text: strings keep their opening and closing quote, an IN list is a tuple of literals.
@@ -166,7 +167,7 @@ def shape_of(skeleton: Skeleton, strings: tuple[bool, ...]) -> Shape:
 
 def locate(text: str, shape: Shape, start: int, end: int) -> tuple[int, int]:
     """Map offsets in a shape's text to offsets in the filter text it came from (for error messages only)."""
-    spans = list(zip(shape.spans, _literal_spans(text), strict=True))
+    spans = list(zip(shape.spans, literal_spans(text), strict=True))
     first, last = _moved(start, spans, is_end=False), _moved(end, spans, is_end=True)
     return first, max(first, last)
 
@@ -181,14 +182,14 @@ def _moved(offset: int, spans: list[tuple[Span, Span]], *, is_end: bool) -> int:
     return offset
 
 
-def _literal_spans(text: str) -> list[Span]:
-    (skeleton, literals), spans, at = cut_text(text), [], 0
+def literal_spans(text: str) -> Iterator[Span]:
+    """Where the literals of a text stand, in order."""
+    (skeleton, literals), at = cut_text(text), 0
     for before, literal in zip(skeleton, literals, strict=False):
         at += len(before)
         end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))
-        spans.append((at, end))
+        yield at, end
         at = end
-    return spans
 
 
 def _end_of_literal(text: str, at: int, count: int) -> int:

@@ -126,6 +126,7 @@ class _Translator:
         self.folds = [False]
         self.has_dollar = False
         self.has_end = False
+        self.names: set[str] = set()
 
     def translate(self) -> str:
         out = []
@@ -170,9 +171,12 @@ class _Translator:
         opening = named.group() if named else "(?:" if pattern.startswith("(?:", at) else "("
         if opening == "(" and pattern.startswith("(?", at):
             raise ValueError("only (?:...), (?i) and named groups are supported of the (?...) forms")
+        if named and opening in self.names:
+            raise ValueError(f"two groups of one name {opening[3:-1]!r}; rename one")
+        self.names.add(opening)
         self.folds.append(self.folds[-1])
         self.at += len(opening)
-        return opening.replace("(?<", "(?P<")
+        return "(" if named else opening
 
     def _dollar(self) -> str:
         """`$`, which RE2 has as the end of the text only: see `JavaRegex.is_found`."""

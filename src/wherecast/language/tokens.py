@@ -129,10 +129,13 @@ def read_shape(shape: Shape, depth: int, terms: int) -> Sentence:
         raise FilterError("syntax", "the filter is empty; write TRUE to match every event", text=shape.text)
     if len(lexemes) > terms + 1:
         start = lexemes[terms].start
-        raise FilterError(
-            "limit", f"more than {terms} terms; split the filter, or list values with IN", text=shape.text, start=start
-        )
+        raise FilterError("limit", too_many_terms(terms), text=shape.text, start=start)
     return _Reader(shape.text, lexemes, depth).read()
+
+
+def too_many_terms(limit: int) -> str:
+    """What to say of a text with too many names, literals and signs."""
+    return f"more than {limit} terms; split the filter, or list values with IN"
 
 
 def _lexemes(shape: Shape, most: int) -> list[_Lexeme]:
