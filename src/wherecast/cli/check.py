@@ -130,6 +130,8 @@ def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> 
 
 
 def _page(checked: CheckedFilter) -> str:
+    if checked.is_cover:  # the whole filter once per clause would only hide the boxes
+        checked = checked._replace(clauses=[c._replace(residual="the whole filter") for c in checked.clauses])
     lines = ["normal form", f"  {printable(checked.sql)}"]
     names = [c.attribute.name for clause in checked.clauses for _, c in clause.constraints]
     width = max((len(n) for n in [*names, "residual"]), default=0)

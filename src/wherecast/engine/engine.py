@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from wherecast.engine.delta import LOG_LIMIT, Entry, State, first_to_merge, members_of_entries
 from wherecast.engine.explain import Explanation, explain_filter
-from wherecast.engine.ids import SubscriptionId, check_id
+from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
 from wherecast.engine.subscriptions import read_subscriptions
@@ -82,35 +82,47 @@ class Engine:
 
         Bad rows are quarantined with their error, the others are registered, all at once.
         """
-        ids, texts, priorities = read_subscriptions(subscriptions)
-        compiled = self._compiler.compile_many(texts)
-        bad: list[Quarantined] = [Quarantined(row, ids[row], error) for row, error in compiled.errors]
+        incoming = read_subscriptions(subscriptions)
+        compiled = self._compiler.compile_many(incoming.texts)
+        filter_of = compiled.filter_of[incoming.text_of]
+        errors = dict(compiled.errors)
+        bad = [
+            Quarantined(row, incoming.ids[row], errors[int(incoming.text_of[row])])
+            for row in np.flatnonzero(filter_of < 0).tolist()
+        ]
         with self._writing:
             version = self._state.version + 1
-            rows = self._admit(ids, compiled.filter_of, replace, version, bad)
+            rows = self._admit(incoming.ids, np.flatnonzero(filter_of >= 0), replace, version, bad)
             if rows.size:
-                members = Members(compiled.filters, compiled.filter_of[rows], [ids[r] for r in rows.tolist()], priorities[rows])
-                segment = build_segment([members], self.schema, self._matcher_class, self._sample)
+                members = Members(compiled.filters, filter_of[rows], take_ids(incoming.ids, rows), incoming.priorities[rows])
+                segment = self._build([members])
                 self._size += rows.size
                 self._publish(self._sealed()._replace(version=version), segment)
         self._tidy()
         return Registration(int(rows.size), sorted(bad, key=lambda q: q.row))
 
     def _admit(
-        self, ids: list[Any], filter_of: npt.NDArray[np.int64], replace: bool, version: int, bad: list[Quarantined]
+        self,
+        ids: npt.NDArray[np.int64] | list[Any],
+        rows: npt.NDArray[np.int64],
+        replace: bool,
+        version: int,
+        bad: list[Quarantined],
     ) -> npt.NDArray[np.int64]:
         """Rows to register; older subscriptions of the same id are removed, or the row is quarantined."""
-        rows: dict[SubscriptionId, int] = {}
-        for row in np.flatnonzero(filter_of >= 0).tolist():
-            id = ids[row]
+        if not self._size and isinstance(ids, np.ndarray) and np.unique(ids[rows]).size == rows.size:
+            return rows  # the common first load: nothing to collide with
+        admitted: dict[SubscriptionId, int] = {}
+        for row in rows.tolist():
+            id = ids[row] if isinstance(ids, list) else int(ids[row])
             try:
                 check_id(id)
-                if (id in rows and not replace) or not self._remove(id, version, keep=not replace):
+                if (id in admitted and not replace) or not self._remove(id, version, keep=not replace):
                     raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
-                rows[id] = row
+                admitted[id] = row
             except SubscriptionError as error:
                 bad.append(Quarantined(row, id, error))
-        return np.fromiter(rows.values(), np.int64, len(rows))
+        return np.fromiter(admitted.values(), np.int64, len(admitted))
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
@@ -142,6 +154,9 @@ class Engine:
                 return True
         return True
 
+    def _build(self, parts: list[Members]) -> Segment:
+        return build_segment(parts, self.schema, self._matcher_class, self._sample)
+
     # -- publishing and merging -----------------------------------------------------------------------------------
 
     def _publish(self, state: State, segment: Segment | None = None) -> None:
@@ -154,7 +169,7 @@ class Engine:
         self._entries = {}
         segments = state.segments
         if entries:
-            segments = (*segments, build_segment(members_of_entries(entries), self.schema, self._matcher_class, self._sample))
+            segments = (*segments, self._build(members_of_entries(entries)))
         return State(state.version, segments, [], 0)
 
     def _tidy(self) -> None:
@@ -182,7 +197,7 @@ class Engine:
 
     def _merge_from(self, state: State, first: int) -> None:
         old = state.segments[first:]
-        merged = build_segment([members_of(s, state.version) for s in old], self.schema, self._matcher_class, self._sample)
+        merged = self._build([members_of(s, state.version) for s in old])
         with self._writing:
             now = self._state
             for segment in old:
@@ -243,7 +258,7 @@ class Engine:
             return state, state.segments
         tip = self._tip
         if tip is None or tip[0] is not state:
-            tip = self._tip = (state, build_segment(members_of_entries(entries), self.schema, self._matcher_class, self._sample))
+            tip = self._tip = (state, self._build(members_of_entries(entries)))
         return state, (*state.segments, tip[1])
 
     # -- looking --------------------------------------------------------------------------------------------------

@@ -84,3 +84,7 @@ def join_ids(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any] | list[Subsc
     if all(p.dtype != object for p in parts):
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return [i for p in parts for i in p.tolist()]
+
+
+def take_ids(ids: npt.NDArray[np.int64] | list[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | list[Any]:
+    return ids[rows] if isinstance(ids, np.ndarray) else [ids[r] for r in rows.tolist()]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.ids import Ids, SubscriptionId, join_ids
+from wherecast.engine.ids import Ids, SubscriptionId, join_ids, take_ids
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook
@@ -183,8 +183,7 @@ def _subscriptions(filter_of: Int64s, parts: Sequence[Members], n_filters: int) 
     ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
     ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
     priorities = np.concatenate([p.priorities for p in parts] or [[]]).astype(np.float32)[order]
-    sorted_ids = ids[order] if isinstance(ids, np.ndarray) else [ids[i] for i in order.tolist()]
-    return Subscriptions(ptr, Ids.of(sorted_ids), priorities if priorities.any() else None)
+    return Subscriptions(ptr, Ids.of(take_ids(ids, order)), priorities if priorities.any() else None)
 
 
 def members_of(segment: Segment, version: int) -> Members:

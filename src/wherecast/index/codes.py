@@ -231,9 +231,13 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int
 
 def _key_codes(filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
     low, high = filters.lo[real], filters.hi[real]
-    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1)))
+    # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
+    first = [KEY_MIN] if attribute.is_array else []
+    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
     codes = KeyCodes.of(starts)
-    return codes, codes.encode_keys(low), np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
+    lo = codes.encode_keys(low)
+    lo[(low == KEY_MIN) & (high == KEY_MAX)] = FIRST_CODE
+    return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
 def _string_codes(

@@ -13,14 +13,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import HAS_COMPRESS, ZERO, compress_16, popcount
-from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits
+from wherecast.kernels.bits import HAS_COMPRESS, ZERO, popcount
+from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits, list_word
 from wherecast.kernels.jit import hot, inlined
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
-B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
-LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
 
 @hot
@@ -37,16 +35,6 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch
             for i in range(words):
                 total += popcount(found[i])
             counts[event] += total
-
-
-@inlined
-def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
-    """Append slots[base + i] for each bit i of a word, 16 at a time; out[n:n + 64] may be overwritten."""
-    compress_16(slots, base, word, out, n)
-    compress_16(slots, base + 16, word >> B16, out, n + popcount(word & LOW16))
-    compress_16(slots, base + 32, word >> B32, out, n + popcount(word & LOW32))
-    compress_16(slots, base + 48, word >> B48, out, n + popcount(word & LOW48))
-    return n + popcount(word)
 
 
 @hot

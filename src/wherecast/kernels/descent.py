@@ -31,12 +31,14 @@ import numpy.typing as npt
 
 from wherecast.kernels.bits import (
     FULL,
+    HAS_COMPRESS,
     ONE,
     ZERO,
     and_rows_1,
     and_rows_2,
     and_rows_4,
     and_rows_16,
+    compress_16,
     popcount,
     trailing_zeros,
 )
@@ -48,6 +50,9 @@ LEAF_WORDS = 64
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, ROWS, SURE = range(8)
 #: Parts of a packed leaf column: column number | shift | bucket bits | first row.
 SHIFT_AT, BITS_AT, ROW_AT = 16, 21, 32
+
+B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
+LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -258,6 +263,16 @@ def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
 
 
 @inlined
+def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+    """Append slots[base + i] for each bit i of a word, 16 at a time; out[n:n + 64] may be overwritten."""
+    compress_16(slots, base, word, out, n)
+    compress_16(slots, base + 16, word >> B16, out, n + popcount(word & LOW16))
+    compress_16(slots, base + 32, word >> B32, out, n + popcount(word & LOW32))
+    compress_16(slots, base + 48, word >> B48, out, n + popcount(word & LOW48))
+    return n + popcount(word)
+
+
+@inlined
 def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: int, code: int, stack: Ints,
               top: int) -> int:  # fmt: skip
     """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
@@ -295,7 +310,7 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, counts: Longs) -> int:
     """Match events start: into `out`, their numbers into `counts`; return the first event that did not fit.
 
-    A leaf is searched only if all its slots fit into `out`; otherwise the event is given up and the caller comes back
+    A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
     with a larger array.
     """
     nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
@@ -314,7 +329,7 @@ def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, c
                 continue
             leaf = item - 1
             first, size, words, rows = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS], leaves[leaf, ROWS]
-            if n + size > out.size:
+            if n + size + 64 > out.size:
                 return event
             if words > 0:
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
@@ -322,15 +337,19 @@ def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, c
                     find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
             for i in range((size + 63) >> 6):
                 word = found[i] if words > 0 else first_bits(size - 64 * i)
-                if words > 0 and rows >= 0:
-                    n = list_bits(sure[i], slots, first + 64 * i, out, n)
-                    word &= ~sure[i]
+                if rows < 0 or words > 0:
+                    certain = word if rows < 0 else sure[i]
+                    word &= ~certain
+                    if HAS_COMPRESS and popcount(certain) > 8:
+                        n = list_word(certain, slots, first + 64 * i, out, n)
+                    else:
+                        n = list_bits(certain, slots, first + 64 * i, out, n)
                 while word != ZERO:
                     at = 64 * i + trailing_zeros(word)
                     word &= word - ONE
                     out[n] = slots[first + at]
-                    n += rows < 0 or slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr,
-                                                list_codes, event, rows + at)  # fmt: skip
+                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes,
+                                    event, rows + at)  # fmt: skip
         counts[event] = n - begin
     return codes.shape[0]
 

@@ -30,6 +30,8 @@ Flags = npt.NDArray[np.bool_]
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
+#: Cycles of checking one clause by itself: a bitmap leaf with very many columns is no dearer than that.
+CHECK = 8.0
 #: Up to this many codes, the codes that a test answers are counted exactly.
 NARROW = 256
 
@@ -117,10 +119,12 @@ def choose_tests(
     start = np.zeros(n_columns + 1, np.int64)
     who, what = by_column(members, ptr, column, used, start)
     width = present.sum()
-    per_clause = width * costs[3] / 64
+    per_clause = min(width * costs[3] / 64, CHECK)
     price = np.empty(n_columns, np.float32)
+    length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        visit = min(visits[c], np.float32(1.0)) * (costs[1] + width * costs[2])
+        child = (start[c + 1] - start[c] - gain[c]) * length  # constraints, hence at most so many columns, of a child
+        visit = min(visits[c], np.float32(1.0)) * (costs[1] + min(width, child) * costs[2])
         price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4]
     chosen[:] = -1
     n_tests = 0

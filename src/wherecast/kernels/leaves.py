@@ -42,7 +42,7 @@ Floats = npt.NDArray[np.float32]
 
 #: A column of up to this many codes has one row per code.
 EXACT_CODES = 64
-#: Other columns have 2**COARSE_BITS buckets.
+#: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
 COARSE_BITS = 5
 #: Bytes of a stored constraint (column, lo, hi), the unit in which bitmaps are weighed.
 ROW_BYTES = 10
@@ -85,7 +85,7 @@ def path_of(leaf: int, parent: Ints, step: Ints, path: Ints, path_shift: Ints, p
 
 @jit
 def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: int,
-              load: Ints, touched: Ints, bits: Ints, shifts: Ints) -> tuple[int, int]:  # fmt: skip
+              coarse: int, load: Ints, touched: Ints, bits: Ints, shifts: Ints) -> tuple[int, int]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
     Returns the number of touched columns and the words. `load` is all zero before and after.
@@ -105,11 +105,11 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
     for t in range(n_touched):
         c = touched[t]
         if path_shift[c] > 0 and width[c] > EXACT_CODES:
-            bits[c] = min(path_shift[c], COARSE_BITS)
+            bits[c] = min(path_shift[c], coarse)
             shifts[c] = path_shift[c] - bits[c]
         else:
             all_bits = bits_of(width[c])
-            bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
+            bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, coarse)
             shifts[c] = all_bits - bits[c]
         needed = count_rows(c, width, bits, shifts) * ((size + 63) // 64) * 8 + 8
         if needed > thrift * ROW_BYTES * load[c]:
@@ -237,9 +237,9 @@ def build_leaves(
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, False)
-        n_touched, words = plan_leaf(
-            members, first, end, ptr, column, width, path_shift, thrift[leaf], load, touched, bits, shifts
-        )
+        crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
+        n_touched, words = plan_leaf(members, first, end, ptr, column, width, path_shift, thrift[leaf],
+                                     COARSE_BITS + crowded, load, touched, bits, shifts)  # fmt: skip
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
@@ -256,7 +256,7 @@ def build_leaves(
                 n_packed += 1
                 rows += count_rows(c, width, bits, shifts)
                 inexact += shifts[c] > 0
-        sure = inexact > 0 and is_crowded(members, first, end, ptr, column, chance, path_shift)
+        sure = crowded and inexact > 0
         place = n_words
         for turn in range(1 + sure):
             for t in range(n_touched if fill else 0):

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.evaluate import Column, decimal_scale, member_keys
-from wherecast.language.expression import Attr, InList, Like, Node, Param, Type
+from wherecast.language.expression import INTEGERS, Attr, Compare, InList, Like, Node, Param, Type
 from wherecast.language.filters import LiteralColumns
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import LiteralText
 from wherecast.language.patterns import like_regex, like_tokens, rlike_regex
 from wherecast.language.reading import read_column
@@ -88,6 +89,8 @@ def check_literals(root: Node, literals: Literals, pattern_limit: int, values_li
     """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong."""
     in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
     for node in root.walk():
+        if isinstance(node, (InList, Compare)) and node.common is Type.DECIMAL:
+            _check_decimals(node, literals)
         if isinstance(node, InList):
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
@@ -120,6 +123,30 @@ def _check_length(param: Param, ptr: npt.NDArray[np.int64], limit: int) -> None:
     longest = int(np.diff(ptr).max(initial=0))
     if longest > limit:
         raise LiteralFault(param.slot, "limit", f"{longest} values in one IN list, at most {limit}; split the filter")
+
+
+_INTEGER_SCALE = 18  # an integer needs up to 20 of the 38 digits of a decimal
+
+
+def _check_decimals(node: InList | Compare, literals: Literals) -> None:
+    """Refuse the decimals that Spark does not compare exactly with an integer.
+
+    It rounds those of more than 18 fraction digits, and says that NULL is less than a number beyond 64 bits.
+    """
+    sides = (node.item, *node.values) if isinstance(node, InList) else (node.left, node.right)
+    if not any(side.type in INTEGERS and not isinstance(side, Param) for side in sides):
+        return
+    ordered = isinstance(node, Compare) and node.op in ("<", "<=", ">", ">=")
+    for side in sides:
+        if isinstance(side, Param) and side.type is Type.DECIMAL:
+            values = literals.listed(side, node.common)[0] if isinstance(node, InList) else literals.scalar(side)
+            for unscaled, scale in values:
+                if not ordered and scale > _INTEGER_SCALE:
+                    message = f"more than {_INTEGER_SCALE} fraction digits are no integer; round the number"
+                    raise LiteralFault(side.slot, "literal", message)
+                if ordered and not KEY_MIN * 10**scale <= unscaled <= KEY_MAX * 10**scale:
+                    message = "an integer is always on one side of a number beyond 64 bits; test IS NOT NULL instead"
+                    raise LiteralFault(side.slot, "literal", message)
 
 
 def _check_patterns(node: Like, literals: Literals, limit: int) -> None:

@@ -38,6 +38,12 @@ def _adjust(precision: int, scale: int) -> Digits:
     return MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_ADJUSTED_SCALE))
 
 
+def common_scale(left: Digits, right: Digits) -> int:
+    """The scale at which Spark compares two decimals: integral digits are kept, fraction digits given up past 38."""
+    integral = max(left[0] - left[1], right[0] - right[1])
+    return max(min(max(left[1], right[1]), MAX_PRECISION - integral), 0)
+
+
 def rescale(value: int, old: int, new: int) -> int:
     """Change the scale of an unscaled value, rounding half away from zero."""
     if new >= old:
@@ -72,8 +78,9 @@ def compute(op: str, a: int, s1: int, b: int, s2: int, digits: Digits) -> int | 
 def _divide(a: int, s1: int, b: int, s2: int, digits: Digits) -> int | None:
     if b == 0:
         return None
-    # Spark divides to 38 fraction digits first and rounds to the result's scale afterwards.
-    numerator, denominator = abs(a) * 10 ** (MAX_PRECISION + s2), abs(b) * 10**s1
+    # Spark divides to 39 fraction digits first and rounds to the result's scale afterwards.
+    scale = MAX_PRECISION + 1
+    numerator, denominator = abs(a) * 10 ** (scale + s2), abs(b) * 10**s1
     quotient, rest = divmod(numerator, denominator)
     quotient += 2 * rest >= denominator
-    return fit(quotient if (a >= 0) == (b > 0) else -quotient, MAX_PRECISION, digits)
+    return fit(quotient if (a >= 0) == (b > 0) else -quotient, scale, digits)

@@ -33,6 +33,7 @@ from wherecast.language.expression import (
     Or,
     Param,
     Type,
+    attributes_of,
 )
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
@@ -123,7 +124,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _compare(node: Compare, scope: Scope) -> Column:
-    left, right = (_as_common(side, node.common, scope) for side in (node.left, node.right))
+    scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
+    left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
@@ -131,7 +133,20 @@ def _compare(node: Compare, scope: Scope) -> Column:
     return Column(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
 
 
-def _as_common(node: Node, common: Type, scope: Scope) -> Column:
+def comparison_scale(node: Compare) -> int:
+    """The scale of the decimals that a comparison compares: Spark's, which may round one side."""
+    sides = (node.left, node.right)
+    is_exact = any(s.type is Type.DECIMAL and isinstance(s, Param) for s in sides) and (
+        # Spark turns `integer < 1.5` into a comparison of integers; a literal without digits fits any scale.
+        (node.op in ("<", "<=", ">", ">=") and any(s.type in INTEGERS for s in sides))
+        or any(isinstance(s, Param) and s.digits == (0, 0) for s in sides)
+    )
+    if is_exact:
+        return max(decimal_scale(s) for s in sides)
+    return decimals.common_scale(*(digits_of(s) for s in sides))
+
+
+def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
     """A side of a comparison in a form whose plain order is Spark's."""
     column = evaluate(node, scope)
     if node.type is Type.NULL:
@@ -139,8 +154,8 @@ def _as_common(node: Node, common: Type, scope: Scope) -> Column:
     if common is Type.DOUBLE:
         return Column(float_keys(_to_double(node, column)), column.valid)
     if common is Type.DECIMAL:
-        scale = decimal_scale(node)
-        return Column(np.array([int(v) * 10 ** (76 - scale) for v in column.values], object), column.valid)
+        own = decimal_scale(node)
+        return Column(np.fromiter((decimals.rescale(int(v), own, scale) for v in column.values), object), column.valid)
     if common is Type.TIMESTAMP and node.type is Type.DATE:
         return Column(column.values * DAY_US, column.valid)
     return column
@@ -190,7 +205,9 @@ def member_keys(node: Node, column: Column, common: Type) -> list[Any]:
 
 
 def _like(node: Like, scope: Scope) -> Column:
-    item, pattern = evaluate(node.item, scope), evaluate(node.pattern, scope)
+    # Spark's ILIKE is LIKE of both sides in lower case.
+    text_node = _uncased("lower", node.item) if node.kind == "ilike" else node.item
+    item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
     valid = item.valid & pattern.valid
     found = np.zeros(scope.length, bool)
     for i in np.flatnonzero(valid).tolist():
@@ -214,8 +231,11 @@ _STRING_CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
+_CASES = ("lower", "upper")
+
+
 def _call(node: Call, scope: Scope) -> Column:
-    args = [evaluate(arg, scope) for arg in node.args]
+    args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
     valid = np.logical_and.reduce([a.valid for a in args])
     rows = np.flatnonzero(valid)
     if node.name == "abs":
@@ -228,6 +248,16 @@ def _call(node: Call, scope: Scope) -> Column:
     for i in rows.tolist():
         out[i] = call(*(a.values[i] for a in args))
     return Column(out, valid)
+
+
+def _uncased(name: str, arg: Node) -> Node:
+    """What lower and upper are taken of: Spark drops an inner lower or upper, also for the few letters where that shows.
+
+    Of constants it does not: they are computed before.
+    """
+    while name in _CASES and isinstance(arg, Call) and arg.name in _CASES and attributes_of(arg):
+        arg = arg.args[0]
+    return arg
 
 
 def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any]) -> Column:

@@ -116,7 +116,7 @@ class AdaptiveMatcher:
             if stop == start:
                 size *= 4
             elif stop < n_events:
-                size = max(size, int(1.1 * counts[:stop].sum() / stop * (n_events - stop)) + 64 * LEAF_WORDS)
+                size = max(size, int(1.1 * counts[:stop].sum() / stop * (n_events - stop)) + 64 * (LEAF_WORDS + 1))
             start = stop
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), counts
 
