@@ -18,7 +18,7 @@ PYTEST    := $(BIN)/python -m pytest
 FAST      := not spark and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast coverage check format lock clean
+.PHONY: help install demo bench test test-fast coverage check format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -27,6 +27,9 @@ install: $(INSTALLED) ## Make .venv with everything the other targets need
 
 demo: $(INSTALLED) ## Run the main job on a small generated workload; results go to demo-output/
 	$(BIN)/wherecast demo --out demo-output
+
+bench: $(INSTALLED) ## Measure the reference workloads at full size against their baselines; results go to bench-output/
+	$(BIN)/wherecast bench run --group floor --out bench-output/floor.jsonl
 
 test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark in one process
 	@status=0; \
@@ -59,7 +62,7 @@ lock: ## Resolve requirements.lock anew (needs uv)
 		--python-version 3.11 --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove .venv and everything generated
-	rm -rf $(VENV) demo-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) demo-output bench-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

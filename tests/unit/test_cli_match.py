@@ -77,7 +77,13 @@ def csv_text(rows, names):
         value = row.get(name, (row.get("quote") or {}).get(name[6:]) if name.startswith("quote.") else None)
         if value is None:
             return ""
-        value = json.dumps(value) if isinstance(value, list) else value.isoformat() if isinstance(value, dt.date) else str(value)
+        value = (
+            json.dumps(value)
+            if isinstance(value, list)
+            else value.isoformat()
+            if isinstance(value, dt.date)
+            else str(value)
+        )
         return '"' + value.replace('"', '""') + '"'
 
     return "".join(",".join(line) + "\n" for line in [flat, *([field(row, n) for n in flat] for row in rows)])
@@ -109,6 +115,7 @@ class Case:
         self.events = folder / "events.csv"
 
     def run(self, *args):
+        """Match the files."""
         files = ["--schema", self.schema, "--subscriptions", self.subscriptions, "--events", self.events]
         return CliRunner().invoke(app, ["match", *map(str, files), *map(str, args)])
 
@@ -119,6 +126,14 @@ def case(tmp_path):
     case.subscriptions.write_text("id,filter\ncheap,price < 10\nbig,volume > 5\n")
     case.events.write_text("price,volume\n1.5,3\n20,9\n,\n2,6\n")
     return case
+
+
+def pairs(text):
+    """The rows of a CSV result as text, in order; within one event the order of subscriptions means nothing."""
+    header, *lines = text.splitlines()
+    assert header == "event,subscription"
+    assert [int(line.split(",")[0]) for line in lines] == sorted(int(line.split(",")[0]) for line in lines)
+    return sorted(lines)
 
 
 def plain(text):
@@ -165,7 +180,7 @@ def test_default_output_is_csv(case):
     """Without --out matches go to standard output, the summary to standard error."""
     result = case.run()
     assert result.exit_code == 0
-    assert result.stdout == "event,subscription\n0,cheap\n1,big\n3,cheap\n3,big\n"
+    assert pairs(result.stdout) == ["0,cheap", "1,big", "3,big", "3,cheap"]
     assert "4 events against 2 subscriptions: 4 matches" in result.stderr
     assert "events/s" in result.stderr
 
@@ -178,15 +193,16 @@ def test_integer_ids_stay_integers(case, tmp_path):
     assert pq.read_schema(tmp_path / "m.parquet").field("subscription").type == pa.int64()
     case.subscriptions.write_text('{"id": 7, "filter": "price < 10"}\n{"id": "8", "filter": "volume > 5"}\n')
     case.run("--out", tmp_path / "m.parquet")
-    assert pq.read_table(tmp_path / "m.parquet")["subscription"].to_pylist() == ["7", "8", "7", "8"]
+    assert read_matches(tmp_path / "m.parquet") == [(0, "7"), (1, "8"), (3, "7"), (3, "8")]
     case.run("--out", tmp_path / "m.jsonl")
-    assert [json.loads(x)["subscription"] for x in (tmp_path / "m.jsonl").read_text().splitlines()] == [7, "8", 7, "8"]
+    ids = [json.loads(line)["subscription"] for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert sorted(ids, key=str) == [7, 7, "8", "8"]
 
 
 def test_csv_ids_come_back_as_written(case):
     """An id that looks like a number keeps its leading zeros."""
     case.subscriptions.write_text("id,filter\n007,price < 10\n1e3,price < 10\n")
-    assert case.run().stdout == "event,subscription\n0,007\n0,1e3\n3,007\n3,1e3\n"
+    assert pairs(case.run().stdout) == ["0,007", "0,1e3", "3,007", "3,1e3"]
 
 
 def test_csv_empty_and_quoted_empty(case):
@@ -200,7 +216,7 @@ def test_csv_numbers(case):
     """CSV fields are read by type: blanks around numbers, exponents, NaN and infinities, TRUE and false."""
     case.subscriptions.write_text("id,filter\nbig,price > 1e300\none,volume = 1\nhalted,halted\nrunning,NOT halted\n")
     case.events.write_text("price,volume,halted\nNaN, 1 ,TRUE\ninf,,false\n+1.5e301,01,\n-Infinity,-1,\n")
-    assert case.run().stdout == "event,subscription\n0,big\n0,one\n0,halted\n1,big\n1,running\n2,big\n2,one\n"
+    assert pairs(case.run().stdout) == ["0,big", "0,halted", "0,one", "1,big", "1,running", "2,big", "2,one"]
 
 
 def test_byte_order_mark_and_windows_lines(case):
@@ -266,7 +282,7 @@ def test_unknown_columns_are_ignored(case):
 
 def test_matchers_agree(case):
     """--matcher chooses the algorithm, not the result."""
-    assert case.run("--matcher", "scan").stdout == case.run().stdout
+    assert pairs(case.run("--matcher", "scan").stdout) == pairs(case.run().stdout)
 
 
 # -- bad subscriptions --------------------------------------------------------------------------------------------------
@@ -288,7 +304,7 @@ def test_bad_subscriptions_are_reported(case):
     result = case.run()
     errors = plain(result.stderr)
     assert result.exit_code == 0
-    assert result.stdout == "event,subscription\n0,good\n1,last\n3,good\n3,last\n"
+    assert pairs(result.stdout) == ["0,good", "1,last", "3,good", "3,last"]
     assert "row 1, id 'typo': unknown attribute 'vol'" in errors
     assert "  price < 10 AND vol > 3\n                 ^^^\n" in errors
     assert "row 2, id 'good': subscription 'good' exists already" in errors
@@ -367,7 +383,7 @@ def test_bad_events_are_skipped(case, name):
     case.events.write_bytes(BAD_EVENTS[name].encode("latin-1"))
     result = case.run("--on-error", "skip")
     assert result.exit_code == 0
-    assert result.stdout == "event,subscription\n0,cheap\n2,cheap\n2,big\n8,cheap\n8,big\n"
+    assert pairs(result.stdout) == ["0,cheap", "2,big", "2,cheap", "8,big", "8,cheap"]
     for row in (1, 3, 4, 5, 6, 7):
         assert f": event {row}" in result.stderr
     assert "6 bad events skipped" in result.stderr

@@ -15,9 +15,11 @@ Arrow batches, which the engine starts from, are made of them on demand.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +105,7 @@ class Workload:
         rows = zip(attr.tolist(), op.tolist(), value.tolist(), strict=True)
         texts = [heads[a][o] + shows[a](v) for a, o, v in rows]
         ends = ptr.tolist()
-        return [" AND ".join(texts[start:end]) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+        return [" AND ".join(texts[start:end]) for start, end in pairwise(ends)]
 
     def subscription_table(self) -> pa.Table:
         """Columns `id` and `filter`."""
@@ -148,28 +150,26 @@ def _column(values: Floats, type_name: str) -> pa.Array:
 # -- the five ---------------------------------------------------------------------------------------------------------
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where a workload's filters and events are drawn from. Made with the generator that then draws the filters."""
 
     seed: ClassVar[int]
     size: ClassVar[int]  # subscriptions at scale 1
     fields: ClassVar[tuple[tuple[str, str], ...]]  # attribute and type
 
-    def __init__(self, rng: np.random.Generator) -> None: ...
-
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates: ...
-
-    def events(self, rng: np.random.Generator) -> Floats: ...
-
-
-class _Plain:
-    """A source without state."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator) -> None:  # noqa: B027 - most have nothing to prepare
         pass
 
+    @abstractmethod
+    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+        """Draw n filters."""
 
-class Topss(_Plain):
+    @abstractmethod
+    def events(self, rng: np.random.Generator) -> Floats:
+        """Draw the events."""
+
+
+class Topss(Source):
     """Integers, dense."""
 
     seed, size = 1, 1_000_000
@@ -186,7 +186,7 @@ class Topss(_Plain):
         return rng.integers(1, 11, (2000, 10)).astype(float)
 
 
-class Stock(_Plain):
+class Stock(Source):
     """Quotes of a market whose symbols have each a usual price and volume; half of them nobody asks for."""
 
     seed, size = 2, 1_480_000
@@ -228,7 +228,7 @@ class Stock(_Plain):
         return np.stack([symbol, price, volume, change], 1).astype(float)
 
 
-class Light(_Plain):
+class Light(Source):
     """Binary properties."""
 
     seed, size = 3, 200_000
@@ -252,7 +252,7 @@ class Light(_Plain):
         return events
 
 
-class Gryphon(_Plain):
+class Gryphon(Source):
     """Equality over few values, some attributes far more popular than others."""
 
     seed, size = 4, 100_000
@@ -272,7 +272,7 @@ class Gryphon(_Plain):
         return rng.integers(1, 6, (2000, 30)).astype(float)
 
 
-class Range(_Plain):
+class Range(Source):
     """Two-sided ranges of very different widths."""
 
     seed, size = 5, 500_000

@@ -16,7 +16,7 @@ from wherecast.language.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_ROWS = 16_384
+CHUNK_ROWS = 32_768
 
 
 class EventChunk(NamedTuple):

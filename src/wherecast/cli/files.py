@@ -62,23 +62,24 @@ class Header(NamedTuple):
 def read_header(path: Path) -> Header:
     """The column names of a CSV file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as text:
+        # Whole blocks are decoded at once: bytes that are no text must not matter before their row is read.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             lines = filter(None, csv.reader(text))
             names = next(lines, None)
             has_rows = names is not None and _has_next(lines)
-    except UnicodeDecodeError:
-        raise CommandError(f"'{path}' is not UTF-8 text; convert it first") from None
     except csv.Error as error:
         raise CommandError(f"'{path}' cannot be read as CSV: {error}") from None
     if names is None:
         raise CommandError(f"'{path}' is empty; a CSV file begins with a line of column names")
+    if any("\udc80" <= character <= "\udcff" for character in "".join(names)):
+        raise CommandError(f"'{path}' is not UTF-8 text; convert it first")
     return Header(names, has_rows)
 
 
 def _has_next(lines: Iterator[list[str]]) -> bool:
     try:
         return next(lines, None) is not None
-    except (csv.Error, UnicodeDecodeError):
+    except csv.Error:
         return True  # what is wrong with the row is said when it is read
 
 

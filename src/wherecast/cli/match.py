@@ -1,12 +1,14 @@
 """`wherecast match`: a file of events against a file of subscriptions.
 
 Subscriptions are held in memory; events pass through in batches. A batch is as large as lets its matches fit in memory:
-one event may match every subscription, so the size follows the matches per event seen so far.
+one event may match every subscription, so the size follows the matches per event seen so far. It also follows the speed, so
+that the progress bar moves.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +29,9 @@ from wherecast.language.schema import Schema
 from wherecast.matchers.registry import MATCHERS
 
 FIRST_BATCH = 256
-LARGEST_BATCH = 8_192
+LARGEST_BATCH = 32_768
 PAIRS_PER_BATCH = 1_000_000
+SECONDS_PER_BATCH = 0.5
 
 
 class MatchJob(NamedTuple):
@@ -67,9 +70,11 @@ def run_match(job: MatchJob) -> MatchResult:
     with open_output(job.out, iter(engine)) as writer:
         run = _Run(job, engine, writer)
         with progress_bar("matching", events.size) as advance:
+            done = 0
             for chunk in events:
-                run.take(chunk)
-                advance(events.position)
+                for share in run.take(chunk):
+                    advance(done + int((events.position - done) * share))
+                done = events.position
     run.skipped.finish()
     match_s = time.perf_counter() - middle
     result = MatchResult(engine, run.events, run.matches, run.skipped.count, quarantined, middle - begin, match_s)
@@ -129,9 +134,13 @@ class _Run:
         self.skipped = Shortlist("events that were skipped")
         self.events = 0
         self.matches = 0
+        self.seconds = 0.0
 
-    def take(self, chunk: EventChunk) -> None:
-        """Match a chunk; a bad event ends the run or is reported, in the order of the file."""
+    def take(self, chunk: EventChunk) -> Iterator[float]:
+        """Match a chunk, and tell after each batch which share of it is done.
+
+        A bad event ends the run or is reported, in the order of the file.
+        """
         end = chunk.rows.size
         if chunk.broken and not self.job.skip_bad_events:
             end = int(np.searchsorted(chunk.rows, chunk.broken[0][0]))
@@ -140,15 +149,19 @@ class _Run:
             next_at = min(at + self._batch_rows(), end)
             self._match(chunk.part(at, next_at), chunk.rows[at:next_at])
             at = next_at
+            yield at / end
         for row, reason in chunk.broken:
             self._refuse(f"event {row}: {reason}")
 
     def _batch_rows(self) -> int:
         if not self.events:
             return FIRST_BATCH
-        return max(1, min(LARGEST_BATCH, PAIRS_PER_BATCH * self.events // max(self.matches, 1)))
+        by_matches = PAIRS_PER_BATCH * self.events // max(self.matches, 1)
+        by_time = int(SECONDS_PER_BATCH * self.events / max(self.seconds, 1e-6))
+        return max(1, min(LARGEST_BATCH, by_matches, by_time))
 
     def _match(self, events: Events, rows: npt.NDArray[np.int64]) -> None:
+        begin = time.perf_counter()
         try:
             found = self.engine.match_batch(events, on_error="skip" if self.job.skip_bad_events else "raise")
         except EventError as error:
@@ -160,6 +173,7 @@ class _Run:
         self.events += len(found)
         self.matches += ids.size
         self.writer.write(rows[kept], ids)
+        self.seconds += time.perf_counter() - begin
 
     def _refuse(self, message: str) -> None:
         if not self.job.skip_bad_events:

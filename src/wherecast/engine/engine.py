@@ -17,6 +17,7 @@ from wherecast.engine.delta import LOG_LIMIT, Entry, State, first_to_merge, memb
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import Matches, SegmentMatches
+from wherecast.engine.parallel import match_threaded
 from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
@@ -225,16 +226,17 @@ class Engine:
         values = read_event(self.schema, event, set().union(*(s.attributes for s in segments)))
         return [i for s in segments for i in s.live_ids(s.match_values(values), state.version)]
 
-    def match_batch(self, events: object, *, on_error: OnError = "raise") -> Matches:
+    def match_batch(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
         """Match a batch: an Arrow record batch or table, a pandas frame, or a sequence of mappings.
 
         An event with a value of the wrong type raises EventError naming row and attribute, or, with
-        `on_error="skip"`, is left out and listed in the result's `errors`.
+        `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut and its
+        pieces are matched at the same time; kernels hold no lock.
         """
         state, segments = self._readable()
         needed = set().union(*(s.attributes for s in segments)) if segments else set()
         batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
-        parts = [SegmentMatches(s, *s.match(batch)) for s in segments]
+        parts = [SegmentMatches(s, *match_threaded(s, batch, threads)) for s in segments]
         return Matches(parts, batch.rows, batch.errors, state.version)
 
     def count(self, events: object, *, on_error: OnError = "raise") -> npt.NDArray[np.int64]:

@@ -14,23 +14,28 @@ into 16 branches, so `HAS_COMPRESS` tells whether to use it.
 With the JIT off the same names are plain Python.
 """
 
+# ruff: noqa: ARG001 - Numba prescribes the arguments of an intrinsic
+
 from __future__ import annotations
 
 from typing import Any
 
-import numba  # type: ignore[import-untyped]
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types  # type: ignore[import-untyped]
-from numba.extending import intrinsic  # type: ignore[import-untyped]
+from numba.core import cgutils as _cgutils
+from numba.core import config as _config
+from numba.core import types
+from numba.extending import intrinsic
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
+cgutils: Any = _cgutils  # without types of its own
+config: Any = _config
 HAS_COMPRESS = bool(binding.get_host_cpu_features().get("avx512f", False))
 
-if numba.config.DISABLE_JIT:
+if config.DISABLE_JIT:
 
     def popcount(word: Any) -> int:
         """Number of set bits."""
@@ -58,7 +63,7 @@ if numba.config.DISABLE_JIT:
 
 else:
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def popcount(typing_context: Any, word: Any) -> Any:
         """Number of set bits."""
 
@@ -67,16 +72,16 @@ else:
 
         return types.int64(types.uint64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def trailing_zeros(typing_context: Any, word: Any) -> Any:
         """Position of the lowest set bit; the word is not zero."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
+            return builder.cttz(arguments[0], context.get_constant(types.boolean, 1))
 
         return types.int64(types.uint64), generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def compress_16(typing_context: Any, source: Any, at: Any, mask: Any, target: Any, n: Any) -> Any:
         """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
 
@@ -97,7 +102,7 @@ else:
         return types.void(source, types.int64, types.uint64, target, types.int64), generate
 
     def _and_rows(lanes: int) -> Any:
-        @intrinsic  # type: ignore[untyped-decorator]
+        @intrinsic
         def and_rows(typing_context: Any, maps: Any, places: Any, count: Any, at: Any, found: Any) -> Any:
             """AND `lanes` words of rows places[:count], from word `at` on, into found."""
 

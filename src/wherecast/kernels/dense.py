@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from wherecast.kernels.bits import HAS_COMPRESS, ZERO, popcount
 from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits, list_word
-from wherecast.kernels.jit import hot, inlined
+from wherecast.kernels.jit import Scalar, hot
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 
 @hot
-def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, counts: Longs) -> None:
+def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs) -> None:
     """Add the matches of leaves first:end to `counts`."""
     leaves, columns, maps = tree.leaves, tree.columns, tree.maps
     codes, list_ptr, list_codes = batch
@@ -38,7 +38,9 @@ def count_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch
 
 
 @hot
-def list_dense(tree: Tree, batch: Batch, first: int, end: int, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints) -> None:
+def list_dense(
+    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints
+) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
     leaves, columns, maps, slots = tree.leaves, tree.columns, tree.maps, tree.slots
     codes, list_ptr, list_codes = batch

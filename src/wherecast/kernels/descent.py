@@ -42,7 +42,7 @@ from wherecast.kernels.bits import (
     popcount,
     trailing_zeros,
 )
-from wherecast.kernels.jit import hot, inlined
+from wherecast.kernels.jit import Scalar, hot, inlined
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
@@ -96,13 +96,13 @@ class Scratch(NamedTuple):
 
 
 @inlined
-def hash_key(key: int) -> int:
+def hash_key(key: Scalar) -> Scalar:
     """Spread neighbouring keys: Knuth's multiplicative hash."""
     return ((np.int64(key) * 2654435769) & 0xFFFFFFFF) >> 7
 
 
 @inlined
-def find_child(tests: Ints, table: Ints, test: int, code: int) -> int:
+def find_child(tests: Ints, table: Ints, test: Scalar, code: Scalar) -> Scalar:
     """Child for a code: 0 if none."""
     key = code >> tests[test, 1]
     size = np.int64(tests[test, 3])
@@ -120,7 +120,7 @@ def find_child(tests: Ints, table: Ints, test: int, code: int) -> int:
 
 
 @inlined
-def in_intervals(lo: Ints, hi: Ints, first: int, end: int, code: int) -> bool:
+def in_intervals(lo: Ints, hi: Ints, first: Scalar, end: Scalar, code: Scalar) -> Scalar:
     """Whether a code lies in one of the sorted disjoint intervals first:end."""
     stop = end
     while first < stop:
@@ -133,16 +133,16 @@ def in_intervals(lo: Ints, hi: Ints, first: int, end: int, code: int) -> bool:
 
 
 @inlined
-def code_holds(code: int, column: int, lo: int, hi: int, list_lo: Ints, list_hi: Ints) -> bool:
+def code_holds(code: Scalar, column: Scalar, lo: Scalar, hi: Scalar, list_lo: Ints, list_hi: Ints) -> Scalar:
     """Whether one code satisfies a stored constraint."""
     if column >= 0:
-        return lo <= code and code <= hi
+        return lo <= code <= hi
     return in_intervals(list_lo, list_hi, np.int64(lo), np.int64(hi), code)
 
 
 @inlined
-def row_holds(code: int, column: int, lo: int, hi: int, list_lo: Ints, list_hi: Ints, list_ptr: Longs,
-              list_codes: Ints) -> bool:  # fmt: skip
+def row_holds(code: Scalar, column: Scalar, lo: Scalar, hi: Scalar, list_lo: Ints, list_hi: Ints, list_ptr: Longs,
+              list_codes: Ints) -> Scalar:  # fmt: skip
     """Whether a code, or any code of the list that a negative one names, satisfies a stored constraint."""
     if code >= 0:
         return code_holds(code, column, lo, hi, list_lo, list_hi)
@@ -154,7 +154,7 @@ def row_holds(code: int, column: int, lo: int, hi: int, list_lo: Ints, list_hi: 
 
 @inlined
 def slot_holds(row_ptr: Ints, row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, list_lo: Ints,
-               list_hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int, slot: int) -> bool:  # fmt: skip
+               list_hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, slot: Scalar) -> Scalar:  # fmt: skip
     """Check the constraints that are left for a slot, rarest first."""
     for row in range(row_ptr[slot], row_ptr[slot + 1]):
         column = np.int64(row_column[row])
@@ -168,9 +168,11 @@ def slot_holds(row_ptr: Ints, row_column: npt.NDArray[np.int16], row_lo: Ints, r
 
 
 @inlined
-def gather_rows(columns: Longs, first: int, end: int, words: int, base: int, codes: Ints, event: int, places: Longs) -> int:
+def gather_rows(
+    columns: Longs, first: Scalar, end: Scalar, words: Scalar, base: Scalar, codes: Ints, event: Scalar, places: Longs
+) -> Scalar:
     """Where the event's row of each leaf column starts in `maps`; columns with a list of codes are left out."""
-    count = 0
+    count: Scalar = 0
     for at in range(first, end):
         packed = columns[at]
         code = np.int64(codes[event, packed & 0xFFFF])
@@ -181,13 +183,13 @@ def gather_rows(columns: Longs, first: int, end: int, words: int, base: int, cod
 
 
 @inlined
-def first_bits(n: int) -> int:
+def first_bits(n: Scalar) -> Scalar:
     """A word with the first n bits set, all for n >= 64."""
     return FULL if n >= 64 else (ONE << np.uint64(n)) - ONE
 
 
 @inlined
-def and_rows(maps: Words, places: Longs, count: int, words: int, size: int, found: Words) -> None:
+def and_rows(maps: Words, places: Longs, count: Scalar, words: Scalar, size: Scalar, found: Words) -> None:
     """AND `count` rows of `words` words; without rows, all of `size` slots are found."""
     if count == 0:
         for i in range(words):
@@ -208,8 +210,8 @@ def and_rows(maps: Words, places: Longs, count: int, words: int, size: int, foun
 
 
 @inlined
-def and_lists(columns: Longs, first: int, end: int, words: int, base: int, maps: Words, codes: Ints, list_ptr: Longs,
-              list_codes: Ints, event: int, found: Words) -> None:  # fmt: skip
+def and_lists(columns: Longs, first: Scalar, end: Scalar, words: Scalar, base: Scalar, maps: Words, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: Scalar, found: Words) -> None:  # fmt: skip
     """AND the columns in which the event has a list: for each, the OR of the rows of its codes."""
     for at in range(first, end):
         packed = columns[at]
@@ -227,8 +229,8 @@ def and_lists(columns: Longs, first: int, end: int, words: int, base: int, maps:
 
 
 @inlined
-def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int,
-              leaf: int, places: Longs, found: Words) -> None:  # fmt: skip
+def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar,
+              leaf: Scalar, places: Longs, found: Words) -> None:  # fmt: skip
     """The candidates of a bitmap leaf, as bits."""
     words, first, end = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
     count = gather_rows(columns, first, end, words, leaves[leaf, MAP], codes, event, places)
@@ -238,7 +240,7 @@ def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr:
 
 
 @inlined
-def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: int, leaf: int, places: Longs,
+def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Scalar, leaf: Scalar, places: Longs,
               sure: Words) -> None:  # fmt: skip
     """The clauses of a bitmap leaf that hold without a check, as bits; none if the event has a list here."""
     words, first, end, rows = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, SURE]
@@ -253,7 +255,7 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: in
 
 
 @inlined
-def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+def list_bits(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, one by one."""
     while word != ZERO:
         out[n] = slots[base + trailing_zeros(word)]
@@ -263,7 +265,7 @@ def list_bits(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
 
 
 @inlined
-def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
+def list_word(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, 16 at a time; out[n:n + 64] may be overwritten."""
     compress_16(slots, base, word, out, n)
     compress_16(slots, base + 16, word >> B16, out, n + popcount(word & LOW16))
@@ -273,8 +275,8 @@ def list_word(word: int, slots: Ints, base: int, out: Ints, n: int) -> int:
 
 
 @inlined
-def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: int, code: int, stack: Ints,
-              top: int) -> int:  # fmt: skip
+def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: Scalar, code: Scalar, stack: Ints,
+              top: Scalar) -> Scalar:  # fmt: skip
     """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
     last = np.int64(-1)
     for k in range(list_ptr[~code], list_ptr[~code + 1]):
@@ -289,8 +291,8 @@ def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test:
 
 
 @inlined
-def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: int,
-                  node: int, stack: Ints, top: int) -> int:  # fmt: skip
+def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar,
+                  node: Scalar, stack: Ints, top: Scalar) -> Scalar:  # fmt: skip
     """Push the rest leaves of a node and the children that the event meets; return the new top."""
     for leaf in range(nodes[node, 2], nodes[node, 3]):
         stack[top] = leaf + 1
@@ -307,7 +309,7 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 
 @hot
-def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, counts: Longs) -> int:
+def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints, counts: Longs) -> Scalar:
     """Match events start: into `out`, their numbers into `counts`; return the first event that did not fit.
 
     A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
@@ -357,7 +359,7 @@ def descend(tree: Tree, batch: Batch, start: int, scratch: Scratch, out: Ints, c
 @hot
 def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> None:
     """Numbers of matches only."""
-    nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
+    nodes, tests, table, leaves, columns, maps, _, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
     codes, list_ptr, list_codes = batch
     stack, places, found, sure = scratch
     for event in range(codes.shape[0]):
@@ -395,7 +397,14 @@ def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> 
 @hot
 def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps = tree.nodes, tree.tests, tree.table, tree.leaves, tree.columns, tree.maps
+    nodes, tests, table, leaves, columns, maps = (
+        tree.nodes,
+        tree.tests,
+        tree.table,
+        tree.leaves,
+        tree.columns,
+        tree.maps,
+    )
     codes, list_ptr, list_codes = batch
     stack, places, found, sure = scratch
     for event in range(codes.shape[0]):

@@ -16,21 +16,21 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import jit
+from wherecast.kernels.jit import Scalar, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 
 @jit
-def renumber(code: int, width: int, first: int, end: int, table: Ints) -> int:
+def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Ints) -> Scalar:
     """New code of one code; a code beyond the attribute's last (never sent by a correct coder) counts as the last."""
     code = min(code, width - 1)
     return code if first == end else table[first + code]
 
 
 @jit
-def prepare_codes(codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints) -> int:
+def prepare_codes(codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints) -> Scalar:
     """Codes by column; lists become ~r with r counted up. Returns the number of lists."""
     n_lists = 0
     for event in range(codes.shape[0]):
@@ -46,7 +46,7 @@ def prepare_codes(codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs, t
 
 @jit
 def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs,
-                  table: Ints, out_ptr: Longs, out: Ints, fill: bool) -> int:  # fmt: skip
+                  table: Ints, out_ptr: Longs, out: Ints, fill: Scalar) -> Scalar:  # fmt: skip
     """The lists of `prepare_codes`, sorted and distinct; without `fill`, only an upper bound of their total size."""
     n, n_lists = 0, 0
     for event in range(codes.shape[0]):
@@ -74,7 +74,7 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
 
 
 @jit
-def drop_repeats(ids: Ints, counts: Longs, stamps: Ints) -> int:
+def drop_repeats(ids: Ints, counts: Longs, stamps: Ints) -> Scalar:
     """Keep each id once per event, in place; `stamps` has one entry per clause, all -1. Returns how many remain."""
     read, write = 0, 0
     for event in range(counts.size):

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.bits import popcount
-from wherecast.kernels.jit import jit
+from wherecast.kernels.jit import Scalar, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -57,9 +57,9 @@ def column_savings(
 @jit
 def column_traffic(
     members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, used: Flags, best: Floats,
-    mass_ptr: Longs, mass: Floats, visits: Floats, levels: npt.NDArray[np.uint64],
+    mass_ptr: Longs, mass: Floats, visits: Floats, children: Ints, levels: npt.NDArray[np.uint64],
 ) -> None:  # fmt: skip
-    """Per column the chance that an event meets a child, and the set of shifts in use."""
+    """Per column the chance that an event meets a child, the children (of narrow columns), the shifts in use."""
     seen = np.zeros(mass.size, np.bool_)
     for i in range(members.size):
         clause = members[i]
@@ -74,6 +74,7 @@ def column_traffic(
                 for code in range(mass_ptr[c] + lo[k], mass_ptr[c] + hi[k] + 1):
                     if not seen[code]:
                         seen[code] = True
+                        children[c] += 1
                         visits[c] += mass[code]
 
 
@@ -103,10 +104,11 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs
 def choose_tests(
     members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, used: Flags,
     mass_ptr: Longs, mass: Floats, costs: Floats, order: Ints, chosen: Longs,
-) -> int:  # fmt: skip
+) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 
-    `costs` are cycles: of a test, of a visit, of a leaf column, of a bitmap word, and the margin a test must earn.
+    `costs` are cycles: of a test, a visit, a leaf column, a bitmap word; the margin a test must earn; the price, in
+    cycles, of the memory of a column in one more leaf.
     """
     n_columns = used.size
     best = np.empty(members.size, np.float32)
@@ -114,8 +116,9 @@ def choose_tests(
     present = np.zeros(n_columns, np.bool_)
     column_savings(members, ptr, column, filed, used, best, gain, present)
     visits = np.zeros(n_columns, np.float32)
+    children = np.zeros(n_columns, np.int32)
     levels = np.zeros(n_columns, np.uint64)
-    column_traffic(members, ptr, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, levels)
+    column_traffic(members, ptr, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels)
     start = np.zeros(n_columns + 1, np.int64)
     who, what = by_column(members, ptr, column, used, start)
     width = present.sum()
@@ -123,9 +126,9 @@ def choose_tests(
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        child = (start[c + 1] - start[c] - gain[c]) * length  # constraints, hence at most so many columns, of a child
-        visit = min(visits[c], np.float32(1.0)) * (costs[1] + min(width, child) * costs[2])
-        price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4]
+        child = min(width, (start[c + 1] - start[c] - gain[c]) * length)  # columns, at most, of the child that is met
+        visit = min(visits[c], np.float32(1.0)) * (costs[1] + child * costs[2])
+        price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + children[c] * width * costs[5]
     chosen[:] = -1
     n_tests = 0
     while True:

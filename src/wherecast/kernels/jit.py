@@ -13,21 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba  # type: ignore[import-untyped]
+import numba
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+#: A number or truth value in a kernel: Python's or NumPy's with the JIT off, a machine word with it.
+Scalar = Any
+
+_compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
 
 
 def jit(function: Kernel) -> Kernel:
     """Compile a function of arrays; it may allocate."""
-    return cast(Kernel, numba.njit(cache=True, nogil=True)(function))
+    return cast("Kernel", _compile(cache=True, nogil=True)(function))
 
 
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
-    return cast(Kernel, numba.njit(cache=True, nogil=True, _nrt=False)(function))
+    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False)(function))
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compile a helper of a hot kernel, to be inlined: an array is seven words, too many to pass in an inner loop."""
-    return cast(Kernel, numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function))
+    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True)(function))

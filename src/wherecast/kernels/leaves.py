@@ -34,7 +34,7 @@ from wherecast.kernels.descent import (
     SURE,
     WORDS,
 )
-from wherecast.kernels.jit import jit
+from wherecast.kernels.jit import Scalar, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ CROWDED = 1 / 16
 
 
 @jit
-def bits_of(width: int) -> int:
+def bits_of(width: Scalar) -> Scalar:
     """Number of bits of the codes 0 .. width - 1."""
     bits = 0
     while (1 << bits) < width:
@@ -62,13 +62,15 @@ def bits_of(width: int) -> int:
 
 
 @jit
-def count_rows(c: int, width: Ints, bits: Ints, shifts: Ints) -> int:
+def count_rows(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
     """Number of buckets of a column."""
     return min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c])
 
 
 @jit
-def path_of(leaf: int, parent: Ints, step: Ints, path: Ints, path_shift: Ints, path_key: Ints, clear: bool) -> None:
+def path_of(
+    leaf: Scalar, parent: Ints, step: Ints, path: Ints, path_shift: Ints, path_key: Ints, clear: Scalar
+) -> None:
     """Mark the columns on the way to a leaf with the shift and key they were filed under, or clear the marks.
 
     `step[leaf]` and `path[p]` are (column, shift, key, parent path); column -1 says no step.
@@ -84,8 +86,8 @@ def path_of(leaf: int, parent: Ints, step: Ints, path: Ints, path_shift: Ints, p
 
 
 @jit
-def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: int,
-              coarse: int, load: Ints, touched: Ints, bits: Ints, shifts: Ints) -> tuple[int, int]:  # fmt: skip
+def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: Scalar,
+              crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
     Returns the number of touched columns and the words. `load` is all zero before and after.
@@ -105,11 +107,11 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
     for t in range(n_touched):
         c = touched[t]
         if path_shift[c] > 0 and width[c] > EXACT_CODES:
-            bits[c] = min(path_shift[c], coarse)
+            bits[c] = min(path_shift[c], COARSE_BITS)
             shifts[c] = path_shift[c] - bits[c]
         else:
             all_bits = bits_of(width[c])
-            bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, coarse)
+            bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
             shifts[c] = all_bits - bits[c]
         needed = count_rows(c, width, bits, shifts) * ((size + 63) // 64) * 8 + 8
         if needed > thrift * ROW_BYTES * load[c]:
@@ -117,6 +119,9 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
         else:
             n_maps += 1
             map_bytes += needed
+            if crowded and shifts[c] > 0:
+                bits[c] += 1
+                shifts[c] -= 1
         load[c] = 0
     few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES <= map_bytes + 64
     if size <= 8 or few or n_maps == 0 or size > 64 * LEAF_WORDS:
@@ -127,7 +132,7 @@ def plan_leaf(members: Ints, first: int, end: int, ptr: Longs, column: Ints, wid
 
 
 @jit
-def is_exact(c: int, width: Ints, bits: Ints, shifts: Ints) -> bool:
+def is_exact(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
     """Whether the bitmap of a column decides its constraint.
 
     Buckets of a cell never do, even one code wide: of an event's list, codes outside the cell fall into them too.
@@ -136,9 +141,9 @@ def is_exact(c: int, width: Ints, bits: Ints, shifts: Ints) -> bool:
 
 
 @jit
-def fill_rows(members: Ints, first: int, end: int, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+def fill_rows(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
               list_end: Ints, width: Ints, path_shift: Ints, bits: Ints, shifts: Ints, row_ptr: Ints,
-              row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, n: int, fill: bool) -> int:  # fmt: skip
+              row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, n: Scalar, fill: Scalar) -> Scalar:  # fmt: skip
     """Store (or count) the constraints that the bitmaps do not decide; a clause's stand rarest first in `ptr` order."""
     for i in range(first, end):
         if fill:
@@ -156,7 +161,9 @@ def fill_rows(members: Ints, first: int, end: int, ptr: Longs, column: Ints, lo:
 
 
 @jit
-def is_crowded(members: Ints, first: int, end: int, ptr: Longs, column: Ints, chance: Floats, path_shift: Ints) -> bool:
+def is_crowded(
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, chance: Floats, path_shift: Ints
+) -> Scalar:
     """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
     total = 0.0
     for i in range(first, end):
@@ -169,7 +176,9 @@ def is_crowded(members: Ints, first: int, end: int, ptr: Longs, column: Ints, ch
 
 
 @jit
-def set_bits(maps: npt.NDArray[np.uint64], place: int, words: int, slot: int, first: int, last: int) -> None:
+def set_bits(
+    maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, slot: Scalar, first: Scalar, last: Scalar
+) -> None:
     """Set one clause's bit in the rows first .. last."""
     bit = ONE << np.uint64(slot & 63)
     for row in range(first, last + 1):
@@ -177,7 +186,7 @@ def set_bits(maps: npt.NDArray[np.uint64], place: int, words: int, slot: int, fi
 
 
 @jit
-def is_mapped(clause: int, ptr: Longs, column: Ints, path_shift: Ints, bits: Ints) -> bool:
+def is_mapped(clause: Scalar, ptr: Longs, column: Ints, path_shift: Ints, bits: Ints) -> Scalar:
     """Whether bitmaps (or the path) have all columns of a clause."""
     for k in range(ptr[clause], ptr[clause + 1]):
         if path_shift[column[k]] != 0 and bits[column[k]] < 0:
@@ -186,15 +195,16 @@ def is_mapped(clause: int, ptr: Longs, column: Ints, path_shift: Ints, bits: Int
 
 
 @jit
-def fill_column(members: Ints, first: int, end: int, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
                 list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
-                shifts: Ints, c: int, maps: npt.NDArray[np.uint64], place: int, words: int, sure: bool) -> None:  # fmt: skip
+                shifts: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
     """The rows of one column: a clause without a constraint on it is in all of them.
 
     With `sure`, a clause with a constraint is in a row only if the whole bucket lies in one of its intervals, and a
     clause that also has columns without bitmaps is in none.
     """
-    shift, low, n_rows = shifts[c], np.int64(0), count_rows(c, width, bits, shifts)
+    shift, n_rows = shifts[c], count_rows(c, width, bits, shifts)
+    low: Scalar = np.int64(0)
     if path_shift[c] > 0 and width[c] > EXACT_CODES:
         low = np.int64(path_key[c]) << path_shift[c]
     high = low + (np.int64(n_rows) << shift) - 1
@@ -210,10 +220,12 @@ def fill_column(members: Ints, first: int, end: int, ptr: Longs, column: Ints, l
             single = list_at[k] < 0
             for at in range(0 if single else list_at[k], 1 if single else list_end[k]):
                 begin = max(np.int64(lo[k] if single else list_lo[at]), low)
-                stop = np.int64(hi[k] if single else list_hi[at])
+                stop: Scalar = np.int64(hi[k] if single else list_hi[at])
                 stop = high if stop >= width[c] - 1 else min(stop, high)
                 if begin <= stop:
-                    set_bits(maps, place, words, i - first, (begin - low + inner) >> shift, (stop - low - inner) >> shift)
+                    set_bits(
+                        maps, place, words, i - first, (begin - low + inner) >> shift, (stop - low - inner) >> shift
+                    )
         if free:
             set_bits(maps, place, words, i - first, 0, n_rows - 1)
 
@@ -223,8 +235,8 @@ def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     chance: Floats, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], row_ptr: Ints,
-    row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, fill: bool,
-) -> tuple[int, int, int]:  # fmt: skip
+    row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, fill: Scalar,
+) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and rows."""
     n_columns = width.size
     path_shift = np.full(n_columns, -1, np.int32)
@@ -236,10 +248,10 @@ def build_leaves(
     n_packed, n_words, n_rows = 0, 0, 0
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
-        path_of(leaf, parent, step, path, path_shift, path_key, False)
+        path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
         n_touched, words = plan_leaf(members, first, end, ptr, column, width, path_shift, thrift[leaf],
-                                     COARSE_BITS + crowded, load, touched, bits, shifts)  # fmt: skip
+                                     crowded, load, touched, bits, shifts)  # fmt: skip
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
@@ -251,11 +263,14 @@ def build_leaves(
             if bits[c] >= 0:
                 if fill:
                     columns[n_packed] = (
-                        c | (np.int64(shifts[c]) << SHIFT_AT) | (np.int64(bits[c]) << BITS_AT) | (np.int64(rows) << ROW_AT)
+                        c
+                        | (np.int64(shifts[c]) << SHIFT_AT)
+                        | (np.int64(bits[c]) << BITS_AT)
+                        | (np.int64(rows) << ROW_AT)
                     )
                 n_packed += 1
                 rows += count_rows(c, width, bits, shifts)
-                inexact += shifts[c] > 0
+                inexact += not is_exact(c, width, bits, shifts)
         sure = crowded and inexact > 0
         place = n_words
         for turn in range(1 + sure):
@@ -271,7 +286,7 @@ def build_leaves(
             leaves[leaf, SURE] = rows if sure else 0
         for t in range(n_touched):
             bits[touched[t]] = -1
-        path_of(leaf, parent, step, path, path_shift, path_key, True)
+        path_of(leaf, parent, step, path, path_shift, path_key, 1)
     if fill:
         row_ptr[leaf_ptr[leaf_ptr.size - 1]] = n_rows
     return n_packed, n_words, n_rows

@@ -8,7 +8,23 @@ EXPECTED = "write a condition such as price < 120"
 Advice = tuple[str, str]
 
 _AGGREGATES = frozenset(
-    "count sum avg mean min max stddev variance collect_list collect_set first last median percentile any_value".split()
+    [
+        "count",
+        "sum",
+        "avg",
+        "mean",
+        "min",
+        "max",
+        "stddev",
+        "variance",
+        "collect_list",
+        "collect_set",
+        "first",
+        "last",
+        "median",
+        "percentile",
+        "any_value",
+    ]
 )
 _FUNCTIONS = {
     "cast": "CAST is not supported; write DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00' or a plain literal",

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.bind import Bound, Rows, StringPool, settle
+from wherecast.language.canonical import rest_writer
 from wherecast.language.columns import Literals
-from wherecast.language.expression import attributes_of
+from wherecast.language.expression import is_constant
+from wherecast.language.conjunctions import join_terms
 from wherecast.language.digest import digest_filters
 from wherecast.language.filters import Filters, Program
 from wherecast.language.intervals import Int64s, Ragged
@@ -27,6 +29,13 @@ class Group(NamedTuple):
     placed: dict[Test, Ragged]
 
 
+class Join(NamedTuple):
+    """Filters that are conjunctions of terms, each term a group of its own (see `conjunctions`)."""
+
+    rows: Int64s  # which texts they are
+    terms: list[tuple[Group, Int64s]]  # a group and, for each of its filters, the joint filter it is a term of
+
+
 class _Part(NamedTuple):
     """A group's contribution: rows and clauses, both with filters numbered within the group."""
 
@@ -36,17 +45,25 @@ class _Part(NamedTuple):
     program: Int64s  # (clauses,) -1 or index into programs
 
 
-def assemble(groups: list[Group], pool: StringPool, schema: Schema) -> tuple[Filters, Int64s]:
+def assemble(
+    groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None
+) -> tuple[Filters, Int64s]:
     """One `Filters` of all groups, and the text that each of its filters came from."""
     strings, ranks = pool.ranked()
     programs: list[Program] = []
     parts = []
     for group in groups:
-        rests = [tuple(r for r in c.rests if attributes_of(r.node)) for c in group.clauses]
+        rests = [tuple(r for r in c.rests if not is_constant(r.node)) for c in group.clauses]
         bound = settle(group.clauses, group.placed, ranks, group.literals, schema)
         parts.append(_part(bound, rests, programs, group.literals))
-    order = np.concatenate([g.rows for g in groups]) if groups else np.zeros(0, np.int64)
-    bases = np.concatenate(([0], np.cumsum([g.rows.size for g in groups]))).astype(np.int64)
+    texts = [g.rows for g in groups]
+    if join is not None:
+        bounds = [(settle(g.clauses, g.placed, ranks, g.literals, schema), owner) for g, owner in join.terms]
+        rows, alive = join_terms(bounds, join.rows.size)
+        parts.append(_Part(rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, -1)))
+        texts.append(join.rows)
+    order = np.concatenate(texts) if texts else np.zeros(0, np.int64)
+    bases = np.concatenate(([0], np.cumsum([t.size for t in texts]))).astype(np.int64)
     filters = _flatten(parts, bases, strings, programs, schema)
     return filters._replace(digests=digest_filters(filters, schema)), order
 
@@ -59,12 +76,12 @@ def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], 
             programs.append(Program(rest, literals.take([r.node for r in rest]), literals.length))
     which = np.array([index.get(rest, -1) for rest in rests] or [0], np.int64)
     if len(rests) > 1:
-        return _simplified(bound, which)
+        return _simplified(bound, which, programs)
     alive = np.flatnonzero(bound.alive[0]) if rests else np.zeros(0, np.int64)
     return _Part(bound.rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, which[0]))
 
 
-def _simplified(bound: Bound, which: Int64s) -> _Part:
+def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
     """Clauses of each filter against each other, filter by filter: only shapes with an OR come here."""
     boxes: list[dict[int, Box]] = [{} for _ in range(bound.alive.shape[1])]
     for number, alive in enumerate(bound.alive):
@@ -74,16 +91,33 @@ def _simplified(bound: Bound, which: Int64s) -> _Part:
     for f, number, attr, part, null, lo, hi in zip(*(a[order].tolist() for a in bound.rows), strict=True):
         box = boxes[f][number]
         box[attr, part] = (*box.get((attr, part), ()), (null, lo, hi))
+    writers = {number: rest_writer(programs[number]) for number in set(which.tolist()) - {-1}}
     rows: list[tuple[int, int, int, int, bool, int, int]] = []
     clauses: list[tuple[int, int, int]] = []
     for f, numbered in enumerate(boxes):
-        for number, clause in enumerate(simplify([BoxClause(b, int(which[n])) for n, b in numbered.items()])):
-            clauses.append((f, number, clause.rest))
+        found = []
+        for n, box in numbered.items():
+            program = int(which[n])
+            rest = writers[program](f) if program >= 0 else frozenset[str]()
+            found.append(BoxClause(_in_order(box), rest, program))
+        for number, clause in enumerate(simplify(found)):
+            clauses.append((f, number, clause.program))
             rows += [(f, number, a, p, *i) for (a, p), sets in sorted(clause.box.items()) for i in sets]
     columns = np.array(rows, np.int64).reshape(-1, 7).T
     flat = Rows(*columns[:4], columns[4].astype(bool), *columns[5:])
     owner, number_of, rest = np.array(clauses, np.int64).reshape(-1, 3).T
     return _Part(flat, owner, number_of, rest)
+
+
+def _in_order(box: Box) -> Box:
+    """The elements asked of each array numbered in their order, each once."""
+    if not any(part for _, part in box):
+        return box
+    out = {key: sets for key, sets in box.items() if not key[1]}
+    for attr in {attr for attr, part in box if part}:
+        elements = sorted({sets for (a, part), sets in box.items() if a == attr and part})
+        out.update({(attr, part): sets for part, sets in enumerate(elements, 1)})
+    return out
 
 
 def _flatten(
@@ -102,7 +136,7 @@ def _flatten(
     clause_key = (owner << 16) | rows.clause
     key = (clause_key << 15) | rows.attr
     repeated = rows.part > 0
-    order = np.lexsort((rows.lo, repeated, key)) if repeated.any() else np.argsort(key, kind="stable")
+    order = np.lexsort((rows.lo, ~rows.null, repeated, key)) if repeated.any() else np.argsort(key, kind="stable")
     rows, key, clause_key = Rows(*(a[order] for a in rows)), key[order], clause_key[order]
     keep = ~_repeats(rows, key)
     rows, key, clause_key = Rows(*(a[keep] for a in rows)), key[keep], clause_key[keep]

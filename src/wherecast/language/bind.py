@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from wherecast.language.columns import Literals, ProgramScope
 from wherecast.language.evaluate import DAY_US, Column, holds
-from wherecast.language.expression import Param, Type, attributes_of
+from wherecast.language.expression import Param, Type, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.intervals import Int64s, Ragged, complement, everything, intersection, merged, single, union
 from wherecast.language.normalize import Clause, Rest, Test, Values
@@ -211,7 +211,7 @@ def settle(
                 present[sets.rows] = True
                 alive[number] &= present
         for rest in clause.rests:
-            if not attributes_of(rest.node):
+            if is_constant(rest.node):
                 alive[number] &= _constant_truth(rest, literals)
         blocks += [_block(number, *constraint, alive[number]) for constraint in found]
     if not blocks:

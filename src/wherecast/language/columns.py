@@ -69,12 +69,8 @@ class Literals:
 
 
 def _read(param: Param, texts: Sequence[str]) -> npt.NDArray[Any]:
-    values = read_column(param.type, texts)
-    if not param.negative:
-        return values
-    if param.type is Type.DECIMAL:
-        return np.fromiter(((-unscaled, scale) for unscaled, scale in values), object, values.size)
-    return -values
+    # With its sign from the start: the least integer has no positive.
+    return read_column(param.type, [f"-{t}" for t in texts] if param.negative else texts)
 
 
 def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

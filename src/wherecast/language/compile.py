@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import FilterError
-from wherecast.language.assemble import Group, assemble
+from wherecast.language.assemble import Group, Join, assemble
 from wherecast.language.bind import StringPool, place
+from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.columns import LiteralFault, Literals, check_literals
 from wherecast.language.expression import (
     NUMBERS,
@@ -39,12 +40,22 @@ from wherecast.language.expression import (
     Type,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.literals import LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
+from wherecast.language.literals import (
+    LiteralText,
+    Shape,
+    Skeleton,
+    cut_text,
+    find_surrogate,
+    is_string,
+    literal_spans,
+    locate,
+    shape_of,
+)
 from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
+from wherecast.language.reading import number_type, unquote
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
-from wherecast.language.reading import number_type, unquote
 from wherecast.language.tokens import too_many_terms
 
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
@@ -137,8 +148,9 @@ class Compiler:
         first: dict[str, int] = {}
         place_of = np.fromiter((first.setdefault(t, len(first)) for t in texts), np.int64, len(texts))
         batch = _Batch(list(first))
-        groups = [g for skeleton, found in self._grouped(batch) for g in self._prepare(skeleton, found, batch)]
-        filters, order = assemble(groups, batch.pool, self.schema)
+        whole, join = self._taken_apart(list(self._grouped(batch)), batch)
+        groups = [g for skeleton, found in whole for g in self._prepare(skeleton, found, batch)]
+        filters, order = assemble(groups, batch.pool, self.schema, join)
         filter_of = np.full(len(batch.texts), -1, np.int64)
         filter_of[order] = np.arange(order.size)
         by_row = filter_of[place_of] if place_of.size else place_of
@@ -151,7 +163,8 @@ class Compiler:
         groups: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
         limit = self.limits.text
         for row, text in enumerate(batch.texts):
-            if not isinstance(text, str) or len(text) > limit or not text.isascii():
+            # A batch may hold anything, whatever its type says.
+            if not isinstance(text, str) or len(text) > limit or not text.isascii():  # type: ignore[redundant-expr]
                 error = self._refused(text)
                 if error is not None:
                     batch.errors[row] = error
@@ -165,6 +178,51 @@ class Compiler:
                 group[1].append(literals)
         for skeleton, (rows, found) in groups.items():
             yield skeleton, _Texts(rows, list(zip(*found, strict=True)))
+
+    def _taken_apart(
+        self, grouped: list[tuple[Skeleton, _Texts]], batch: _Batch
+    ) -> tuple[list[tuple[Skeleton, _Texts]], Join | None]:
+        """Plain conjunctions of rare shapes, term by term (see `conjunctions`), and what has to be compiled whole."""
+        rare = [(f, split_terms(s)) for s, f in grouped if len(f.rows) < FEW_TEXTS]
+        apart = [(found, terms) for found, terms in rare if terms is not None]
+        rows = np.array([row for found, _ in apart for row in found.rows], np.int64)
+        if rows.size < ENOUGH_TEXTS:
+            return grouped, None
+        by_term: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
+        first_number = 0
+        for found, terms in apart:
+            literals = list(zip(*found.columns, strict=True)) or [()] * len(found.rows)
+            for term, first, end in terms:
+                owners, values = by_term.setdefault(term, ([], []))
+                owners += range(first_number, first_number + len(found.rows))
+                values += [every[first:end] for every in literals]
+            first_number += len(found.rows)
+        good = np.ones(rows.size, bool)
+        groups = [g for term, (owners, values) in by_term.items() for g in self._term(term, owners, values, batch, good)]
+        number = np.where(good, np.cumsum(good) - 1, -1)
+        join = Join(rows[good], [(group, number[owners]) for group, owners in groups])
+        joined = set(join.rows.tolist())
+        return [(s, f) for s, f in ((s, _without(f, joined)) for s, f in grouped) if f.rows], join
+
+    def _term(
+        self, term: Skeleton, owners: list[int], values: list[tuple[LiteralText, ...]], batch: _Batch,
+        good: npt.NDArray[np.bool_],
+    ) -> Iterable[tuple[Group, npt.NDArray[np.int64]]]:
+        """One term for all texts that have it; texts for which it is no plain box are marked in `good`."""
+        owner = np.array(owners, np.int64)
+        own = _Batch([_rebuilt(term, v) for v in values], pool=batch.pool)
+        for group in self._prepare(term, _Texts(list(range(len(values))), list(zip(*values, strict=True))), own):
+            if self._is_plain(group.clauses):
+                yield group, owner[group.rows]
+            else:
+                good[owner[group.rows]] = False
+        good[owner[list(own.errors)]] = False
+
+    def _is_plain(self, clauses: list[Clause]) -> bool:
+        """One box of scalar attributes."""
+        return len(clauses) == 1 and not clauses[0].rests and not any(
+            self.schema.attributes[v.attr].is_array for v in clauses[0].values
+        )
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
@@ -202,9 +260,7 @@ class Compiler:
                 if group is not None:
                     yield group
 
-    def _group(
-        self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch
-    ) -> Group | None:
+    def _group(self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
         rows, columns = found
         literals = _literals(columns, members)
@@ -277,6 +333,20 @@ class Compiler:
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
 
 
+def _without(found: _Texts, rows: set[int]) -> _Texts:
+    """The texts of a skeleton that are not among `rows`."""
+    kept = [i for i, row in enumerate(found.rows) if row not in rows]
+    if len(kept) == len(found.rows):
+        return found
+    return _Texts([found.rows[i] for i in kept], [tuple(column[i] for i in kept) for column in found.columns])
+
+
+def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
+    """The text of a term."""
+    texts = [t if isinstance(t, str) else ", ".join(t) for t in literals]
+    return skeleton[0] + "".join(t + s for t, s in zip(texts, skeleton[1:], strict=True))
+
+
 # -- kinds of literals ------------------------------------------------------------------------------------------------
 
 _STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
@@ -307,6 +377,9 @@ def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind
     return _DECIMAL_SLOT if _ALL_DECIMALS.fullmatch(joined) else None
 
 
+_EDGES = (str(2**31), str(2**63))
+
+
 def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
     if isinstance(literal, tuple):
         return _list_kind(literal, arithmetic=arithmetic)
@@ -317,7 +390,7 @@ def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
     except ValueError as error:
         return str(error)
     if arithmetic:
-        return SlotKind(kind, digits)
+        return SlotKind(kind, digits, is_edge=literal in _EDGES)
     return SlotKind(Type.BIGINT if kind is Type.INT else kind)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _holes(attribute: Attribute, spans: list[tuple[int, int]], strings: list[str
     """The points between the spans, if the spans leave out nothing else."""
     if spans[0][0] != KEY_MIN or spans[-1][1] != KEY_MAX:
         return []
-    gaps = [(a[1] + 1, b[0] - 1) for a, b in zip(spans, spans[1:], strict=False)]
+    gaps = [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]
     return [_point(attribute, lo, strings) for lo, _ in gaps] if all(lo == hi for lo, hi in gaps) else []
 
 
@@ -108,5 +109,6 @@ def value_text(kind: Kind, key: int) -> str:
     if kind is Kind.DATE:
         return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'" if abs(key) < 700_000 else f"day {key}"
     if kind is Kind.TIMESTAMP and abs(key) < 62_000_000_000_000_000:
-        return f"TIMESTAMP '{dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)}'"
+        moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=key)
+        return f"TIMESTAMP '{moment.replace(tzinfo=None)}'"
     return str(key)

@@ -278,7 +278,7 @@ def _absolute(node: Call, arg: Column) -> Column:
     if node.type in INTEGERS:
         lowest = -(2**31) if node.type is Type.INT else -(2**63)
         return Column(np.abs(arg.values), arg.valid & (arg.values != lowest))
-    if node.type is Type.NULL:
+    if node.args[0].type is Type.NULL:
         return arg
     return Column(np.abs(arg.values), arg.valid)
 
@@ -289,7 +289,7 @@ def _negate(node: Negate, scope: Scope) -> Column:
         lowest = -(2**31) if node.type is Type.INT else -(2**63)
         with np.errstate(over="ignore"):
             return Column(-item.values, item.valid & (item.values != lowest))
-    return item if node.type is Type.NULL else Column(-item.values, item.valid)
+    return item if node.item.type is Type.NULL else Column(-item.values, item.valid)
 
 
 def _arith(node: Arith, scope: Scope) -> Column:

@@ -131,6 +131,8 @@ class EventBatch:
     def array(self, attribute_index: int) -> pa.Array:
         """The values of an attribute, in its canonical type. A column that was not `needed` is converted now."""
         array = self._columns.get(attribute_index)
+        if array is None and self._source.length != len(self.rows) and self._kept is None:
+            raise LookupError(f"attribute {attribute_index} was not read before the batch was sliced")
         if array is None:
             attribute = self.schema.attributes[attribute_index]
             column = self._source.read_column(attribute)
@@ -140,6 +142,14 @@ class EventBatch:
                 raise EventError(column.describe(row), row=row, attribute=attribute.name)
             array = self._columns[attribute_index] = self._keep(column.values)
         return array
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
+        part = EventBatch.__new__(EventBatch)
+        part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
+        part._source, part._kept = self._source, None
+        part._columns = {index: array.slice(start, stop - start) for index, array in self._columns.items()}
+        return part
 
     def _keep(self, array: pa.Array) -> pa.Array:
         return array if self._kept is None else array.filter(pa.array(self._kept))

@@ -194,6 +194,11 @@ def attributes_of(node: Node) -> frozenset[int]:
     return frozenset(n.index for n in node.walk() if isinstance(n, Attr))
 
 
+def is_constant(node: Node) -> bool:
+    """Whether an expression reads no attribute."""
+    return not any(isinstance(n, Attr) for n in node.walk())
+
+
 def slots_of(node: Node) -> frozenset[int]:
     """Literal slots that an expression reads."""
     return frozenset(n.slot for n in node.walk() if isinstance(n, Param))

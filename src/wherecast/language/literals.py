@@ -94,7 +94,9 @@ def _unescape(quoted: str) -> str:
     """Undo Spark SQL's escapes; the result is in the plain form, single quotes doubled."""
     quote, body = quoted[0], quoted[1:-1]
     # A doubled quote must not meet the backslash rule: `\''` is an escaped quote followed by the end.
-    body = re.sub(rf"\\.|{quote}{quote}", lambda m: m.group() if m.group()[0] == "\\" else "\\" + quote, body, flags=re.DOTALL)
+    body = re.sub(
+        rf"\\.|{quote}{quote}", lambda m: m.group() if m.group()[0] == "\\" else "\\" + quote, body, flags=re.DOTALL
+    )
     body = _ESCAPE.sub(_undo_escape, body)
     if not body.isascii():  # a pair of escaped surrogates is one character; a lone one Java writes as '?'
         body = body.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

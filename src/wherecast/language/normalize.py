@@ -95,10 +95,11 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A residual: `node` must have the given truth."""
+    """A residual: `node` must have the given truth. `is_whole`: it is the whole filter, and the boxes a cover of it."""
 
     node: Node
     truth: Truth
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +242,21 @@ def _of_test(node: Node, test: Test, truth: Truth) -> Logic:
     return Values(attr, (replace(test, null=null),))
 
 
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def plain_truth(node: Node, truth: Truth) -> tuple[Node, Truth]:
+    """The same statement in the one of its forms that others are compared by: `a < b` is false where `a >= b` is true."""
+    if isinstance(node, Compare) and node.op == "<=>":  # never unknown
+        return node, Truth.TRUE if truth in (Truth.TRUE, Truth.NOT_FALSE) else Truth.FALSE
+    if isinstance(node, Compare) and truth in (Truth.FALSE, Truth.NOT_TRUE):
+        return replace(node, op=_OPPOSITE[node.op]), truth.of_negation
+    return node, truth
+
+
 def _residual(node: Node, truth: Truth) -> Logic:
     """A residual behind the boxes it implies."""
+    node, truth = plain_truth(node, truth)
     if isinstance(node, Compare) and node.op != "<=>" and _is_null_const(node.left, node.right):
         return ALWAYS if truth.admits_unknown else NEVER
     rest = Rest(node, truth)
@@ -335,9 +349,10 @@ def _expand_any(logic: Any_, limit: int) -> tuple[list[Clause], bool]:
 
 
 def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
-    exact = True
-    clauses = [Clause((), ())]
-    for more, ok in sorted((expand(item, limit) for item in logic.items), key=lambda e: len(e[0])):
+    expanded = [expand(item, limit) for item in logic.items]
+    exact = all(ok for more, ok in expanded if len(more) == 1)
+    clauses = [_joined(*(more[0] for more, _ in expanded if len(more) == 1))]
+    for more, ok in sorted((e for e in expanded if len(e[0]) != 1), key=lambda e: len(e[0])):
         exact = exact and ok
         if len(clauses) * len(more) > limit:
             more, exact = _cover(more, max(1, limit // len(clauses))), False
@@ -345,8 +360,11 @@ def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
     return list(dict.fromkeys(clauses)), exact
 
 
-def _joined(a: Clause, b: Clause) -> Clause:
-    return Clause(tuple(dict.fromkeys(a.values + b.values)), tuple(dict.fromkeys(a.rests + b.rests)))
+def _joined(*clauses: Clause) -> Clause:
+    return Clause(
+        tuple(dict.fromkeys(v for c in clauses for v in c.values)),
+        tuple(dict.fromkeys(r for c in clauses for r in c.rests)),
+    )
 
 
 def _cover(clauses: Sequence[Clause], limit: int) -> list[Clause]:
@@ -381,5 +399,5 @@ def normalize(node: Node, limit: int) -> list[Clause]:
     clauses, exact = expand(logic, limit)
     if exact:
         return clauses
-    whole = (Rest(node, Truth.TRUE),)
+    whole = (Rest(node, Truth.TRUE, is_whole=True),)
     return list(dict.fromkeys(Clause(clause.values, whole) for clause in clauses))

@@ -92,10 +92,13 @@ def rlike_regex(pattern: str) -> JavaRegex:
     """A compiled Java regular expression. Raises ValueError with the reason where it is wrong or not supported."""
     translator = _Translator(pattern)
     try:
-        return JavaRegex(re2.compile(translator.translate(), _options()), before_line_end=translator.has_dollar)
+        regex = re2.compile(translator.translate(), _options())
     except re2.error as error:
         reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         raise ValueError(f"{reason} (look-around and back-references are not supported)") from None
+    if regex.programsize > _MAX_PROGRAM:
+        raise ValueError(f"too large a pattern: {regex.programsize} steps, at most {_MAX_PROGRAM}; repeat less often")
+    return JavaRegex(regex, before_line_end=translator.has_dollar)
 
 
 def java_to_re2(pattern: str) -> str:
@@ -110,6 +113,8 @@ def _options() -> Any:
 
 
 _LINE_END = re.compile(r"(?:\r\n|[\n\r\x85\u2028\u2029])\Z")
+#: Instructions of a compiled pattern. Compiling takes about 0.4 us each, and `.{100}` has 2,400.
+_MAX_PROGRAM = 3_000
 _NOT_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _NAMED_GROUP = re.compile(r"\(\?<[a-zA-Z][a-zA-Z0-9]*>")
 _REPETITION = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")

@@ -41,30 +41,28 @@ def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], st
             return literal(node)
         case Const():
             return {True: "TRUE", False: "FALSE", None: "NULL"}[node.value]
-        case And():
-            return " AND ".join(operand(i) for i in node.items)
-        case Or():
-            return " OR ".join(operand(i) for i in node.items)
-        case Not():
-            return f"NOT {operand(node.item)}"
-        case Compare():
+        case And() | Or():
+            return f" {'AND' if isinstance(node, And) else 'OR'} ".join(map(operand, node.items))
+        case Compare() | Arith():
             return f"{operand(node.left)} {node.op} {operand(node.right)}"
-        case IsNull():
-            return f"{operand(node.item)} IS NULL"
-        case IsTruth():
-            return f"{operand(node.item)} IS {'TRUE' if node.truth else 'FALSE'}"
+        case Call():
+            return f"{node.name}({', '.join(map(show, node.args))})"
         case InList():
-            values = [literal(v) for v in node.values] + (["NULL"] if node.has_null else [])
+            values = [*map(literal, node.values), *(["NULL"] if node.has_null else [])]
             return f"{operand(node.item)} IN ({', '.join(values)})"
         case Like():
             return f"{operand(node.item)} {node.kind.upper()} {literal(node.pattern)}"
-        case Call():
-            return f"{node.name}({', '.join(show(a) for a in node.args)})"
-        case Arith():
-            return f"{operand(node.left)} {node.op} {operand(node.right)}"
-        case Negate():
-            return f"-{operand(node.item)}"
+        case Not() | Negate() | IsNull() | IsTruth():
+            return _unary(node, operand(node.item))
     raise TypeError(f"no SQL for {type(node).__name__}")
+
+
+def _unary(node: Not | Negate | IsNull | IsTruth, item: str) -> str:
+    if isinstance(node, IsNull):
+        return f"{item} IS NULL"
+    if isinstance(node, IsTruth):
+        return f"{item} IS {'TRUE' if node.truth else 'FALSE'}"
+    return f"NOT {item}" if isinstance(node, Not) else f"-{item}"
 
 
 def attribute_namer(schema: Schema) -> Callable[[int], str]:

@@ -22,8 +22,11 @@ _EVERYTHING: list[Interval] = [(True, 0, 0), (False, KEY_MIN, KEY_MAX)]
 
 
 class BoxClause(NamedTuple):
+    """A box and what else must hold: statements in canonical words, and the program that evaluates them."""
+
     box: Box
-    rest: int  # which residual, -1: none
+    rest: frozenset[str]
+    program: int  # -1: none
 
 
 def simplify(clauses: list[BoxClause]) -> list[BoxClause]:
@@ -32,7 +35,7 @@ def simplify(clauses: list[BoxClause]) -> list[BoxClause]:
         clauses = _absorb(_unique(clauses))
         joined = _join(clauses)
         if len(joined) == len(clauses):
-            return sorted(joined, key=lambda c: (sorted(c.box.items()), c.rest))
+            return sorted(joined, key=lambda c: (sorted(c.box.items()), sorted(c.rest)))
         clauses = joined
 
 
@@ -42,7 +45,7 @@ def _unique(clauses: list[BoxClause]) -> list[BoxClause]:
 
 def _absorb(clauses: list[BoxClause]) -> list[BoxClause]:
     kept: list[BoxClause] = []
-    for clause in sorted(clauses, key=lambda c: (len(c.box), c.rest >= 0)):
+    for clause in sorted(clauses, key=lambda c: (len(c.box), len(c.rest))):
         if not any(_covers(wide, clause) for wide in kept):
             kept = [k for k in kept if not _covers(clause, k)]
             kept.append(clause)
@@ -50,7 +53,7 @@ def _absorb(clauses: list[BoxClause]) -> list[BoxClause]:
 
 
 def _covers(wide: BoxClause, narrow: BoxClause) -> bool:
-    if wide.rest not in (-1, narrow.rest) or len(wide.box) > len(narrow.box):
+    if not wide.rest <= narrow.rest or len(wide.box) > len(narrow.box):
         return False
     return all(key in narrow.box and _contains(sets, narrow.box[key]) for key, sets in wide.box.items())
 
@@ -94,4 +97,4 @@ def _united(group: list[BoxClause], key: tuple[int, int]) -> BoxClause:
     box = {**group[0].box, key: tuple(joined)}
     if joined == _EVERYTHING:
         del box[key]
-    return BoxClause(box, group[0].rest)
+    return BoxClause(box, group[0].rest, group[0].program)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -59,6 +59,7 @@ class Limits:
     values: int = 10_000  # values of one IN list
     clauses: int = 64  # of the normal form; beyond it, covering boxes and a residual
     pattern: int = 1_000  # characters of a LIKE or RLIKE pattern
+    regexes: int = 100  # RLIKEs of one filter: a counted repetition makes a short one dear
 
 
 class SlotKind(NamedTuple):
@@ -66,12 +67,13 @@ class SlotKind(NamedTuple):
 
     type: Type
     digits: Digits = (0, 0)
+    is_edge: bool = False  # one more than the greatest integer of a type: with a minus before it, the least
 
 
 class Parsed(NamedTuple):
     """The tree of a shape; the name of a column is its number among the operands."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     operands: list[Operand]
 
 
@@ -85,13 +87,21 @@ def parse_shape(shape: Shape, limits: Limits) -> Parsed:
         tree = None
     if tree is None:
         raise FilterError("syntax", f"not a condition that can be read; {EXPECTED}", text=shape.text)
-    return Parsed(cast("exp.Expression", tree), operands)
+    return Parsed(tree, operands)
 
 
-_COMPARISONS = {
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
 }
-_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_LIKES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+
 
 class Checker:
     """Turns sqlglot's tree into a typed expression, for one schema and one variant of slots."""
@@ -104,32 +114,47 @@ class Checker:
         self.slots = slots
         self.text = text
         self.limits = limits
+        self.regexes = 0
+        self._handlers: dict[type[exp.Expr], Callable[[exp.Expr, int], Node]] = {
+            exp.Column: self._leaf,
+            exp.And: self._connective,
+            exp.Or: self._connective,
+            exp.Not: self._not,
+            exp.Is: self._is,
+            exp.NullSafeNEQ: self._comparison,
+            exp.Between: self._between,
+            exp.In: self._in,
+            exp.Like: self._like,
+            exp.ILike: self._like,
+            exp.RegexpLike: self._like,
+            exp.Neg: self._negative,
+            exp.Anonymous: self._call,
+            **dict.fromkeys(_COMPARISONS, self._comparison),
+            **dict.fromkeys(_ARITHMETIC, self._arithmetic),
+        }
 
-    def condition(self, tree: exp.Expression, depth: int = 0) -> Node:
+    def condition(self, tree: exp.Expr, depth: int = 0) -> Node:
         """A node that must be boolean."""
         node = self.expression(tree, depth)
         if node.type not in (Type.BOOLEAN, Type.NULL):
-            raise self._error(
-                "type", f"expected a condition, found a value of type {self._type_name(node)}; compare it", node.span
-            )
+            raise self._error("type", f"expected a condition, found a value of type {node.type}; compare it", node.span)
         return node
 
-    def expression(self, tree: exp.Expression, depth: int) -> Node:
+    def expression(self, tree: exp.Expr, depth: int) -> Node:
+        """A node of any type, `depth` levels down."""
         if depth > self.limits.depth:
-            raise self._error("limit", f"nested deeper than {self.limits.depth}; flatten the filter", _span(tree))
+            raise self._error(
+                "limit", f"nested deeper than {self.limits.depth}; flatten the filter", self._first_leaf(tree)
+            )
         tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
-        kind = type(tree)
-        if kind in (exp.And, exp.Or):
-            return self._connective(tree, depth)
-        if kind in _COMPARISONS or kind is exp.NullSafeNEQ:
-            return self._comparison(tree, depth)
-        if kind in _ARITHMETIC:
-            return self._arithmetic(tree, depth)
-        return self._HANDLERS[kind](self, tree, depth)
+        handler = self._handlers.get(type(tree))
+        if handler is None:
+            raise self._error("unsupported", f"{tree.key.upper()} is not supported; {EXPECTED}", self._first_leaf(tree))
+        return handler(tree, depth)
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
-    def _leaf(self, tree: exp.Expression, depth: int) -> Node:
+    def _leaf(self, tree: exp.Expr, _depth: int) -> Node:
         operand = self.operands[int(tree.name)]
         if operand.name is not None:
             return self._attribute(operand.name, operand.span)
@@ -160,7 +185,7 @@ class Checker:
 
     # -- logic ----------------------------------------------------------------------------------------------------
 
-    def _connective(self, tree: exp.Expression, depth: int) -> Node:
+    def _connective(self, tree: exp.Expr, depth: int) -> Node:
         # A chain of a thousand ORs is a left-deep tree of depth a thousand: flatten it without recursion.
         kind, items, stack = type(tree), [], [tree]
         while stack:
@@ -169,23 +194,26 @@ class Checker:
                 stack += [node.args["expression"], node.this]
             else:
                 items.append(self.condition(node, depth + 1))
-        return (And if kind is exp.And else Or)(items=tuple(items), span=_span(tree))
+        return (And if kind is exp.And else Or)(items=tuple(items), span=_hull(items[0], items[-1]))
 
-    def _not(self, tree: exp.Expression, depth: int) -> Node:
-        return Not(item=self.condition(tree.this, depth + 1), span=_span(tree))
+    def _not(self, tree: exp.Expr, depth: int) -> Node:
+        item = self.condition(tree.this, depth + 1)
+        return Not(item=item, span=item.span)
 
-    def _is(self, tree: exp.Expression, depth: int) -> Node:
-        against, span = tree.args["expression"], _span(tree)
+    def _is(self, tree: exp.Expr, depth: int) -> Node:
+        against = tree.args["expression"]
         if isinstance(against, exp.Null):
-            return IsNull(item=self.expression(tree.this, depth + 1), span=span)
-        return IsTruth(item=self.condition(tree.this, depth + 1), truth=bool(against.this), span=span)
+            item = self.expression(tree.this, depth + 1)
+            return IsNull(item=item, span=item.span)
+        item = self.condition(tree.this, depth + 1)
+        return IsTruth(item=item, truth=bool(against.this), span=item.span)
 
     # -- comparisons ----------------------------------------------------------------------------------------------
 
-    def _comparison(self, tree: exp.Expression, depth: int) -> Node:
+    def _comparison(self, tree: exp.Expr, depth: int) -> Node:
         left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
         negated = isinstance(tree, exp.NullSafeNEQ)
-        node = self.compare("<=>" if negated else _COMPARISONS[type(tree)], left, right, _span(tree))
+        node = self.compare("<=>" if negated else _COMPARISONS[type(tree)], left, right, _hull(left, right))
         return Not(item=node, span=node.span) if negated else node
 
     def compare(self, op: str, left: Node, right: Node, span: Span) -> Node:
@@ -209,18 +237,22 @@ class Checker:
             if isinstance(this, Param) and this.type is Type.STRING and other.type in (Type.DATE, Type.TIMESTAMP):
                 return other.type
         raise self._error(
-            "type", f"cannot compare {self._describe(left)} with {self._describe(right)}; "
-            f"give both sides one type{_literal_hint(left, right)}", span)
+            "type",
+            f"cannot compare {self._describe(left)} with {self._describe(right)}; "
+            f"give both sides one type{_literal_hint(left, right)}",
+            span,
+        )
 
-    def _between(self, tree: exp.Expression, depth: int) -> Node:
-        item, span = self.expression(tree.this, depth + 1), _span(tree)
+    def _between(self, tree: exp.Expr, depth: int) -> Node:
+        item = self.expression(tree.this, depth + 1)
         low, high = self.expression(tree.args["low"], depth + 1), self.expression(tree.args["high"], depth + 1)
+        span = _hull(item, high)
         return And(items=(self.compare(">=", item, low, span), self.compare("<=", item, high, span)), span=span)
 
-    def _in(self, tree: exp.Expression, depth: int) -> Node:
-        span = _span(tree)
+    def _in(self, tree: exp.Expr, depth: int) -> Node:
         item = self.expression(tree.this, depth + 1)
         listed = [self.expression(v, depth + 1) for v in tree.expressions]
+        span = _hull(item, listed[-1])
         has_null = any(n.type is Type.NULL for n in listed)
         values = [n for n in listed if n.type is not Type.NULL]
         if not values:
@@ -229,45 +261,54 @@ class Checker:
         for value in values:
             common = self._common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
         if not all(isinstance(v, Param) for v in values):
-            tests = [Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
-                     for v in listed]
+            tests = [
+                Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
+                for v in listed
+            ]
             return Or(items=tuple(tests), span=span)
         params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
         return InList(item=_retype(item, common), values=params, has_null=has_null, common=common, span=span)
 
-    def _like(self, tree: exp.Expression, depth: int) -> Node:
-        span = _span(tree)
+    def _like(self, tree: exp.Expr, depth: int) -> Node:
         item, pattern = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
-        kind = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}[type(tree)]
+        span = _hull(item, pattern)
+        kind = _LIKES[type(tree)]
         if item.type not in (Type.STRING, Type.NULL):
             raise self._error("type", f"{kind.upper()} needs a string, found {self._describe(item)}", item.span)
         if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
             raise self._error("type", f"{kind.upper()} needs a string literal as its pattern", pattern.span)
+        self.regexes += kind == "rlike"
+        if self.regexes > self.limits.regexes:
+            message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
+            raise self._error("limit", message, pattern.span)
         node: Node = Like(kind=kind, item=item, pattern=pattern, span=span)
         return Not(item=node, span=span) if tree.args.get("negate") else node
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _arithmetic(self, tree: exp.Expression, depth: int) -> Node:
-        op, span = _ARITHMETIC[type(tree)], _span(tree)
+    def _arithmetic(self, tree: exp.Expr, depth: int) -> Node:
+        op = _ARITHMETIC[type(tree)]
         left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
                 raise self._error("type", f"{op} needs numbers, found {self._describe(side)}", side.span)
         kind, digits = arithmetic_type(op, left, right)
-        return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=span)
+        return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=_hull(left, right))
 
-    def _negative(self, tree: exp.Expression, depth: int) -> Node:
+    def _negative(self, tree: exp.Expr, depth: int) -> Node:
         item = self.expression(tree.this, depth + 1)
         if item.type not in (*NUMBERS, Type.NULL):
             raise self._error("type", f"- needs a number, found {self._describe(item)}", item.span)
-        if isinstance(item, Param) and not item.negative:
-            return Param(slot=item.slot, type=item.type, digits=item.digits, negative=True, span=item.span)
-        return Negate(item=item, type=item.type, digits=digits_of(item), span=_span(tree))
+        if isinstance(item, Param) and not item.negative and not isinstance(tree.this, exp.Paren):
+            kind = NUMBERS[NUMBERS.index(item.type) - 1] if self.slots[item.slot].is_edge else item.type
+            return Param(slot=item.slot, type=kind, digits=item.digits, negative=True, span=item.span)
+        # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
+        digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
+        return Negate(item=item, type=_number_type(item.type), digits=digits, span=item.span)
 
-    def _call(self, tree: exp.Expression, depth: int) -> Node:
-        name, span = str(tree.this)[1:], _span(tree)
-        args = tuple(self.expression(a, depth + 1) for a in tree.expressions)
+    def _call(self, tree: exp.Expr, depth: int) -> Node:
+        name, args = str(tree.this)[1:], tuple(self.expression(a, depth + 1) for a in tree.expressions)
+        span = (tree.meta["start"], self.text.find(")", args[-1].span[1]) + 1)
         if name == "array_contains":
             return self._array_contains(args, span)
         if name == "size":
@@ -279,7 +320,7 @@ class Checker:
             if arg.type not in wanted:
                 need = "a number" if name == "abs" else "a string"
                 raise self._error("type", f"{name} needs {need}, found {self._describe(arg)}", arg.span)
-        result = {"lower": Type.STRING, "upper": Type.STRING, "length": Type.INT, "abs": args[0].type}
+        result = {"lower": Type.STRING, "upper": Type.STRING, "length": Type.INT, "abs": _number_type(args[0].type)}
         return Call(name=name, args=args, type=result.get(name, Type.BOOLEAN), span=span)
 
     def _array_contains(self, args: tuple[Node, ...], span: Span) -> Node:
@@ -300,8 +341,9 @@ class Checker:
     def _error(self, reason: str, message: str, span: Span) -> FilterError:
         return FilterError(reason, message, text=self.text, start=span[0], end=span[1])
 
-    def _type_name(self, node: Node) -> str:
-        return str(node.type)
+    def _first_leaf(self, tree: exp.Expr) -> Span:
+        leaf = tree.find(exp.Identifier, bfs=False)
+        return self.operands[int(leaf.name)].span if leaf else (0, 1)
 
     def _describe(self, node: Node) -> str:
         if isinstance(node, Attr):
@@ -311,28 +353,17 @@ class Checker:
             return f"a {'number' if node.type in NUMBERS else node.type}"
         return f"a value of type {node.type}"
 
-    _HANDLERS: dict[type[exp.Expression], Callable[[Checker, exp.Expression, int], Node]] = {}
 
-
-Checker._HANDLERS.update({
-    exp.Column: Checker._leaf,
-    exp.Anonymous: Checker._call,
-    exp.Not: Checker._not,
-    exp.Is: Checker._is,
-    exp.Between: Checker._between,
-    exp.In: Checker._in,
-    exp.Like: Checker._like,
-    exp.ILike: Checker._like,
-    exp.RegexpLike: Checker._like,
-    exp.Neg: Checker._negative,
-})
+def _number_type(kind: Type) -> Type:
+    """The type of arithmetic on one operand: a bare NULL counts as a double."""
+    return Type.DOUBLE if kind is Type.NULL else kind
 
 
 def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
     """Result type of an arithmetic operator by Spark's rules."""
     a, b = left.type, right.type
     if Type.NULL in (a, b):
-        a = b = Type.DOUBLE if Type.DOUBLE in (a, b) else b if a is Type.NULL else a
+        a = b = _number_type(b if a is Type.NULL else a)
     if Type.DOUBLE in (a, b) or (op == "/" and Type.DECIMAL not in (a, b)):
         return Type.DOUBLE, (0, 0)
     if Type.DECIMAL in (a, b):
@@ -356,20 +387,9 @@ def _retype(node: Node, common: Type) -> Node:
     return node
 
 
-def _span(tree: exp.Expression) -> Span:
-    """Where a node stands: the hull of the positions below it (sqlglot marks names, literals and functions)."""
-    start, end, stack, seen = 1 << 60, -1, [tree], 0
-    while stack and seen < 2_000:
-        node = stack.pop()
-        seen += 1
-        if "start" in node.meta:
-            start, end = min(start, node.meta["start"]), max(end, node.meta["end"] + 1)
-        for child in node.args.values():
-            if isinstance(child, exp.Expression):
-                stack.append(child)
-            elif isinstance(child, list):
-                stack.extend(c for c in child if isinstance(c, exp.Expression))
-    return (start, end) if end >= 0 else (0, 1)
+def _hull(*nodes: Node) -> Span:
+    """Where a compound stands: from its first operand to its last."""
+    return min(n.span[0] for n in nodes), max(n.span[1] for n in nodes)
 
 
 def _some_names(schema: Schema) -> str:

@@ -127,9 +127,8 @@ def read_shape(shape: Shape, depth: int, terms: int) -> Sentence:
     lexemes = _lexemes(shape, terms + 2)
     if len(lexemes) == 1:
         raise FilterError("syntax", "the filter is empty; write TRUE to match every event", text=shape.text)
-    if len(lexemes) > terms + 1:
-        start = lexemes[terms].start
-        raise FilterError("limit", too_many_terms(terms), text=shape.text, start=start)
+    if len(lexemes) > terms + 1:  # what is wrong before that place is told first
+        lexemes[terms:] = [lexemes[terms]._replace(kind="limit", text="")]
     return _Reader(shape.text, lexemes, depth).read()
 
 
@@ -355,7 +354,11 @@ class _Reader:
             lexeme = self._take()
             word = lexeme.text.upper() if lexeme.kind == "word" else ""
             if word not in _PREDICATES:
-                hint = "write IS NOT NULL" if word == "NULL" else "write NOT before the condition, or NOT IN, NOT LIKE, ..."
+                hint = (
+                    "write IS NOT NULL"
+                    if word == "NULL"
+                    else "write NOT before the condition, or NOT IN, NOT LIKE, ..."
+                )
                 self._fail(f"misplaced NOT; {hint}", self.lexemes[self.at - 2])
         self._one_predicate(lexeme)
         self._emit(_PREDICATES[word], lexeme)
@@ -399,12 +402,15 @@ class _Reader:
     # -- ends -----------------------------------------------------------------------------------------------------
 
     def _take(self) -> _Lexeme:
-        lexeme = self.lexemes[self.at]
+        lexeme = self._next()
         self.at += 1
         return lexeme
 
     def _next(self) -> _Lexeme:
-        return self.lexemes[self.at] if self.at < len(self.lexemes) else self.lexemes[-1]
+        lexeme = self.lexemes[min(self.at, len(self.lexemes) - 1)]
+        if lexeme.kind == "limit":
+            self._fail(too_many_terms(self.at), lexeme, "limit")
+        return lexeme
 
     def _emit(self, kind: TokenType, lexeme: _Lexeme) -> None:
         self.tokens.append(Token(kind, lexeme.text.upper(), start=lexeme.start, end=lexeme.end - 1))

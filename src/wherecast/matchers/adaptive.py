@@ -24,7 +24,17 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.dense import copy_events, count_dense, list_dense
-from wherecast.kernels.descent import LEAF_WORDS, SIZE, WORDS, Batch, Scratch, Tree, count_descend, descend, tally_descend
+from wherecast.kernels.descent import (
+    LEAF_WORDS,
+    SIZE,
+    WORDS,
+    Batch,
+    Scratch,
+    Tree,
+    count_descend,
+    descend,
+    tally_descend,
+)
 from wherecast.kernels.events import drop_repeats
 from wherecast.matchers.adaptive_conditions import Columns, describe, prepare
 from wherecast.matchers.adaptive_plan import Costs, Planner
@@ -145,13 +155,15 @@ class AdaptiveMatcher:
     def explain_plan(self) -> str:
         """The plan in a few lines: the parts, the root's tests, what an event visits."""
         tree, facts = self._tree, self.stats()
+        n_dense = self._dense[1] - self._dense[0]
+        sizes = f"{facts['nodes']} nodes, {facts['tests']} tests, {facts['leaves'] - n_dense} leaves"
+        visits = "an event visits {nodes_per_event:.1f} nodes and {leaves_per_event:.1f} leaves"
+        checks = "{candidates_per_event:.1f} candidates, {checked_per_event:.1f} of them checked one by one"
         lines = [
             f"{facts['clauses']} clauses in {facts['slots']} slots, {facts['bytes']} bytes",
-            f"dense part: {facts['dense_clauses']} clauses in {self._dense[1] - self._dense[0]} bitmap leaves",
-            f"tree: {facts['nodes']} nodes, {facts['tests']} tests, {facts['leaves'] - self._dense[1] + self._dense[0]} "
-            f"leaves ({facts['row_leaves']} without bitmaps)",
-            "an event visits {nodes_per_event:.1f} nodes and {leaves_per_event:.1f} leaves with {candidates_per_event:.1f} "
-            "candidates, {checked_per_event:.1f} of them checked one by one".format(**facts),
+            f"dense part: {facts['dense_clauses']} clauses in {n_dense} bitmap leaves",
+            f"tree: {sizes} ({facts['row_leaves']} without bitmaps)",
+            f"{visits} with {checks}".format(**facts),
             "the root looks up:",
         ]
         first, end = tree.nodes[0, :2].tolist() if len(tree.nodes) else (0, 0)
@@ -170,8 +182,9 @@ class AdaptiveMatcher:
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._tree.nodes[0].any():
             tally_descend(self._tree, batch, self._scratch(batch), totals)
-        visits = totals / max(len(batch.codes), 1)
-        return visits + np.array([0, dense.size, dense.sum(), 0])
+        visits: npt.NDArray[np.float64] = totals / max(len(batch.codes), 1)
+        visits += np.array([0, dense.size, dense.sum(), 0])
+        return visits
 
 
 def _offsets(counts: Longs) -> Longs:

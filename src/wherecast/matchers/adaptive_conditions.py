@@ -75,9 +75,9 @@ def prepare(columns: Columns, events: EventCodes) -> Batch:
     ptr = np.zeros(n_lists + 1, np.int64)
     if n_lists == 0:
         return Batch(out, ptr, np.zeros(0, np.int32))
-    source = codes, events.list_ptr, events.list_codes
-    lists = np.empty(prepare_lists(*source, *given, ptr, out[0], False), np.int32)
-    size = prepare_lists(*source, *given, ptr, lists, True)
+    list_ptr, list_codes = events.list_ptr, events.list_codes
+    lists = np.empty(prepare_lists(codes, list_ptr, list_codes, *given, ptr, out[0], 0), np.int32)
+    size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists, 1)
     return Batch(out, ptr, lists[:size])
 
 
@@ -125,7 +125,8 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Columns, Conditio
     first[1:] = last[:-1]
     clause = np.repeat(np.arange(boxes.n_clauses, dtype=np.int32), np.diff(boxes.ptr))
     idle = first & last & (lo <= 0) & (hi >= top)
-    attribute, lo, hi, first, last, clause = (x[~idle] for x in (attribute, lo, hi, first, last, clause))
+    attribute, lo, hi, clause = (x[~idle] for x in (attribute, lo, hi, clause))
+    first, last = first[~idle], last[~idle]
     used = np.unique(attribute)
     tables, new_widths = _renumber(widths, used, attribute, lo, hi)
     begin, stop = np.flatnonzero(first), np.flatnonzero(last) + 1
@@ -161,11 +162,10 @@ def _constraints(
     cell_lo, cell_hi = hull_lo >> shift << shift, ((hull_hi >> shift) + 1 << shift) - 1
     filed = np.where(short, chance, chances(columns, column, cell_lo, cell_hi, batch))
     order = np.lexsort((chance, clause))
-    picked = (x[order].astype(np.int32) for x in (column, hull_lo, hull_hi, list_at, list_end))
     ptr = np.searchsorted(clause, np.arange(n_clauses + 1)).astype(np.int64)
-    c, l, h, la, le = picked
     return Conditions(
-        ptr, c, l, h, la, le, lo[in_list], hi[in_list],
+        ptr, column[order], hull_lo[order], hull_hi[order], list_at[order].astype(np.int32),
+        list_end[order].astype(np.int32), lo[in_list], hi[in_list],
         shift[order].astype(np.int32), filed[order].astype(np.float32), chance[order].astype(np.float32),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ half, and time by a few per cent.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,8 @@ class Costs(NamedTuple):
     visit: float = 60.0
     column: float = 5.0
     word: float = 1.0
-    margin: float = 4.0  # what a test must save, in units of its cost
+    margin: float = 1.5  # what a test must save, in units of its cost
+    spread: float = 0.5  # for the memory of a column in one more leaf: many small leaves are mostly padding
     dense_word: float = 0.3
     report: float = 3.0  # of one match
     smallest: float = 64  # clauses of a node that is split
@@ -164,7 +166,7 @@ class Planner:
         matches = float(np.exp(np.diff(log[c.ptr])).sum())
         return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * self.columns.width.size * self.costs.dense_word
 
-    def _add_rest(self, members: Ints, path: int, dense: bool = False) -> tuple[int, int]:
+    def _add_rest(self, members: Ints, path: int, *, dense: bool = False) -> tuple[int, int]:
         """Leaves of the clauses that no test serves, clauses with the same columns together."""
         if not members.size:
             return self.leaves.count, self.leaves.count
@@ -191,7 +193,9 @@ class Planner:
             total[filled] = np.bitwise_or.reduceat(bits, c.ptr[filled])
         return total[members]
 
-    def _add_tests(self, members: Ints, chosen: Longs, order: Ints, path: int, depth: int) -> list[tuple[Ints, int, int, int]]:
+    def _add_tests(
+        self, members: Ints, chosen: Longs, order: Ints, path: int, depth: int
+    ) -> list[tuple[Ints, int, int, int]]:
         """File members under their chosen constraints; return the children that may be split further."""
         c = self.conditions
         rank = np.zeros(self.columns.width.size, np.int64)
@@ -222,7 +226,9 @@ class Planner:
     def _merge_levels(self, column: Ints, shift: Ints) -> Ints:
         """Move thinly filled levels of cells to coarser ones: every level is a lookup and a visit."""
         shift = shift.copy()
-        loads = np.bincount(column.astype(np.int64) * 32 + shift, minlength=32 * self.columns.width.size).reshape(-1, 32)
+        loads = np.bincount(column.astype(np.int64) * 32 + shift, minlength=32 * self.columns.width.size).reshape(
+            -1, 32
+        )
         for c in np.flatnonzero(loads.any(1)).tolist():
             width, load = int(self.columns.width[c]), loads[c].copy()
             target = np.arange(32)
@@ -241,7 +247,7 @@ class Planner:
         """One test per (column, shift); returns the place of each child in the table, to be set when it is known."""
         places = np.zeros(group.size, np.int64)
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [group.size]]).tolist()
-        for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+        for a, b in pairwise(bounds):
             keys, kids = steps[a:b, 2], children[a:b]
             low, span = int(keys[0]), int(keys[-1]) - int(keys[0]) + 1
             if span <= 4 * (b - a) + 16:
@@ -276,11 +282,11 @@ class Planner:
         leaves, row_ptr = np.full((sizes.size, 8), -1, np.int64), np.zeros(members.size + 1, np.int32)
         none = np.zeros(0, np.int64), np.zeros(0, np.uint64), row_ptr, np.zeros(0, np.int16)
         rows = np.zeros(0, np.int32)
-        n_columns, n_words, n_rows = build_leaves(*given, leaves, *none, rows, rows, False)
+        n_columns, n_words, n_rows = build_leaves(*given, leaves, *none, rows, rows, 0)
         columns, maps = np.zeros(n_columns, np.int64), np.zeros(n_words, np.uint64)
         row_column = np.zeros(n_rows, np.int16)
         row_lo, row_hi = np.zeros(n_rows, np.int32), np.zeros(n_rows, np.int32)
-        build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, True)
+        build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, 1)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         row_ptr = place_rows(leaves, row_ptr)
         self._set_dense_apart(nodes, leaves)

@@ -1,0 +1,79 @@
+"""What a case comes to: figures, goals met or missed, and the JSON line it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wherecast.bench.cases import Case
+from wherecast.bench.machine import Machine
+
+Figure = float | int | None
+
+
+class Goal(NamedTuple):
+    """An upper bound on a figure."""
+
+    figure: str
+    limit: float
+    value: Figure
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is there and within the bound."""
+        return self.value is not None and self.value <= self.limit
+
+
+class Point(NamedTuple):
+    """One size of a growth curve."""
+
+    subscriptions: int
+    us_per_event: float
+    matches_per_event: float
+    build_s: float
+    bytes_per_subscription: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one case. `figures` are named with their unit; a ratio is engine / baseline."""
+
+    case: Case
+    subscriptions: int
+    figures: dict[str, Figure] = field(default_factory=dict)
+    points: tuple[Point, ...] = ()  # growth: one per size
+    skipped: str | None = None
+
+    def goals(self) -> list[Goal]:
+        """The goals of the case against its figures, if it was run at the declared size."""
+        if self.skipped or self.case.expected < 0:
+            return []
+        return [Goal(name, limit, self.figures.get(name)) for name, limit in self.case.goals]
+
+    def fields(self, machine: Machine) -> dict[str, object]:
+        """One JSON line, complete by itself."""
+        case = self.case
+        line: dict[str, object] = {
+            "case": case.name,
+            "kind": case.kind,
+            "groups": list(case.groups),
+            "workload": case.workload,
+            "scale": case.scale,
+            "matcher": case.matcher,
+            "output": case.output,
+            "threads": case.threads,
+            "subscriptions": self.subscriptions,
+            **{name: tidy(value) for name, value in self.figures.items()},
+        }
+        if self.points:
+            line["points"] = [{name: tidy(value) for name, value in point._asdict().items()} for point in self.points]
+        if self.skipped:
+            line["skipped"] = self.skipped
+        if goals := self.goals():
+            line["goals"] = [{**g._asdict(), "value": tidy(g.value), "met": g.met} for g in goals]
+        return {**line, "machine": machine.fields()}
+
+
+def tidy(value: Figure) -> Figure:
+    """A figure with four significant digits; integers as they are."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value

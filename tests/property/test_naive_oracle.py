@@ -1,0 +1,74 @@
+"""The engine against an evaluator that is too simple to be wrong, while subscriptions come and go."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.naive import NAIVE_FEATURES, evaluate
+from tests.property.strategies import FilterMaker, Trial, make_event, make_space, trials
+from tests.property.terms import Term, text
+from wherecast.engine.engine import Engine
+from wherecast.language.sql import Limits
+from wherecast.matchers.registry import MATCHERS
+
+
+def check(engine: Engine, standing: dict[int, Term], events: list[dict[str, Any]]) -> None:
+    """Every event reaches exactly the standing filters that it satisfies, in a batch and alone."""
+    matched = engine.match_batch(events).to_lists()
+    for event, found in zip(events, matched, strict=True):
+        assert sorted(engine.match(event)) == sorted(found)
+        assert len(found) == len(set(found))
+        for number, term in standing.items():
+            assert (number in found) == (evaluate(term, event) is True), f"{text(term)}\n{event}"
+
+
+@settings(max_examples=120)
+@given(trials(filters=5, events=6, features=NAIVE_FEATURES))
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) -> None:
+    """Random filters match exactly the events for which the naive evaluator says true."""
+    engine = Engine(trial.space.schema, matcher=matcher)
+    for number, term in enumerate(trial.filters):
+        engine.subscribe(number, text(term))
+    check(engine, dict(enumerate(trial.filters)), trial.events)
+
+
+@settings(max_examples=80)
+@given(trials(filters=4, events=6, features=NAIVE_FEATURES), st.integers(1, 8))
+def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
+    """However few clauses a filter may have, covers and residuals together say the same."""
+    engine = Engine(trial.space.schema, limits=Limits(clauses=clauses))
+    engine.subscribe_many(enumerate(text(t) for t in trial.filters))
+    check(engine, dict(enumerate(trial.filters)), trial.events)
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14))
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_subscriptions_come_and_go(matcher: str, rng: random.Random, steps: list[str]) -> None:
+    """After any sequence of adds, removals and replacements the engine answers for what stands."""
+    space = make_space(rng)
+    maker = FilterMaker(rng, space, NAIVE_FEATURES)
+    pool = [maker.condition(2) for _ in range(4)]  # few, so that equal filters meet
+    engine = Engine(space.schema, matcher=matcher)
+    standing: dict[int, Term] = {}
+    for step in (*steps, "match"):
+        if step == "match":
+            check(engine, standing, [make_event(rng, space) for _ in range(3)])
+        elif step == "add":
+            number = len(standing) + 100 * rng.randint(0, 9)
+            standing[number] = rng.choice(pool)
+            engine.subscribe(number, text(standing[number]), replace=True)
+        elif standing:
+            number = rng.choice(sorted(standing))
+            if step == "remove":
+                engine.unsubscribe(number)
+                del standing[number]
+            else:
+                standing[number] = rng.choice(pool)
+                engine.subscribe(number, text(standing[number]), replace=True)

@@ -1,0 +1,231 @@
+"""What the documentation shows works: snippets run, filters compile or are refused, links and paths lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from wherecast import Engine, FilterError, Schema
+from wherecast.language.sql import Limits
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+LANGUAGE = ROOT / "docs" / "language.md"
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def fences(path, kind):
+    """The contents of the fenced blocks of a kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+class Step(NamedTuple):
+    """A command and, if the page shows it, its output."""
+
+    command: str
+    output: str
+
+
+def steps_of(block):
+    """The commands of a console block; a here-document belongs to its command."""
+    steps, lines = [], iter(block.splitlines())
+    for line in lines:
+        if not line.startswith("$ "):
+            steps[-1] = steps[-1]._replace(output=steps[-1].output + line + "\n")
+            continue
+        command = line[2:]
+        mark = re.search(r"<<'(\w+)'", command)
+        if mark:
+            for more in lines:
+                command += "\n" + more
+                if more == mark[1]:
+                    break
+        steps.append(Step(command, ""))
+    return steps
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs commands in an empty folder with this `wherecast` first on PATH."""
+    program = tmp_path / "bin" / "wherecast"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from wherecast.cli import main; main()" "$@"\n')
+    program.chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+    def run(command):
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=place,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    run.place = place
+    return run
+
+
+@pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
+def test_python_runs(path, capsys):
+    """The Python of a page runs from top to bottom."""
+    namespace = {}
+    for block in fences(path, "python"):
+        exec(compile(block, name_of(path), "exec"), namespace)
+
+
+def test_readme_prints_what_it_says(capsys):
+    """The comments in the README's snippet are what it prints."""
+    exec(fences(ROOT / "README.md", "python")[0], {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "['alice']"
+    found = sorted(((row["event"], row["subscription"]) for row in eval(lines[1])), key=str)
+    assert found == [(0, "7"), (0, "bob"), (1, "7")]
+    assert lines[2] == "does not match"
+
+
+@pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
+def test_commands_run(path, shell):
+    """The commands of a page work, and print what the page shows."""
+    if path.name == "README.md":  # its commands are about files that the guide makes
+        guide = "".join(fences(ROOT / "docs" / "guides" / "getting-started.md", "console"))
+        for step in steps_of(guide):
+            if step.command.startswith("cat >"):
+                shell(step.command)
+    for block in fences(path, "console"):
+        for command, output in steps_of(block):
+            small = " --subscriptions 300 --events 100" if command.startswith("wherecast demo") else ""
+            printed = shell(command + small)
+            assert not output or sorted(printed.splitlines()) == sorted(output.splitlines())
+
+
+def test_example_of_the_architecture_page(shell):
+    """The command of the worked example runs."""
+    (shell.place / "schema.json").write_text('{"symbol": "string", "price": "double"}')
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (command,) = re.findall(r"^    (wherecast check .*)$", page, re.MULTILINE)
+    printed = shell(command)
+    assert "symbol = 'IBM' AND price < 120.0" in printed
+
+
+def test_worked_example_of_codes():
+    """The codes and boxes of the worked example are those of the architecture page."""
+    from wherecast.index.build import build_index
+    from wherecast.language.compile import Compiler
+    from wherecast.language.events import EventBatch
+
+    schema = Schema.of({"symbol": "string", "price": "double"})
+    filters = Compiler(schema).compile("symbol = 'IBM' AND NOT (price >= 120 OR price IS NULL)")
+    index = build_index(filters, schema)
+    assert list(zip(index.boxes.attr.tolist(), index.boxes.lo.tolist(), index.boxes.hi.tolist(), strict=True)) == [
+        (0, 2, 2), (1, 1, 1),
+    ]  # fmt: skip
+    events = EventBatch.read(schema, [{"symbol": "IBM", "price": 119.5}, {"symbol": "A", "price": 120.0}, {}])
+    assert index.codebook.encode(events).codes[[0, 2]].tolist() == [[2, 1], [0, 0]]
+    twin = Compiler(schema).compile("price < 120 AND symbol IN ('IBM')")
+    assert twin.digests == filters.digests
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return Engine(json.loads(fences(LANGUAGE, "json")[0]))
+
+
+@pytest.mark.parametrize("text", [line for block in fences(LANGUAGE, "sql") for line in block.splitlines()])
+def test_language_examples_compile(engine, text):
+    """Every example of the language reference is accepted."""
+    engine.subscribe(text, text)
+
+
+@pytest.mark.parametrize("text", [line for block in fences(LANGUAGE, "sql refused") for line in block.splitlines()])
+def test_language_refuses(engine, text):
+    """Every example of what is refused is refused."""
+    with pytest.raises(FilterError):
+        engine.subscribe(text, text)
+
+
+LANGUAGE_FACTS = [
+    ("NOT (price > 5)", {}, False),
+    ("symbol NOT IN ('a', NULL)", {"symbol": "b"}, False),
+    ("price > 5", {"price": float("nan")}, True),
+    ("price > 1.7976931348623157e308", {"price": float("inf")}, True),
+    ("price > 1.7976931348623157e308", {"price": float("nan")}, True),
+    ("price = 0.0", {"price": -0.0}, True),
+    ("price = 0.1", {"price": 0.1}, True),
+    ("volume < 2.5", {"volume": 2}, True),
+    ("volume / 2 = 2.5", {"volume": 5}, True),
+    ("symbol < 'a'", {"symbol": "B"}, True),
+    ("symbol IS NULL", {"symbol": ""}, False),
+    ("(volume / 0) IS NULL", {"volume": 1}, True),
+    ("(volume + 9223372036854775807) IS NULL", {"volume": 1}, True),
+    ("volume * 1.1 = 3.3", {"volume": 3}, True),
+    ("volume * 1.1D = 3.3D", {"volume": 3}, False),
+    ("upper(symbol) = 'STRASSE'", {"symbol": "straße"}, True),
+    ("NOT array_contains(tags, 'x')", {"tags": ["y", None]}, False),
+    ("size(tags) IS NULL", {}, True),
+    ("PRICE > 1", {"price": 2.0}, True),
+    ("time = '2024-01-31'", {"time": "2024-01-31T00:00:00Z"}, True),
+]
+
+
+@pytest.mark.parametrize(("text", "event", "answer"), LANGUAGE_FACTS, ids=[fact[0] for fact in LANGUAGE_FACTS])
+def test_language_facts(text, event, answer):
+    """What the reference says about values is so."""
+    engine = Engine(json.loads(fences(LANGUAGE, "json")[0]))
+    engine.subscribe("s", text)
+    assert (engine.match(event) == ["s"]) is answer
+
+
+def test_limits_are_those_documented():
+    """The table of limits has the defaults."""
+    page = LANGUAGE.read_text()
+    for value in (Limits().text, Limits().depth, Limits().terms, Limits().values, Limits().pattern, Limits().clauses):
+        assert f"| {value:,} |" in page
+    for reason in FilterError.REASONS:
+        assert f"| `{reason}` |" in page
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_somewhere(path):
+    """Relative links and paths of modules exist."""
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert target.startswith("http") or (path.parent / target).exists(), target
+    for module in re.findall(r"`((?:language|index|engine|matchers|kernels|cli|spark)/\w*(?:\.py)?|errors\.py)`", text):
+        assert (ROOT / "src" / "wherecast" / module).exists(), module
+
+
+def test_docstring_of_the_package():
+    """The example in the package's docstring works."""
+    import doctest
+
+    import wherecast
+
+    assert doctest.testmod(wherecast).failed == 0
+
+
+def test_public_names():
+    """Every public name can be fetched, and no other."""
+    import wherecast
+
+    for name in wherecast.__all__:
+        assert getattr(wherecast, name).__name__ == name
+        assert name in dir(wherecast)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = wherecast.nonsense
