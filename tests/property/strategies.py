@@ -93,6 +93,11 @@ class Space:
         return [name for name, kind in self.types.items() if kind in kinds]
 
 
+def chance(rng: random.Random, share: float) -> bool:
+    """True in this share of the cases. Low draws say no, so that a shrunk trial is a simple one."""
+    return rng.random() >= 1 - share
+
+
 NAMES = ("a", "b", "c", "d", "a1", "s.x", "s.y", "t.u.v", "E", "weiß")
 
 
@@ -100,7 +105,7 @@ def make_space(rng: random.Random, attributes: int | None = None) -> Space:
     """Two to six attributes (or as many as asked for), and a handful of values of each type."""
     names = rng.sample(NAMES, attributes or rng.randint(2, 6))
     kinds = [*POOLS, "bigint", "double", "string"]
-    types = {n: f"array<{rng.choice(kinds)}>" if rng.random() < 0.2 else rng.choice(kinds) for n in names}
+    types = {n: f"array<{rng.choice(kinds)}>" if chance(rng, 0.2) else rng.choice(kinds) for n in names}
     values = {kind: rng.sample(pool, min(len(pool), rng.randint(4, 9))) for kind, pool in POOLS.items()}
     return Space(types, values)
 
@@ -109,19 +114,19 @@ def make_event(rng: random.Random, space: Space) -> dict[str, Any]:
     """An event: values, NULLs, and attributes that are missing."""
     event = {}
     for name, kind in space.types.items():
-        if rng.random() < 0.12:
+        if chance(rng, 0.12):
             continue
         if kind.startswith("array<"):
-            event[name] = None if rng.random() < 0.1 else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
+            event[name] = None if chance(rng, 0.1) else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
         else:
             event[name] = _value(rng, space, kind)
     return event
 
 
 def _value(rng: random.Random, space: Space, kind: str) -> Any:
-    if rng.random() < 0.12:
+    if chance(rng, 0.12):
         return None
-    return rng.choice(POOLS[kind] if rng.random() < 0.15 else space.values[kind])
+    return rng.choice(POOLS[kind] if chance(rng, 0.15) else space.values[kind])
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class FilterMaker:
 
     def condition(self, depth: int = 3) -> Term:
         rng = self.rng
-        if depth and rng.random() < 0.55:
+        if depth and chance(rng, 0.55):
             kind = rng.choice(("and", "or", "and", "or", "not", "is"))
             if kind == "not":
                 return Term("not", "boolean", (self.condition(depth - 1),))
@@ -179,34 +184,34 @@ class FilterMaker:
     def _compare(self) -> Term:
         left, right = self._pair()
         op = self.rng.choice(COMPARISONS)
-        if self.rng.random() < 0.04:
+        if chance(self.rng, 0.04):
             right = NULL
-        return Term(op, "boolean", (right, left) if self.rng.random() < 0.25 else (left, right))
+        return Term(op, "boolean", (right, left) if chance(self.rng, 0.25) else (left, right))
 
     def _between(self) -> Term:
         item, low = self._pair()
         high = self._against(item)
-        return Term("between", "boolean", (item, low, high), negated=self.rng.random() < 0.35)
+        return Term("between", "boolean", (item, low, high), negated=chance(self.rng, 0.35))
 
     def _in(self) -> Term:
         item = self._value(self.rng.choice(self._types()))
         count = self.rng.choice((1, 2, 3, 5))
-        values = [NULL if self.rng.random() < 0.1 else self._against(item, plain=self.rng.random() < 0.9) for _ in range(count)]
-        return Term("in", "boolean", (item, *values), negated=self.rng.random() < 0.35)
+        values = [NULL if chance(self.rng, 0.1) else self._against(item, plain=chance(self.rng, 0.9)) for _ in range(count)]
+        return Term("in", "boolean", (item, *values), negated=chance(self.rng, 0.35))
 
     def _null_test(self) -> Term:
         names = list(self.space.types)
         name = self.rng.choice(names)
         kind = self.space.types[name]
-        if not kind.startswith("array<") and self.rng.random() < 0.4:
+        if not kind.startswith("array<") and chance(self.rng, 0.4):
             return self._is(self._value(kind), ("NULL",))
         return self._is(column(name, kind), ("NULL",))
 
     def _is(self, item: Term, against: tuple[str, ...]) -> Term:
-        return Term("is", "boolean", (item,), value=self.rng.choice(against), negated=self.rng.random() < 0.4)
+        return Term("is", "boolean", (item,), value=self.rng.choice(against), negated=chance(self.rng, 0.4))
 
     def _constant(self) -> Term:
-        if self.rng.random() < 0.5:
+        if chance(self.rng, 0.5):
             return constant(self.rng.choice((True, False, None)))
         kind = self.rng.choice(("bigint", "double", "string", "date"))
         pair = (self._literal(kind), self._literal(kind))
@@ -214,7 +219,7 @@ class FilterMaker:
 
     def _boolean(self) -> Term:
         item = column(self.rng.choice(self.space.names("boolean")), "boolean")
-        if self.rng.random() < 0.5:
+        if chance(self.rng, 0.5):
             return item
         return self._is(item, ("TRUE", "FALSE", "NULL"))
 
@@ -225,7 +230,7 @@ class FilterMaker:
         else:
             pattern = self.rng.choice(self.features.like_patterns)
         args = (self._value("string"), literal(pattern, "string"))
-        return Term(kind, "boolean", args, negated=self.rng.random() < 0.3)
+        return Term(kind, "boolean", args, negated=chance(self.rng, 0.3))
 
     def _string_test(self) -> Term:
         name = self.rng.choice(("startswith", "endswith", "contains"))
@@ -235,8 +240,8 @@ class FilterMaker:
         name = self.rng.choice([n for n, k in self.space.types.items() if k.startswith("array<")])
         kind = self.space.types[name]
         element = kind[6:-1]
-        value = constant(self.rng.random() < 0.5) if element == "boolean" else self._plain_literal(element)
-        if self.space.names(element) and self.rng.random() < 0.2:
+        value = constant(chance(self.rng, 0.5)) if element == "boolean" else self._plain_literal(element)
+        if self.space.names(element) and chance(self.rng, 0.2):
             value = column(self.rng.choice(self.space.names(element)), element)
         return Term("call", "boolean", (column(name, kind), value), value="array_contains")
 
@@ -256,37 +261,37 @@ class FilterMaker:
         kind, rng = item.type, self.rng
         if kind in NUMERIC:
             other = rng.choice(("bigint", "bigint", "double") + (("decimal",) if self.features.decimals else ()))
-            return self._literal(other) if plain or rng.random() < 0.7 else self._number(other, 1)
-        if kind in ("date", "timestamp") and self.features.mixed_times and rng.random() < 0.5:
+            return self._literal(other) if plain or chance(rng, 0.7) else self._number(other, 1)
+        if kind in ("date", "timestamp") and self.features.mixed_times and chance(rng, 0.5):
             return self._time(kind, is_literal=item.op == "literal", plain=plain)
-        return self._literal(kind) if plain or rng.random() < 0.7 else self._value(kind)
+        return self._literal(kind) if plain or chance(rng, 0.7) else self._value(kind)
 
     def _time(self, kind: str, *, is_literal: bool, plain: bool) -> Term:
         rng = self.rng
         other = rng.choice(("date", "timestamp"))
         value = rng.choice(self.space.values[other])
-        if not is_literal and rng.random() < 0.5:
+        if not is_literal and chance(rng, 0.5):
             return literal(value.replace(tzinfo=None).isoformat(sep=" ") if other == "timestamp" else value.isoformat(), "string")
-        return literal(value, other) if plain or rng.random() < 0.6 else self._value(other)
+        return literal(value, other) if plain or chance(rng, 0.6) else self._value(other)
 
     def _value(self, kind: str, *, column_share: float = 0.8) -> Term:
         rng = self.rng
         if kind in NUMERIC:
             return self._number(kind, 2 if self.features.arithmetic else 0, column_share)
-        if kind == "string" and self.features.casing and rng.random() < 0.2:
+        if kind == "string" and self.features.casing and chance(rng, 0.2):
             return Term("call", "string", (self._value(kind),), value=rng.choice(("lower", "upper")))
-        if self.space.names(kind) and rng.random() < column_share:
+        if self.space.names(kind) and chance(rng, column_share):
             return column(rng.choice(self.space.names(kind)), kind)
         return self._literal(kind)
 
     def _number(self, kind: str, depth: int, column_share: float = 0.8) -> Term:
         rng = self.rng
-        if depth and self.features.arithmetic and rng.random() < 0.3:
+        if depth and self.features.arithmetic and chance(rng, 0.3):
             return self._arithmetic(depth)
-        if self.features.calls and rng.random() < 0.1:
+        if self.features.calls and chance(rng, 0.1):
             return self._counting()
         names = self.space.names("bigint", "double") if depth else self.space.names(kind)
-        if names and rng.random() < column_share:
+        if names and chance(rng, column_share):
             name = rng.choice(names)
             return column(name, self.space.types[name])
         return self._literal(kind)
@@ -295,9 +300,9 @@ class FilterMaker:
         rng = self.rng
         kinds = ("bigint", "bigint", "double", "decimal") if self.features.decimals else ("bigint", "double")
         left = self._number(rng.choice(kinds), depth - 1)
-        if rng.random() < 0.2:
+        if chance(rng, 0.2):
             return Term("neg", left.type, (left,))
-        if rng.random() < 0.2:
+        if chance(rng, 0.2):
             return Term("call", left.type, (left,), value="abs")
         op = rng.choice("+-*/%")
         right = self._number(rng.choice(kinds), depth - 1, 0.4)
@@ -305,7 +310,7 @@ class FilterMaker:
 
     def _counting(self) -> Term:
         arrays = [n for n, k in self.space.types.items() if k.startswith("array<")]
-        if self.features.arrays and arrays and self.rng.random() < 0.6:
+        if self.features.arrays and arrays and chance(self.rng, 0.6):
             name = self.rng.choice(arrays)
             return Term("call", "int", (column(name, self.space.types[name]),), value="size")
         return Term("call", "int", (self._value("string"),), value="length")
@@ -313,8 +318,8 @@ class FilterMaker:
     def _literal(self, kind: str) -> Term:
         rng = self.rng
         if kind == "boolean":
-            return constant(rng.random() < 0.5)
-        if kind in ("bigint", "int") and rng.random() < 0.15:
+            return constant(chance(rng, 0.5))
+        if kind in ("bigint", "int") and chance(rng, 0.15):
             kind = "decimal" if self.features.decimals else kind
         return self._plain_literal(kind)
 
@@ -344,7 +349,7 @@ def _double_literal(rng: random.Random, value: float) -> Term:
     if value != value or value in (float("inf"), float("-inf")):
         value = rng.choice((1e308, -1e308, 0.5))
     shown = repr(value)
-    return literal(shown if "e" in shown else f"{shown}e0" if rng.random() < 0.5 else f"{shown}D", "double")
+    return literal(shown if "e" in shown else f"{shown}e0" if chance(rng, 0.5) else f"{shown}D", "double")
 
 
 # -- for Hypothesis ---------------------------------------------------------------------------------------------------

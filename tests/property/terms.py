@@ -85,6 +85,8 @@ class _Printer:
 
     def _write(self, term: Term) -> str:
         op, args = term.op, term.args
+        if op == "column" and self.dialect == "duckdb":
+            return ".".join(f'"{p}"' for p in str(term.value).split("."))
         if op == "column":
             return ".".join(f"`{p}`" if not (p.isascii() and p.isidentifier()) else p for p in str(term.value).split("."))
         if op == "literal":
@@ -109,6 +111,8 @@ class _Printer:
         item, *others = (self.show(a, _SUM) for a in term.args)
         no = "NOT " if term.negated else ""
         if op in COMPARISONS:
+            if self.dialect == "duckdb" and op == "<=>":
+                op = "IS NOT DISTINCT FROM"
             return f"{item} {op} {others[0]}"
         if op == "between":
             return f"{item} {no}BETWEEN {others[0]} AND {others[1]}"
@@ -141,9 +145,11 @@ class _Printer:
     def _literal(self, term: Term) -> str:
         value = term.value
         if term.type in NUMERIC:
-            return str(value)
+            shown = str(value)
+            return f"{shown.rstrip('D')}::DOUBLE" if self.dialect == "duckdb" and term.type == "double" else shown
         if isinstance(value, dt.datetime):
-            return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
+            keyword = "TIMESTAMPTZ" if self.dialect == "duckdb" else "TIMESTAMP"
+            return f"{keyword} '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
         if isinstance(value, dt.date):
             return f"DATE '{value.isoformat()}'"
         if self.dialect == "duckdb":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -227,6 +228,16 @@ def test_answers_are_deterministic() -> None:
     assert np.array_equal(first.match(events)[0], second.match(events)[0])
     assert np.array_equal(first.match(events)[1], second.match(events)[1])
     assert np.array_equal(first.match(events)[1], first.match(events)[1])
+
+
+def test_threads_share_a_matcher(large: int) -> None:
+    """Batches matched at the same time by several threads give what one thread gives."""
+    boxes, events = random_case(np.random.default_rng(4), large, 64, [9, 200, 5000, 3], [1])
+    matcher = AdaptiveMatcher.build(boxes, events)
+    parts = [EventCodes(events.codes[i : i + 8], events.list_ptr, events.list_codes) for i in range(0, 64, 8)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda part: matcher.match(part)[1].tolist(), parts))
+    assert [i for ids in together for i in ids] == matcher.match(events)[1].tolist()
 
 
 def test_plan_is_readable() -> None:

@@ -257,6 +257,31 @@ def test_output_into_a_pipe(many):
     assert "matching" not in done.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals")
+def test_progress_on_a_terminal(many, tmp_path):
+    """Where standard error is a terminal, a bar moves there; standard output stays clean."""
+    import pty
+
+    leader, follower = pty.openpty()
+    with (tmp_path / "out.csv").open("wb") as out:
+        process = subprocess.Popen(
+            [*WHERECAST, *many], stdout=out, stderr=follower, env={**os.environ, "TERM": "xterm"}
+        )
+    os.close(follower)
+    shown = b""
+    try:
+        while chunk := os.read(leader, 4096):
+            shown += chunk
+    except OSError:  # how Linux says that the other end was closed
+        pass
+    os.close(leader)
+    assert process.wait() == 0
+    assert b"matching" in shown
+    assert b"100%" in shown
+    assert b"2,000 events against 200 subscriptions" in shown
+    assert (tmp_path / "out.csv").read_bytes().startswith(b"event,subscription\n0,s0\n")
+
+
 def test_closed_pipe_is_quiet(many):
     """A reader that goes away ends the program without a word."""
     process = subprocess.Popen([*WHERECAST, *many], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

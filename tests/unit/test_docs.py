@@ -153,6 +153,16 @@ def test_language_examples_compile(engine, text):
     engine.subscribe(text, text)
 
 
+@pytest.mark.parametrize("text", [line for block in fences(LANGUAGE, "sql") for line in block.splitlines()])
+def test_normal_form_is_the_same_filter(engine, text):
+    """What `wherecast check` prints as the normal form compiles to the very filter it describes."""
+    from wherecast.cli.check import inspect_filter
+    from wherecast.language.compile import Compiler
+
+    compiler = Compiler(engine.schema)
+    assert compiler.compile(inspect_filter(text, engine.schema).sql).digests == compiler.compile(text).digests
+
+
 @pytest.mark.parametrize("text", [line for block in fences(LANGUAGE, "sql refused") for line in block.splitlines()])
 def test_language_refuses(engine, text):
     """Every example of what is refused is refused."""

@@ -7,6 +7,7 @@ import inspect
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +118,14 @@ def open_seconds(engine: Engine) -> tuple[float | None, int | None]:
 
 
 def candidates_per_event(engine: Engine) -> float | None:
-    """What the matchers say they look at for an event; None if one does not say."""
+    """What the matchers say they look at for an event; None if one does not say, or says nothing of use.
+
+    A matcher that was built without a sample of events has counted nothing and says 0.
+    """
     found = [segment.get("candidates_per_event") for segment in engine.stats()["segments"]]
     if not found or any(f is None for f in found):
         return None
-    return float(sum(found))
+    return float(sum(found)) or None
 
 
 # -- baselines --------------------------------------------------------------------------------------------------------
@@ -134,7 +138,9 @@ def floor_contestant(workload: Workload) -> Contestant:
     return Contestant("floor", prototype.count, seconds, prototype.nbytes)
 
 
+@cache
 def _load_floor() -> Any:
+    """The module of the prototypes; loaded once, so that it compiles once."""
     path = declared_folder() / "floor.py"
     spec = importlib.util.spec_from_file_location("wherecast_bench_floor", path)
     assert spec is not None

@@ -62,6 +62,7 @@ def compare(
         name, timing = baseline.name.replace("-", "_"), timings[baseline.name]
         figures[f"{name}_us_per_event"] = timing.us_per_event
         figures[f"{name}_ratio"] = timings["engine"].us_per_event / timing.us_per_event
+        figures[f"{name}_best_ratio"] = timings["engine"].best_us_per_event / timing.best_us_per_event
         if baseline.build_s:
             figures[f"{name}_build_s"] = baseline.build_s
             figures[f"{name}_build_ratio"] = build_s / baseline.build_s

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MATCH = (
     ("us/event", "us_per_event"),
     ("x floor", "floor_ratio"),
+    ("of best", "floor_best_ratio"),
     ("x scan", "scan_ratio"),
     ("x duckdb", "duckdb_ratio"),
     ("x one thread", "one_thread_ratio"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 from wherecast.engine.ids import SubscriptionId, join_ids
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
-from wherecast.language.concat import take_ranges
+from wherecast.kernels.fanout import count_subscriptions, write_slots, write_values
 
 Int64s = npt.NDArray[np.int64]
 
@@ -45,14 +45,14 @@ class Matches:
 
     def counts(self) -> Int64s:
         """Subscriptions satisfied by each event, without listing them where nothing has been removed."""
-        total = np.zeros(len(self), np.int64)
-        for part, fanned in zip(self.parts, self._slots or [None] * len(self.parts), strict=True):
-            if fanned is not None or part.segment.deaths:
-                total += np.diff((fanned or self._fan_out(part))[0])
-            else:
-                size = np.concatenate(([0], np.cumsum(np.diff(part.segment.subscriptions.ptr)[part.filter_ids])))
-                total += size[part.event_ptr[1:]] - size[part.event_ptr[:-1]]
-        return total
+        return np.add.reduce([self._counts(part) for part in self.parts]) if self.parts else np.zeros(len(self), np.int64)
+
+    def _counts(self, part: SegmentMatches) -> Int64s:
+        if part.segment.died is not None:
+            return np.diff(self._fan_out(part)[0])
+        counts = np.empty(len(self), np.int64)
+        count_subscriptions(part.segment.subscriptions.ptr, part.event_ptr, part.filter_ids, counts)
+        return counts
 
     def total(self) -> int:
         """Number of (event, subscription) pairs."""
@@ -60,9 +60,12 @@ class Matches:
 
     def _fan_out(self, part: SegmentMatches) -> tuple[Int64s, Int64s]:
         """(event_ptr, slots) of one segment: every live subscription of every matched filter."""
-        slots, ptr = take_ranges(part.segment.subscriptions.ptr, part.filter_ids.astype(np.int64))
-        event_ptr = ptr[part.event_ptr]
-        died = part.segment.died
+        ptr, died = part.segment.subscriptions.ptr, part.segment.died
+        counts = np.empty(len(self), np.int64)
+        count_subscriptions(ptr, part.event_ptr, part.filter_ids, counts)
+        event_ptr = np.concatenate(([0], np.cumsum(counts)))
+        slots = np.empty(event_ptr[-1], np.int64)
+        write_slots(ptr, part.filter_ids, slots)
         if died is None:
             return event_ptr, slots
         keep = died[slots] > self.version
@@ -86,8 +89,19 @@ class Matches:
 
     def subscription_ids(self) -> npt.NDArray[Any]:
         """Ids of all pairs, event by event, as they were given."""
+        if len(self.parts) == 1 and self.parts[0].segment.died is None:
+            return self._plain_ids(self.parts[0])
         fanned = self._fanned()
         return self._merge([p.segment.subscriptions.ids.take(slots) for p, (_, slots) in zip(self.parts, fanned, strict=True)])
+
+    def _plain_ids(self, part: SegmentMatches) -> npt.NDArray[Any]:
+        """Ids of the only segment, nothing removed: written straight from its table."""
+        ptr, ids, _ = part.segment.subscriptions
+        if not isinstance(ids.values, np.ndarray):
+            return ids.take(self._fanned()[0][1])
+        out = np.empty(int(self._counts(part).sum()), np.int64)
+        write_values(ptr, part.filter_ids, ids.values, out)
+        return out
 
     def pairs(self) -> tuple[Int64s, npt.NDArray[Any]]:
         """(original event row, subscription id) as two arrays of equal length."""

@@ -29,7 +29,7 @@ from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.decimals import MAX_PRECISION, Digits
-from wherecast.language.expression import NUMBERS, Compare, InList, Like, Node, Param, Type
+from wherecast.language.expression import NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.literals import Shape
 from wherecast.language.normalize import Rest, Truth
@@ -117,6 +117,8 @@ _REMEDY = "the snapshot is damaged or of another schema: restore it or save anew
 def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> list[Json]:
     """A residual as (truth, SQL, literals), after a look whether it comes back."""
     forms = {id(n.pattern): n.form for n in rest.node.walk() if isinstance(n, Like)}
+    # A sign right before a literal would become a part of it.
+    apart = {id(n.item) for n in rest.node.walk() if isinstance(n, Negate)}
     numbers: dict[tuple[_Literal, bool], int] = {}
 
     def name(index: int) -> str:
@@ -126,7 +128,8 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> list[Json]:
         known = _Literal(param.slot, param.type, param.digits, forms.get(id(param), "general"))
         number = numbers.setdefault((known, param.negative), len(numbers))
         mark = f"{_TEXTUAL[param.type]}'{number}'" if param.type in _TEXTUAL else str(number)
-        return f"-{mark}" if param.negative else mark
+        mark = f"-{mark}" if param.negative else mark
+        return f"({mark})" if id(param) in apart else mark
 
     text = render(rest.node, name, placeholder)
     literals = tuple(literal for literal, _ in numbers)
@@ -140,7 +143,7 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> list[Json]:
         raise SnapshotError(
             f"the residual {text!r:.200} cannot be stored: it reads back differently; nothing was saved"
         )
-    written = [[x.slot, str(x.type), *x.digits, x.form] for x in literals]
+    written: list[Json] = [[x.slot, str(x.type), *x.digits, x.form] for x in literals]
     return [str(rest.truth), text, written, [[i, str(kind)] for i, kind in wider]]
 
 

@@ -25,7 +25,8 @@ class Residuals:
         self.programs = programs
         self.program = program
         self.rows = rows
-        self.attributes = {a for p in programs for r in p.rests for a in attributes_of(r.node)}
+        in_use = [programs[number] for number in np.unique(program).tolist()]  # of dead clauses programs may be left
+        self.attributes = {a for p in in_use for r in p.rests for a in attributes_of(r.node)}
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
         """Which (event, residual) pairs hold; one vectorised evaluation per program."""

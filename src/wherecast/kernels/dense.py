@@ -24,7 +24,7 @@ Longs = npt.NDArray[np.int64]
 @hot
 def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs) -> None:
     """Add the matches of leaves first:end to `counts`."""
-    leaves, columns, maps = tree.leaves, tree.columns, tree.maps
+    _, _, _, leaves, columns, maps, _, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):
@@ -42,7 +42,7 @@ def list_dense(
     tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints
 ) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
-    leaves, columns, maps, slots = tree.leaves, tree.columns, tree.maps, tree.slots
+    _, _, _, leaves, columns, maps, slots, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):

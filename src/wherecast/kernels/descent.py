@@ -18,8 +18,9 @@ The naive matcher looks at every clause. The tree looks at few of them, and at 6
 A column is an attribute, except that the second and further constraints of a clause on one array attribute have
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
 
-Measured and rejected: binary search instead of tables (three times slower at the root of `range`); leaving the AND
-loop as soon as all words are zero (the mispredicted branch costs more than the loads it saves).
+Measured and rejected: four accumulators written out in Numba for the AND (LLVM gathers over the rows instead, see
+`bits`); padding leaves to whole vectors (a tenth more memory on `gryphon`, no faster); checking clauses one by one without
+bitmaps, as a tree of small leaves does (on `gryphon` the leaves of 16 clauses that pay then cost five times as much).
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ Words = npt.NDArray[np.uint64]
 
 
 class Tree(NamedTuple):
-    """The whole index as flat arrays; what is stored and mapped."""
+    """The whole index as flat arrays; what is stored and mapped.
+
+    Kernels unpack it: Numba recognises a plain tuple in half the time, and may be given one.
+    """
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
     tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
@@ -397,14 +401,7 @@ def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> 
 @hot
 def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps = (
-        tree.nodes,
-        tree.tests,
-        tree.table,
-        tree.leaves,
-        tree.columns,
-        tree.maps,
-    )
+    nodes, tests, table, leaves, columns, maps, _, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
     stack, places, found, sure = scratch
     for event in range(codes.shape[0]):

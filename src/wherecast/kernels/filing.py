@@ -6,8 +6,8 @@ A node gets its tests one after the other, each time for the column that saves m
 on the clauses that can be filed under it, times the chance that the event does not ask for them; what it costs is the
 lookup, and the visit of a child as often as there is one. A clause is filed under a column only if that constraint is
 about as rare as the rarest it has, so that `symbol = 'X'` is never given up for `price > 10`; among equals the first
-column chosen takes all, which keeps the number of children small (on `gryphon`, where all constraints are alike,
-spreading the clauses over all columns visits ten times as many leaves).
+column chosen takes all, which keeps the number of children that an event meets small (on `gryphon` all constraints are
+alike: spread over all columns, every node would have thirty lookups and as many children).
 
 Every clause is assigned once, and its leaving is subtracted from the savings of the other columns it could have had:
 the choice costs time linear in the number of constraints, plus columns squared.

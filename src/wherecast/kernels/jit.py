@@ -5,7 +5,7 @@ first match after installation pays for compilation. With `NUMBA_DISABLE_JIT=1` 
 
 Kernels that match (`hot`, `inlined`) are compiled without Numba's reference counting: they allocate nothing, their
 arrays belong to the caller. With it, every helper that takes an array and has more than one exit counts up and down
-atomically, which took two thirds of the time of a match.
+atomically: a match on `gryphon` then takes seven times as long.
 """
 
 from __future__ import annotations

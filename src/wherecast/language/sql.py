@@ -265,7 +265,7 @@ class Checker:
                 Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
                 for v in listed
             ]
-            return Or(items=tuple(tests), span=span)
+            return Or(items=tuple(tests), span=span) if len(tests) > 1 else tests[0]
         params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
         return InList(item=_retype(item, common), values=params, has_null=has_null, common=common, span=span)
 

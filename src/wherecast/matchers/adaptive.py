@@ -17,7 +17,7 @@ Matching writes nothing but its own results, so threads may share one matcher.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,15 @@ from wherecast.kernels.descent import (
     tally_descend,
 )
 from wherecast.kernels.events import drop_repeats
-from wherecast.matchers.adaptive_conditions import Columns, describe, prepare
+from wherecast.matchers.adaptive_conditions import Columns, describe, frozen, prepare
 from wherecast.matchers.adaptive_plan import Costs, Planner
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+
+
+#: Place of the matches among the numbers of `_tally`.
+MATCHES = 4
 
 
 class AdaptiveMatcher:
@@ -49,13 +53,17 @@ class AdaptiveMatcher:
     name: ClassVar[str] = "adaptive"
 
     def __init__(self, columns: Columns, tree: Tree, facts: Longs, visits: npt.NDArray[np.float64]) -> None:
-        self._columns, self._tree, self._facts, self._visits = columns, tree, facts, visits
+        self._columns = Columns(*(frozen(array) for array in columns))
+        self._tree = Tree(*(frozen(array) for array in tree))
+        self._plain = cast("Tree", tuple(self._tree))  # what kernels are given, see `Tree`
+        self._facts, self._visits = facts, visits
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
         self._replicated = bool(replicated)
+        self._grown = bool(tree.nodes[0].any())
 
     @classmethod
-    def build(cls, boxes: Boxes, sample: EventCodes | None = None, costs: Costs | None = None) -> AdaptiveMatcher:
+    def build(cls, boxes: Boxes, sample: EventCodes | None = None, costs: Costs | None = None) -> Self:
         """Plan and lay out an index; `sample` says what events look like (see `adaptive_conditions` without one)."""
         columns, conditions, batch = describe(boxes, sample)
         planner = Planner(columns, conditions, batch, costs or Costs())
@@ -63,7 +71,7 @@ class AdaptiveMatcher:
         tree = planner.finish()
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
-        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(4))
+        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(5))
         if batch is not None:
             matcher._visits = matcher._tally(batch)
         return matcher
@@ -74,7 +82,7 @@ class AdaptiveMatcher:
         return {**parts, "facts": self._facts, "visits": self._visits}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> AdaptiveMatcher:
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; nothing is copied."""
         columns = Columns(**{k: arrays[k] for k in Columns._fields})
         return cls(columns, Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields}), arrays["facts"], arrays["visits"])
@@ -82,18 +90,19 @@ class AdaptiveMatcher:
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
         batch = prepare(self._columns, events)
-        ids, counts = self._descend(batch)
+        scratch = self._scratch(batch)
+        ids, counts = self._descend(batch, scratch)
         if self._replicated and batch.list_codes.size:
-            ids = ids[: drop_repeats(ids, counts, np.full(self.n_clauses, -1, np.int32))]
+            ids, counts = self._once(ids, counts)
         if self._dense[0] == self._dense[1]:
             return _offsets(counts), ids
-        dense_counts = np.zeros(events.n_events, np.int64)
-        count_dense(self._tree, batch, *self._dense, self._scratch(batch), dense_counts)
+        dense_counts = np.zeros(counts.size, np.int64)
+        count_dense(self._plain, batch, *self._dense, scratch, dense_counts)
         ptr = _offsets(counts + dense_counts)
         cursor = ptr[:-1].copy()
         out = np.empty(ptr[-1], np.int32)
         copy_events(ids, counts, cursor, out)
-        list_dense(self._tree, batch, *self._dense, self._scratch(batch), cursor, ptr[1:], out)
+        list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
         return ptr, out
 
     def count(self, events: EventCodes) -> Longs:
@@ -101,34 +110,47 @@ class AdaptiveMatcher:
         batch = prepare(self._columns, events)
         if self._replicated and batch.list_codes.size:
             return np.diff(self.match(events)[0])
-        counts = np.zeros(events.n_events, np.int64)
-        if self._tree.nodes[0].any():
-            count_descend(self._tree, batch, self._scratch(batch), counts)
-        count_dense(self._tree, batch, *self._dense, self._scratch(batch), counts)
+        return self._count(batch)
+
+    def _count(self, batch: Batch) -> Longs:
+        counts = np.zeros(batch.codes.shape[0], np.int64)
+        scratch = self._scratch(batch)
+        if self._grown:
+            count_descend(self._plain, batch, scratch, counts)
+        count_dense(self._plain, batch, *self._dense, scratch, counts)
         return counts
 
     def _scratch(self, batch: Batch) -> Scratch:
-        longest = max(int(np.diff(batch.list_ptr).max(initial=1)), 1)
+        longest = int(np.diff(batch.list_ptr).max(initial=1)) if batch.list_codes.size else 1
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(batch.codes.shape[1] + 1, np.int64)
         return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64))
 
-    def _descend(self, batch: Batch) -> tuple[Ints, Longs]:
-        """Matches of the tree part, packed; the output grows when it is full."""
+    def _descend(self, batch: Batch, scratch: Scratch) -> tuple[Ints, Longs]:
+        """Matches of the tree part, packed; when the output is full, matching goes on in a further piece."""
         n_events = batch.codes.shape[0]
         counts = np.zeros(n_events, np.int64)
-        if not self._tree.nodes[0].any() or not n_events:
+        if not self._grown or not n_events:
             return np.zeros(0, np.int32), counts
-        pieces, start, size = [], 0, max(64 * LEAF_WORDS * 4, 32 * n_events)
+        least = 64 * (LEAF_WORDS + 1)
+        pieces, start, size = [], 0, least + int(1.2 * n_events * self._visits[MATCHES])
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._tree, batch, start, self._scratch(batch), out, counts)
+            stop = descend(self._plain, batch, start, scratch, out, counts)
             pieces.append(out[: counts[start:stop].sum()])
             if stop == start:
                 size *= 4
             elif stop < n_events:
-                size = max(size, int(1.1 * counts[:stop].sum() / stop * (n_events - stop)) + 64 * (LEAF_WORDS + 1))
+                size = max(size, int(1.1 * counts[:stop].sum() / stop * (n_events - stop)) + least)
             start = stop
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), counts
+
+    def _once(self, ids: Ints, counts: Longs) -> tuple[Ints, Longs]:
+        """Each id once per event: with a stamp per clause where there are many ids, by sorting where there are few."""
+        if ids.size * 16 > self.n_clauses:
+            size = drop_repeats(ids, counts, np.full(self.n_clauses, -1, np.int32))
+            return ids[:size], counts
+        keys = np.unique(np.repeat(np.arange(counts.size), counts) << 32 | ids)
+        return (keys & 0xFFFFFFFF).astype(np.int32), np.bincount(keys >> 32, minlength=counts.size)
 
     def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
         """Size and shape of the index, and what an event costs: measured on `events`, else on the sample of `build`.
@@ -147,7 +169,7 @@ class AdaptiveMatcher:
             "leaves": len(tree.leaves),
             "row_leaves": int((tree.leaves[:, WORDS] == 0).sum()),
             "dense_clauses": int(sizes[slice(*self._dense)].sum()),
-            **dict(zip(names, visits.tolist(), strict=True)),
+            **dict(zip(names, visits.tolist(), strict=False)),
             "bytes": sum(parts.values()),
             "parts": parts,
         }
@@ -178,12 +200,16 @@ class AdaptiveMatcher:
         return "\n".join(lines)
 
     def _tally(self, batch: Batch) -> npt.NDArray[np.float64]:
-        totals = np.zeros(4, np.int64)
+        """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
+        totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
-        if self._tree.nodes[0].any():
-            tally_descend(self._tree, batch, self._scratch(batch), totals)
+        if self._grown:
+            scratch, counts = self._scratch(batch), np.zeros(batch.codes.shape[0], np.int64)
+            tally_descend(self._plain, batch, scratch, totals)
+            count_descend(self._plain, batch, scratch, counts)
+            totals[MATCHES] = counts.sum()
         visits: npt.NDArray[np.float64] = totals / max(len(batch.codes), 1)
-        visits += np.array([0, dense.size, dense.sum(), 0])
+        visits += np.array([0, dense.size, dense.sum(), 0, 0])
         return visits
 
 
