@@ -34,7 +34,7 @@ class FilterError(WherecastError):
         self.message = message
         self.text = text
         self.start = min(max(start, 0), len(text))
-        self.end = min(max(self.start, self.start + 1 if end is None else end), max(len(text), self.start + 1))
+        self.end = max(self.start + 1, min(end or 0, len(text)))
         self.line = text.count("\n", 0, self.start) + 1
         self.column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
         super().__init__(f"{message} (at {self.line}:{self.column})")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import random
+import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-
 from tests.property.columns import events_table
-from tests.property.strategies import Trial, make_trial
-from tests.property.terms import Term, text
+from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, Space, Trial, make_trial
+from tests.property.terms import Term, quote, text
+
 from wherecast.engine.engine import Engine
 from wherecast.errors import FilterError
+from wherecast.language.patterns import rlike_regex
 from wherecast.matchers.registry import MATCHERS
 
 if TYPE_CHECKING:
@@ -97,8 +103,85 @@ def test_the_run_is_large_enough() -> None:
     assert len(SEEDS) * 0.95 * FILTERS * EVENTS > 20_000
 
 
-def test_what_is_refused_is_refused_for_a_reason() -> None:
-    """A filter that Spark would misread or cannot compare exactly raises FilterError."""
-    engine = Engine({"n": "integer"})
+_SQL_TYPES = {kind: sql for sql, kind in KIND_NAMES.items()}
+_READ = {"date": dt.date.fromisoformat, "timestamp": dt.datetime.fromisoformat}
+
+
+def _read_table(path: Path) -> tuple[Space, list[dict[str, Any]], list[dict[str, Any]]]:
+    """A case table as a space, its events with dates read, and its cases."""
+    table = json.loads(path.read_text("utf-8"))
+    types = {
+        name: f"array<{_SQL_TYPES[kind[6:-1]]}>" if kind.startswith("array<") else _SQL_TYPES[kind]
+        for name, kind in table["schema"].items()
+    }
+    events = [{n: _READ.get(types[n], lambda v: v)(v) for n, v in event.items()} for event in table["events"]]
+    return Space(types, {}), events, table["cases"]
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "cases").glob("*.json")), ids=lambda p: p.stem)
+def test_the_case_tables_are_true(spark: SparkSession, path: Path) -> None:
+    """What the tables of tests/cases expect is what Spark answers."""
+    space, events, cases = _read_table(path)
+    frame = spark.createDataFrame(events_table(space, events)).coalesce(1)
+    answers = ask_spark(frame, [case.get("spark", case["filter"]) for case in cases])
+    for case, answer in zip(cases, answers, strict=True):
+        assert [row for row, held in enumerate(answer) if held] == case["matches"], case["filter"]
+
+
+_ALIKE = (
+    "",
+    "a",
+    "A",
+    "\n",
+    "a\n",
+    "a\r\n",
+    "\r",
+    "a\rb",
+    "a\u2028",
+    "ab ab",
+    "K",
+    "\u212a",
+    "-",
+    "^",
+    "]",
+    "a1_",
+    "é",
+)
+
+
+def test_every_regular_expression_finds_what_java_finds(spark: SparkSession) -> None:
+    """RLIKE agrees with Java on line ends, classes, (?i), groups and repetitions."""
+    texts = [*STRINGS, *_ALIKE]
+    frame = spark.createDataFrame(pa.table({"t": texts})).coalesce(1)
+    answers = ask_spark(frame, [f"t RLIKE {quote(pattern)}" for pattern in REGEXES])
+    for pattern, answer in zip(REGEXES, answers, strict=True):
+        assert [rlike_regex(pattern).is_found(t) for t in texts] == answer, pattern
+
+
+def test_case_mapping_is_spark_s(spark: SparkSession) -> None:
+    """Lower and upper case map every character as Spark does, but for the few whose mapping is newer than Python's Unicode."""
+    characters = [chr(c) for c in range(0x20000) if not 0xD800 <= c < 0xE000 and unicodedata.category(chr(c)) != "Cn"]
+    frame = spark.createDataFrame(pa.table({"c": characters})).coalesce(1)
+    answers = frame.selectExpr("lower(c)", "upper(c)").toArrow()
+    lowered, raised = (answers.column(i).to_pylist() for i in range(2))
+    newer = [c for c, low, up in zip(characters, lowered, raised, strict=True) if (low, up) != (c.lower(), c.upper())]
+    assert all(unicodedata.category(m) == "Cn" for c in newer for m in raised[characters.index(c)]), newer
+
+
+@pytest.mark.parametrize(
+    "text_",
+    [
+        "n < 99999999999999999999",  # Spark: true, even where n is NULL
+        "n BETWEEN 0 AND 99999999999999999999",
+        "n = 1.0000000000000000000000001",  # Spark rounds the number to 18 digits, and finds 1
+        "n IN (2, 1.0000000000000000000000001)",
+        "s RLIKE 'a{'",
+        "s RLIKE '(?P<x>a)'",
+        "s RLIKE '(a$|b)c'",
+        "s LIKE 'a\\\\b'",
+    ],
+)
+def test_what_spark_gets_wrong_or_refuses_is_refused(text_: str) -> None:
+    """A filter that Spark refuses, or answers in a way that no subscriber means, does not compile."""
     with pytest.raises(FilterError):
-        engine.subscribe(1, "n < 99999999999999999999")
+        Engine({"n": "integer", "s": "string"}).subscribe(1, text_)

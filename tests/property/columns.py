@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-
 from tests.property.strategies import Space
 
 ARROW_TYPES = {

@@ -134,7 +134,9 @@ def _call(term: Term, event: dict[str, Any]) -> Any:
         return len(first)
     if term.value == "abs":
         return _whole(term, abs(first)) if term.type in INTEGRAL else abs(first)
-    return {"startswith": str.startswith, "endswith": str.endswith, "contains": str.__contains__}[str(term.value)](*args)
+    return {"startswith": str.startswith, "endswith": str.endswith, "contains": str.__contains__}[str(term.value)](
+        *args
+    )
 
 
 def _contains(items: list[Any], wanted: Any, *, as_double: bool) -> bool | None:

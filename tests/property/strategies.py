@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-
 from tests.property.terms import COMPARISONS, NULL, NUMERIC, Term, column, constant, literal
 
 UTC = dt.UTC
@@ -117,7 +116,9 @@ def make_event(rng: random.Random, space: Space) -> dict[str, Any]:
         if chance(rng, 0.12):
             continue
         if kind.startswith("array<"):
-            event[name] = None if chance(rng, 0.1) else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
+            event[name] = (
+                None if chance(rng, 0.1) else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
+            )
         else:
             event[name] = _value(rng, space, kind)
     return event
@@ -167,7 +168,13 @@ class FilterMaker:
         return self.predicate()
 
     def predicate(self) -> Term:
-        makers: list[Callable[[], Term]] = [self._compare] * 6 + [self._between, self._between, self._in, self._in, self._in]
+        makers: list[Callable[[], Term]] = [self._compare] * 6 + [
+            self._between,
+            self._between,
+            self._in,
+            self._in,
+            self._in,
+        ]
         makers += [self._null_test, self._null_test, self._constant]
         if self.features.patterns:
             makers += [self._pattern, self._pattern, self._pattern]
@@ -196,7 +203,9 @@ class FilterMaker:
     def _in(self) -> Term:
         item = self._value(self.rng.choice(self._types()))
         count = self.rng.choice((1, 2, 3, 5))
-        values = [NULL if chance(self.rng, 0.1) else self._against(item, plain=chance(self.rng, 0.9)) for _ in range(count)]
+        values = [
+            NULL if chance(self.rng, 0.1) else self._against(item, plain=chance(self.rng, 0.9)) for _ in range(count)
+        ]
         return Term("in", "boolean", (item, *values), negated=chance(self.rng, 0.35))
 
     def _null_test(self) -> Term:
@@ -225,10 +234,7 @@ class FilterMaker:
 
     def _pattern(self) -> Term:
         kind = self.rng.choice(self.features.patterns)
-        if kind == "rlike":
-            pattern = self.rng.choice(REGEXES)
-        else:
-            pattern = self.rng.choice(self.features.like_patterns)
+        pattern = self.rng.choice(REGEXES if kind == "rlike" else self.features.like_patterns)
         args = (self._value("string"), literal(pattern, "string"))
         return Term(kind, "boolean", args, negated=chance(self.rng, 0.3))
 
@@ -271,7 +277,9 @@ class FilterMaker:
         other = rng.choice(("date", "timestamp"))
         value = rng.choice(self.space.values[other])
         if not is_literal and chance(rng, 0.5):
-            return literal(value.replace(tzinfo=None).isoformat(sep=" ") if other == "timestamp" else value.isoformat(), "string")
+            return literal(
+                value.replace(tzinfo=None).isoformat(sep=" ") if other == "timestamp" else value.isoformat(), "string"
+            )
         return literal(value, other) if plain or chance(rng, 0.6) else self._value(other)
 
     def _value(self, kind: str, *, column_share: float = 0.8) -> Term:

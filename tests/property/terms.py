@@ -88,7 +88,9 @@ class _Printer:
         if op == "column" and self.dialect == "duckdb":
             return ".".join(f'"{p}"' for p in str(term.value).split("."))
         if op == "column":
-            return ".".join(f"`{p}`" if not (p.isascii() and p.isidentifier()) else p for p in str(term.value).split("."))
+            return ".".join(
+                f"`{p}`" if not (p.isascii() and p.isidentifier()) else p for p in str(term.value).split(".")
+            )
         if op == "literal":
             return self._literal(term)
         if op == "constant":

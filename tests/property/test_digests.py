@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
 from tests.property.strategies import FilterMaker, Trial, make_space, trials
 from tests.property.terms import COMPARISONS, Term, text
+
 from wherecast.engine.engine import Engine
 from wherecast.language.compile import Compiler
+from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -40,8 +41,14 @@ def test_spellings_of_one_filter_share_a_digest(rng: random.Random, seed: int) -
     term = FilterMaker(rng, space).condition(2)
     other = respell(term, random.Random(seed))
     compiler = Compiler(Schema.of(space.schema))
-    one, two = (compiler.compile(text(t)).digests[0] for t in (term, other))
-    assert one == two, f"{text(term)}\n{text(other)}"
+    one, two = (compiler.compile(text(t)) for t in (term, other))
+    # Said twice, a filter may pass the limit of clauses that it kept to when said once.
+    assume(_is_cover(one) == _is_cover(two))
+    assert one.digests == two.digests, f"{text(term)}\n{text(other)}"
+
+
+def _is_cover(filters: Filters) -> bool:
+    return any(rest.is_whole for program in filters.programs for rest in program.rests)
 
 
 @settings(max_examples=60)

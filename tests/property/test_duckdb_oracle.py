@@ -18,10 +18,10 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.property.columns import events_table
 from tests.property.strategies import Features, FilterMaker, Space, Trial, make_event, make_space
 from tests.property.terms import Term, text
+
 from wherecast.engine.engine import Engine
 
 duckdb = pytest.importorskip("duckdb")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.property.naive import NAIVE_FEATURES, evaluate
 from tests.property.strategies import FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
+
 from wherecast.engine.engine import Engine
 from wherecast.language.sql import Limits
 from wherecast.matchers.registry import MATCHERS
@@ -48,7 +48,10 @@ def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
 
 
 @settings(max_examples=60)
-@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14))
+@given(
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14),
+)
 @pytest.mark.parametrize("matcher", MATCHERS)
 def test_subscriptions_come_and_go(matcher: str, rng: random.Random, steps: list[str]) -> None:
     """After any sequence of adds, removals and replacements the engine answers for what stands."""

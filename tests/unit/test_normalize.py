@@ -78,13 +78,16 @@ class Writer:
         self.name = attribute_namer(SCHEMA)
 
     def literal(self, param: Param) -> str:
+        """A literal as it is written."""
         return literal_text(param, self.literals[param.slot])
 
     def test(self, test: Test) -> str:
+        """A set of values."""
         words = f"{test.op} {', '.join(map(self.literal, test.params))}".strip()
         return ("!" if test.complement else "") + words + (" null" if test.null else "")
 
     def logic(self, logic: Logic, *, top: bool = True) -> str:
+        """Any statement."""
         if isinstance(logic, Values):
             return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.tests))}}}"
         if isinstance(logic, Rest):
@@ -96,6 +99,7 @@ class Writer:
         return words if top else f"({words})"
 
     def clause(self, clause: Clause) -> str:
+        """A clause."""
         return self.logic(All((*clause.values, *clause.rests)))
 
 

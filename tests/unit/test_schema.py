@@ -226,7 +226,7 @@ class FakeSpark:
     def __init__(self, *fields: tuple[str, object]) -> None:
         self.fields = [{"name": name, "type": t, "nullable": True, "metadata": {}} for name, t in fields]
 
-    def jsonValue(self):  # noqa: D102, N802 - Spark's name
+    def jsonValue(self):  # noqa: N802 - Spark's name
         return {"type": "struct", "fields": self.fields}
 
 

@@ -197,6 +197,18 @@ def test_a_construct_unknown_to_the_checker():
         checker.condition(exp.Tuple())
 
 
+def test_a_parser_that_fails(monkeypatch):
+    """Whatever the parser raises, the author gets an error of a filter."""
+
+    class Broken:
+        def parser(self):
+            raise IndexError
+
+    monkeypatch.setattr("wherecast.language.sql._DIALECT", Broken())
+    with pytest.raises(FilterError, match="not a condition that can be read"):
+        parse_shape(Shape("x", ()), Limits())
+
+
 # -- reasons and places -----------------------------------------------------------------------------------------------
 
 
@@ -239,6 +251,9 @@ def test_a_construct_unknown_to_the_checker():
         ("a BETWEEN 1 OR 2", "syntax", "BETWEEN", "two bounds joined by AND"),
         ("a IS 3", "syntax", "3", "IS takes [NOT] NULL, TRUE or FALSE"),
         ("a IS", "syntax", "IS", "IS takes"),
+        ("a IS NOT", "syntax", "NOT", "IS takes"),
+        ("a NOT", "syntax", "NOT", "misplaced NOT"),
+        ("quote.", "syntax", ".", "a name must follow the '.'"),
         ("a NOT NULL", "syntax", "NOT", "write IS NOT NULL"),
         ("a NOT 3", "syntax", "NOT", "write NOT before the condition"),
         ("a. = 3", "syntax", "=", "a name must follow the '.'"),

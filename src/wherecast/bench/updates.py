@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Events per call of the thread that matches while another one changes subscriptions.
 BATCH = 1000
+#: Subscriptions that the other one adds before it removes them again.
+WAVE = 1000
 
 
 def measure_updates(
@@ -94,8 +96,8 @@ class _Reader(threading.Thread):
 
 
 def _churn(engine: Engine, pairs: list[tuple[int, str]], events: pa.RecordBatch, seconds: float) -> dict[str, Figure]:
-    """Add and remove in waves of a tenth of the pairs while a reader matches."""
-    wave = max(len(pairs) // 10, 1)
+    """Add and remove in waves while a reader matches."""
+    wave = max(min(len(pairs) // 10, WAVE), 1)
     reader = _Reader(engine, events)
     changes, at = 0, 0
     with collector_off():

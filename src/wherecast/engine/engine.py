@@ -78,10 +78,10 @@ class Engine:
         self._tidy()
 
     def subscribe_many(self, subscriptions: object, *, replace: bool = False) -> Registration:
-        """Register many: an Arrow table or pandas frame with columns `id` and `filter` (and, if you like, `priority`), a
-        mapping of ids to filters, or (id, filter) pairs.
+        """Register many, all at once.
 
-        Bad rows are quarantined with their error, the others are registered, all at once.
+        `subscriptions` is an Arrow table or pandas frame with columns `id` and `filter` (and, if you like, `priority`),
+        a mapping of ids to filters, or (id, filter) pairs. Bad rows are quarantined with their error, the others are registered.
         """
         incoming = read_subscriptions(subscriptions)
         compiled = self._compiler.compile_many(incoming.texts)

@@ -49,8 +49,7 @@ class Explanation:
         lines = ["matches" if self.matches else "does not match"]
         for number, clause in enumerate(self.clauses, 1):
             lines.append(f"  clause {number}: {'holds' if clause.holds else 'fails'}")
-            for p in clause.predicates:
-                lines.append(f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}" + _shown(p.value))
+            lines += [f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}{_shown(p.value)}" for p in clause.predicates]
             if not clause.predicates:
                 lines.append("    ok   TRUE")
         return "\n".join(lines)

@@ -59,7 +59,7 @@ class Ids:
     def take(self, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Ids of slots: an int64 array, or an object array of strings and integers."""
         if isinstance(self.values, np.ndarray):
-            return self.values[slots]
+            return np.asarray(self.values[slots])
         texts = self.values.take(pa.array(slots)).to_pylist()
         return np.fromiter((t[1:] if t[0] == "s" else int(t[1:]) for t in texts), object, len(texts))
 

@@ -1,7 +1,7 @@
 """Segment: an immutable index with its matcher, its subscriptions and their tombstones.
 
-A segment never changes but for `died`: the version at which a subscription was removed. A reader at version v ignores what
-died after v, so removing is one store into an array and no reader ever sees half a change.
+A segment never changes but for `died`: the version at which a subscription was removed. To a reader at version v only what
+died at v or before is gone, so removing is one store into an array and no reader ever sees half a change.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Segment:
         hits = Hits(*self.matcher.match(self.encode(events)))
         if self.boxes.residuals.size:
             hits = self._settle_residuals(events, hits)
-        return self._distinct_filters(hits) if self.boxes.filter_ids.size else tuple(hits)
+        return self._distinct_filters(hits) if self.boxes.filter_ids.size else (hits.event_ptr, hits.clause_ids)
 
     def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
         """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
@@ -105,7 +105,7 @@ class Segment:
 
     def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
         """Ids of all subscriptions to some filters that are alive at a version."""
-        slots, _ = take_ranges(self.subscriptions.ptr, filter_ids)
+        slots, _ = take_ranges(self.subscriptions.ptr, filter_ids.astype(np.int64))
         if self.died is not None:
             slots = slots[self.died[slots] > version]
         return self.subscriptions.ids.take(slots).tolist()  # type: ignore[no-any-return]
@@ -158,7 +158,7 @@ def build_segment(
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
     index = build_index(take_filters(pile, chosen), schema)
     built = matcher.build(index.boxes, None if sample is None else index.codebook.encode(sample))
-    subscriptions = _subscriptions(np.concatenate(filter_of or [[]]).astype(np.int64), parts, chosen.size)
+    subscriptions = _subscriptions(np.concatenate([np.zeros(0, np.int64), *filter_of]), parts, chosen.size)
     return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
 
 
@@ -182,7 +182,7 @@ def _subscriptions(filter_of: Int64s, parts: Sequence[Members], n_filters: int) 
     order = np.argsort(filter_of, kind="stable")
     ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
     ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
-    priorities = np.concatenate([p.priorities for p in parts] or [[]]).astype(np.float32)[order]
+    priorities = np.concatenate([np.zeros(0, np.float32), *(p.priorities for p in parts)])[order]
     return Subscriptions(ptr, Ids.of(take_ids(ids, order)), priorities if priorities.any() else None)
 
 

@@ -58,7 +58,7 @@ def _from_arrow(table: pa.Table | pa.RecordBatch) -> Incoming:
 
 def _id_values(ids: pa.Array) -> npt.NDArray[np.int64] | list[Any]:
     if pa.types.is_integer(ids.type) and not ids.null_count and not pa.types.is_uint64(ids.type):
-        return ids.to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(ids.to_numpy(zero_copy_only=False), np.int64)
     values: list[Any] = ids.to_pylist()
     return values
 

@@ -1,1 +1,1 @@
-
+"""The index: codes, boxes, residuals, and snapshots of all three."""

@@ -18,6 +18,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 from __future__ import annotations
 
 import datetime as dt
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +30,6 @@ import pyarrow.compute as pc
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
-from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
@@ -49,7 +49,7 @@ class KeyCodes:
         self._facts = facts  # whether buckets are logarithmic, the lowest, the shift
         logarithmic, low, shift = facts.tolist()
         self._buckets = bool(logarithmic), np.int64(low), np.uint64(shift)
-        self._starts_view = memoryview(starts)  # yields plain integers, which NumPy's own indexing does not
+        self._starts_view = memoryview(starts)  # type: ignore[arg-type]  # yields plain integers, which NumPy's own indexing does not
 
     @classmethod
     def of(cls, starts: Int64s) -> KeyCodes:
@@ -136,7 +136,7 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
 def key_of(value: Scalar) -> int:
     """Sortable key of one canonical value."""
     if isinstance(value, float):
-        return NAN_KEY if value != value else float_key(value)
+        return NAN_KEY if math.isnan(value) else float_key(value)
     if isinstance(value, dt.datetime):
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, dt.date):
@@ -229,7 +229,7 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int
     return Codebook(schema, codes), lo, hi
 
 
-def _key_codes(filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
+def _key_codes(filters: Filters, _rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if attribute.is_array else []
@@ -240,9 +240,7 @@ def _key_codes(filters: Filters, rows: Int64s, real: Int64s, attribute: Attribut
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(
-    filters: Filters, rows: Int64s, real: Int64s, attribute: Attribute
-) -> tuple[StringCodes, Int32s, Int32s]:
+def _string_codes(filters: Filters, rows: Int64s, real: Int64s, _attribute: Attribute) -> tuple[StringCodes, Int32s, Int32s]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
     used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))

@@ -114,8 +114,8 @@ _REMEDY = "the snapshot is damaged or of another schema: restore it or save anew
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> list[Json]:
-    """A residual as (truth, SQL, literals), after a look whether it comes back."""
+def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
+    """A residual in words, after a look whether it comes back."""
     forms = {id(n.pattern): n.form for n in rest.node.walk() if isinstance(n, Like)}
     # A sign right before a literal would become a part of it.
     apart = {id(n.item) for n in rest.node.walk() if isinstance(n, Negate)}
@@ -136,15 +136,21 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> list[Json]:
     try:
         pairs = zip(_compares(reader.expression(text, literals)), _compares(rest.node), strict=False)
         wider = tuple((i, want.common) for i, (got, want) in enumerate(pairs) if got.common is not want.common)
-        same = reader.expression(text, literals, wider) == rest.node
+        written: dict[str, Json] = {
+            "truth": str(rest.truth),
+            "is_whole": rest.is_whole,
+            "sql": text,
+            "literals": [[x.slot, str(x.type), *x.digits, x.form] for x in literals],
+            "wider": [[i, str(kind)] for i, kind in wider],
+        }
+        same = _read_rest(written, reader) == rest
     except (FilterError, ValueError) as error:
         raise SnapshotError(f"the residual {text!r:.200} cannot be stored: {error}; nothing was saved") from None
     if not same:
         raise SnapshotError(
             f"the residual {text!r:.200} cannot be stored: it reads back differently; nothing was saved"
         )
-    written: list[Json] = [[x.slot, str(x.type), *x.digits, x.form] for x in literals]
-    return [str(rest.truth), text, written, [[i, str(kind)] for i, kind in wider]]
+    return written
 
 
 def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Rest, ...]]:
@@ -152,13 +158,16 @@ def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Rest, ...]]:
     length = written["length"]
     if not is_count(length) or length >= 2**31:
         raise ValueError(f"{length!r:.20} is no number of rows")
-    rests = []
-    for truth, sql, literals, wider in written["rests"]:
-        if not isinstance(sql, str):
-            raise TypeError("an expression is no text")
-        types = tuple((i, Type(kind)) for i, kind in wider)
-        rests.append(Rest(reader.expression(sql, tuple(map(_read_literal, literals)), types), Truth(truth)))
-    return length, tuple(rests)
+    return length, tuple(_read_rest(rest, reader) for rest in written["rests"])
+
+
+def _read_rest(written: dict[str, Any], reader: _Reader) -> Rest:
+    sql, is_whole = written["sql"], written["is_whole"]
+    if not isinstance(sql, str) or not isinstance(is_whole, bool):
+        raise TypeError("an expression is no text, or not known to be whole")
+    literals = tuple(map(_read_literal, written["literals"]))
+    wider = tuple((i, Type(kind)) for i, kind in written["wider"])
+    return Rest(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
 
 
 def _read_literal(written: list[Any]) -> _Literal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class StringCodes:
 
     def strings(self) -> list[str]:
         text, ends = self.data.tobytes(), self.offsets.tolist()
-        return [text[a:b].decode() for a, b in zip(ends, ends[1:], strict=False)]
+        return [text[a:b].decode() for a, b in pairwise(ends)]
 
     def encode_value(self, value: str) -> int:
         """Code of one string; those asked for lately are remembered."""

@@ -1,1 +1,1 @@
-
+"""Numba kernels: arrays in, arrays out, nothing else."""

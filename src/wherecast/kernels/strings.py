@@ -46,7 +46,7 @@ def fill_table(offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks
 
 
 @inlined
-def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> int:
+def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> np.int64 | int:
     """Less than, equal to or greater than zero, by bytes and then by length."""
     n = min(a1 - a0, b1 - b0)
     for i in range(n):

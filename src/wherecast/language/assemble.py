@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.bind import Bound, Rows, StringPool, settle
+from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows
 from wherecast.language.canonical import rest_writer
 from wherecast.language.columns import Literals
-from wherecast.language.expression import is_constant
 from wherecast.language.conjunctions import join_terms
 from wherecast.language.digest import digest_filters
+from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
 from wherecast.language.intervals import Int64s, Ragged
 from wherecast.language.normalize import Clause, Rest, Test
@@ -45,9 +45,7 @@ class _Part(NamedTuple):
     program: Int64s  # (clauses,) -1 or index into programs
 
 
-def assemble(
-    groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None
-) -> tuple[Filters, Int64s]:
+def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None) -> tuple[Filters, Int64s]:
     """One `Filters` of all groups, and the text that each of its filters came from."""
     strings, ranks = pool.ranked()
     programs: list[Program] = []
@@ -87,7 +85,9 @@ def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
     for number, alive in enumerate(bound.alive):
         for f in np.flatnonzero(alive).tolist():
             boxes[f][number] = {}
-    order = np.lexsort((bound.rows.lo, ~bound.rows.null, bound.rows.part, bound.rows.attr, bound.rows.clause, bound.rows.filter))
+    order = np.lexsort(
+        (bound.rows.lo, ~bound.rows.null, bound.rows.part, bound.rows.attr, bound.rows.clause, bound.rows.filter)
+    )
     for f, number, attr, part, null, lo, hi in zip(*(a[order].tolist() for a in bound.rows), strict=True):
         box = boxes[f][number]
         box[attr, part] = (*box.get((attr, part), ()), (null, lo, hi))
@@ -120,9 +120,7 @@ def _in_order(box: Box) -> Box:
     return out
 
 
-def _flatten(
-    parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program], schema: Schema
-) -> Filters:
+def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program], schema: Schema) -> Filters:
     n = int(bases[-1])
     none = np.zeros(0, np.int64)
     clause_filter = np.concatenate([p.clause_filter + b for p, b in zip(parts, bases, strict=False)] or [none])
@@ -137,9 +135,9 @@ def _flatten(
     key = (clause_key << 15) | rows.attr
     repeated = rows.part > 0
     order = np.lexsort((rows.lo, ~rows.null, repeated, key)) if repeated.any() else np.argsort(key, kind="stable")
-    rows, key, clause_key = Rows(*(a[order] for a in rows)), key[order], clause_key[order]
+    rows, key, clause_key = take_rows(rows, order), key[order], clause_key[order]
     keep = ~_repeats(rows, key)
-    rows, key, clause_key = Rows(*(a[keep] for a in rows)), key[keep], clause_key[keep]
+    rows, key, clause_key = take_rows(rows, keep), key[keep], clause_key[keep]
     row_ptr = np.searchsorted(clause_key, np.append((clause_filter << 16) | numbers, np.iinfo(np.int64).max))
     continued = np.zeros(key.size, bool)
     continued[:-1] = (key[1:] == key[:-1]) & (rows.part[1:] == 0) & (rows.part[:-1] == 0)

@@ -21,10 +21,10 @@ from wherecast.language.evaluate import DAY_US, Column, holds
 from wherecast.language.expression import Param, Type, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.intervals import Int64s, Ragged, complement, everything, intersection, merged, single, union
+from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Clause, Rest, Test, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
-from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 
 
 class StringPool:
@@ -55,6 +55,11 @@ class Rows(NamedTuple):
     null: npt.NDArray[np.bool_]
     lo: Int64s
     hi: Int64s
+
+
+def take_rows(rows: Rows, chosen: npt.NDArray[Any]) -> Rows:
+    """Some rows, by mask or position."""
+    return Rows(*(column[chosen] for column in rows))  # type: ignore[arg-type]
 
 
 class Bound(NamedTuple):

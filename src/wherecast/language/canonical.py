@@ -51,7 +51,9 @@ def _statement(node: Node, truth: Truth, columns: LiteralColumns) -> Writer:
         return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, columns) for item in node.items])
     if isinstance(node, IsTruth):
         wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
-        found = (Truth.TRUE if wanted else Truth.NOT_TRUE) if node.truth else (Truth.FALSE if wanted else Truth.NOT_FALSE)
+        found = (
+            (Truth.TRUE if wanted else Truth.NOT_TRUE) if node.truth else (Truth.FALSE if wanted else Truth.NOT_FALSE)
+        )
         return _statement(node.item, found, columns)
     node, truth = plain_truth(node, truth)
     return _sequence(str(truth), [_value(node, columns)])

@@ -179,5 +179,3 @@ class ProgramScope:
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         return self._columns[(param, common)][self._rows]
-
-

@@ -26,8 +26,8 @@ import numpy.typing as npt
 from wherecast.errors import FilterError
 from wherecast.language.assemble import Group, Join, assemble
 from wherecast.language.bind import StringPool, place
-from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.columns import LiteralFault, Literals, check_literals
+from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
     NUMBERS,
     And,
@@ -41,6 +41,7 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters import Filters
 from wherecast.language.literals import (
+    Cut,
     LiteralText,
     Shape,
     Skeleton,
@@ -236,15 +237,18 @@ class Compiler:
             return FilterError("syntax", "half a character (a lone surrogate); remove it", text=text, start=lone)
         return None
 
-    def _too_many(self, text: str) -> FilterError:
-        start, end = next(islice(literal_spans(text), self.limits.terms, None))
+    def _too_many(self, text: str, cut: Cut) -> FilterError:
+        start, end = next(islice(literal_spans(text, cut), self.limits.terms, None))
         return FilterError("limit", too_many_terms(self.limits.terms), text=text, start=start, end=end)
 
     def _prepare(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[Group]:
         """Variants of one skeleton, checked, normalised and placed."""
         rows, columns = found
         if len(columns) > self.limits.terms:
-            batch.errors.update({row: self._too_many(batch.texts[row]) for row in rows})
+            found_literals = zip(*columns, strict=True)
+            batch.errors.update(
+                {r: self._too_many(batch.texts[r], (skeleton, lits)) for r, lits in zip(rows, found_literals, strict=True)}
+            )
             return
         arithmetic = _has_arithmetic(skeleton)
         for kinds, members in _split([_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):

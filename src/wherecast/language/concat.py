@@ -29,7 +29,10 @@ def take_filters(filters: Filters, chosen: Int64s) -> Filters:
     return Filters(
         clause_ptr,
         row_ptr,
-        *(column[rows] for column in (filters.attr, filters.null, filters.lo, filters.hi)),
+        filters.attr[rows],
+        filters.null[rows],
+        filters.lo[rows],
+        filters.hi[rows],
         filters.program[clauses],
         filters.program_row[clauses],
         filters.strings,
@@ -43,8 +46,10 @@ def concat_filters(parts: Sequence[Filters], is_string: npt.NDArray[np.bool_]) -
 
     Work is done on the concatenated arrays, not part by part, so that a thousand batches of one filter join quickly.
     """
-    attr, null, lo, hi = (np.concatenate([getattr(p, f) for p in parts] or [[]]) for f in ("attr", "null", "lo", "hi"))
-    attr, null, lo, hi = attr.astype(np.int16), null.astype(bool), lo.astype(np.int64), hi.astype(np.int64)
+    attr = np.concatenate([np.zeros(0, np.int16), *(p.attr for p in parts)])
+    null = np.concatenate([np.zeros(0, bool), *(p.null for p in parts)])
+    lo = np.concatenate([np.zeros(0, np.int64), *(p.lo for p in parts)])
+    hi = np.concatenate([np.zeros(0, np.int64), *(p.hi for p in parts)])
     strings, ranks = _rank_strings(parts)
     offsets = np.repeat(np.cumsum([0, *(len(p.strings) for p in parts)])[:-1], [p.attr.size for p in parts])
     text = is_string[np.where(attr < 0, ~attr, attr)] & ~null
@@ -98,4 +103,5 @@ def _unite_programs(
 
 
 def _join_ptrs(ptrs: Sequence[Int64s]) -> Int64s:
-    return np.concatenate(([0], np.cumsum(np.concatenate([np.diff(p) for p in ptrs] or [[]])))).astype(np.int64)
+    sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(p) for p in ptrs)])
+    return np.cumsum(sizes)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherecast.language.bind import Bound, Rows
+from wherecast.language.bind import Bound, Rows, take_rows
 from wherecast.language.intervals import Int64s, Ragged, everything, intersection
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import Skeleton
@@ -111,7 +111,7 @@ def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[Rows, In
 def _sources(bounds: Sequence[tuple[Bound, Int64s]]) -> Sources:
     owners, attrs, nulls, piles, base = [], [], [], [], 0
     for bound, owner in bounds:
-        rows = Rows(*(a[owner[bound.rows.filter] >= 0] for a in bound.rows))
+        rows = take_rows(bound.rows, owner[bound.rows.filter] >= 0)
         key, number = np.unique((rows.filter << 15) | rows.attr, return_inverse=True)
         null = np.zeros(key.size, np.int64)
         null[number[rows.null]] = 1

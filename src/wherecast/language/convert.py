@@ -233,7 +233,7 @@ def _cast_except(array: pa.Array, unfit: pa.Array | None, target: pa.DataType) -
     """Cast an array, NULL where `unfit` is true."""
     bad = _NONE_BAD
     if unfit is not None and pc.any(unfit).as_py():
-        bad = np.flatnonzero(pc.fill_null(unfit, False).to_numpy(zero_copy_only=False))  # noqa: FBT003
+        bad = np.flatnonzero(pc.fill_null(unfit, False).to_numpy(zero_copy_only=False))
         array = pc.if_else(unfit, pa.scalar(None, array.type), array)
     return _Part(array.cast(target), bad)
 

@@ -35,10 +35,10 @@ from wherecast.language.expression import (
     Type,
     attributes_of,
 )
+from wherecast.language.keys import float_keys
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
-from wherecast.language.keys import float_keys
 
 Bools = npt.NDArray[np.bool_]
 DAY_US = 86_400_000_000
@@ -119,7 +119,12 @@ def _is_truth(node: IsTruth, scope: Scope) -> Column:
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
 }
 
 
@@ -309,7 +314,11 @@ def _arith(node: Arith, scope: Scope) -> Column:
 
 
 _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod,
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
 }
 
 

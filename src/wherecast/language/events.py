@@ -147,8 +147,10 @@ class EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
         part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
-        part._source, part._kept = self._source, None
-        part._columns = {index: array.slice(start, stop - start) for index, array in self._columns.items()}
+        part._source, part._kept = self._source, None  # noqa: SLF001  # its own class
+        part._columns = {  # noqa: SLF001
+            index: array.slice(start, stop - start) for index, array in self._columns.items()
+        }
         return part
 
     def _keep(self, array: pa.Array) -> pa.Array:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from functools import cache
 
 from wherecast.language.schema import Kind
 
@@ -45,10 +44,14 @@ NUMBERS = (Type.INT, Type.BIGINT, Type.DECIMAL, Type.DOUBLE)
 Span = tuple[int, int]
 
 
-@cache
+_FIELDS: dict[type[Node], tuple[str, ...]] = {}
+
+
 def _field_names(kind: type[Node]) -> tuple[str, ...]:
     """What `children` looks at: asking `fields` each time is half the cost of a walk."""
-    return tuple(f.name for f in fields(kind) if f.name not in ("type", "span"))
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind) if f.name not in ("type", "span"))
+    return _FIELDS[kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ def read_yaml(text: str) -> list[Attribute]:
     class Loader(yaml.SafeLoader):
         """Refuses what SafeLoader lets pass: a key that occurs twice."""
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT002
             _refuse_repeats(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             return super().construct_mapping(node, deep)
 

@@ -184,9 +184,9 @@ def _moved(offset: int, spans: list[tuple[Span, Span]], *, is_end: bool) -> int:
     return offset
 
 
-def literal_spans(text: str) -> Iterator[Span]:
+def literal_spans(text: str, cut: Cut | None = None) -> Iterator[Span]:
     """Where the literals of a text stand, in order."""
-    (skeleton, literals), at = cut_text(text), 0
+    (skeleton, literals), at = cut or cut_text(text), 0
     for before, literal in zip(skeleton, literals, strict=False):
         at += len(before)
         end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))

@@ -297,7 +297,7 @@ def group_sets(logic: Logic) -> Logic:
     return logic
 
 
-def _flat(kind: type[All] | type[Any_], items: Iterable[Logic], zero: Logic) -> Logic:
+def _flat(kind: type[All | Any_], items: Iterable[Logic], zero: Logic) -> Logic:
     out: dict[Logic, None] = {}
     for item in items:
         if item == zero:

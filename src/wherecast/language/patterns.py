@@ -48,7 +48,9 @@ def like_form(pattern: str) -> tuple[str, str]:
     # NUL in the pattern itself would be taken for a mark; such patterns are rare enough to be general ones.
     if "\0" in pattern:
         like_tokens(pattern)
-        return "general", pattern[: pattern.index("\0")].split("%")[0].split("_")[0].split("\\")[0]
+        return "general", pattern[: pattern.index("\0")].split("%", maxsplit=1)[0].split("_", maxsplit=1)[0].split(
+            "\\", maxsplit=1
+        )[0]
     tokens = like_tokens(pattern)
     prefix = ""
     for i, token in enumerate(tokens):
@@ -65,7 +67,9 @@ def like_regex(pattern: str) -> Any:
     parts = []
     for match in _TOKEN.finditer(pattern):
         escaped, wildcard, plain = match.groups()
-        parts.append(".*" if wildcard == "%" else "." if wildcard else re2.escape(plain if plain is not None else escaped))
+        parts.append(
+            ".*" if wildcard == "%" else "." if wildcard else re2.escape(plain if plain is not None else escaped)
+        )
     return re2.compile("(?s)" + "".join(parts), _options())
 
 
@@ -279,15 +283,15 @@ def _is_last(pattern: str, at: int) -> bool:
     """Whether nothing can match after position `at`: only the ends of groups follow, and other alternatives."""
     skipped = None  # groups opened since an alternative began that is to be skipped
     for match in _GROUPING.finditer(pattern, at):
-        token = match.group()
+        piece = match.group()
         if skipped is None:
-            if token == "|":
+            if piece == "|":
                 skipped = 0
-            elif token not in (")", "$"):
+            elif piece not in (")", "$"):
                 return False
-        elif token == "(":
+        elif piece == "(":
             skipped += 1
-        elif token == ")":
+        elif piece == ")":
             skipped = skipped - 1 if skipped else None
     return True
 

@@ -264,7 +264,7 @@ class _Reader:
         if advice:
             self._fail(advice[0], lexeme, advice[1])
         if lexeme.kind == "end":
-            self._fail(f"a value is missing at the end; {EXPECTED}", self.lexemes[max(self.at - 2, 0)])
+            self._fail(f"a value is missing at the end; {EXPECTED}", lexeme)
         self._fail(f"expected a value, found {_show(lexeme)}; {EXPECTED}", lexeme)
 
     # -- a value is there -----------------------------------------------------------------------------------------
@@ -342,8 +342,7 @@ class _Reader:
             self._emit(TokenType.FROM, self._take())
             return False
         if word not in _CONSTANTS:
-            end = following if following.kind != "end" else lexeme
-            self._fail("IS takes [NOT] NULL, TRUE or FALSE; compare values with =", end)
+            self._fail("IS takes [NOT] NULL, TRUE or FALSE; compare values with =", following)
         self._emit(_CONSTANT_TOKENS[word], following)
         self._end_of_predicate()
         return True
@@ -416,6 +415,8 @@ class _Reader:
         self.tokens.append(Token(kind, lexeme.text.upper(), start=lexeme.start, end=lexeme.end - 1))
 
     def _fail(self, message: str, lexeme: _Lexeme, reason: str = "syntax", end: int | None = None) -> NoReturn:
+        if lexeme.kind == "end":  # nothing to point at there
+            lexeme = self.lexemes[-2]
         raise FilterError(reason, message, text=self.text, start=lexeme.start, end=end or lexeme.end)
 
 

@@ -1,1 +1,1 @@
-
+"""Matching algorithms over boxes, one module each, one protocol."""

@@ -34,7 +34,7 @@ class ScanMatcher:
         self._clause_starts = clause_ptr[:-1][self._constrained]
 
     @classmethod
-    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:
+    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:  # noqa: ARG003  # a scan plans nothing
         return cls(boxes)
 
     def match(self, events: EventCodes) -> Hits:
@@ -59,7 +59,7 @@ class ScanMatcher:
     def _any_element(self, events: EventCodes, code: int, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         elements = events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1], None]
         inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
-        return inside.any(axis=0)
+        return np.asarray(inside.any(axis=0))
 
     def stats(self) -> dict[str, Any]:
         return {"matcher": self.name, "clauses": self.boxes.n_clauses, "candidates_per_event": self.boxes.n_clauses}
