@@ -6,9 +6,10 @@ build aside and publish a new one. See `delta` for how changes are kept and merg
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.parallel import match_threaded
+from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
@@ -262,6 +264,22 @@ class Engine:
         if tip is None or tip[0] is not state:
             tip = self._tip = (state, self._build(members_of_entries(entries)))
         return state, (*state.segments, tip[1])
+
+    # -- saving and opening ---------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all subscriptions to a snapshot directory; an older snapshot there is replaced in one step."""
+        state, segments = self._readable()
+        save_segments(path, self.schema, self.matcher, segments, state.version)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None) -> Self:
+        """An engine over a snapshot, mapped, not copied. Raises SnapshotError if it is damaged, foreign or newer."""
+        schema, matcher, segments, version, _ = open_segments(path)
+        engine = cls(schema, matcher=matcher, limits=limits)
+        engine._state = State(version, segments, [], 0)
+        engine._size = sum(len(s) - s.deaths for s in segments)
+        return engine
 
     # -- looking --------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,8 @@ class Matches:
         fanned = self._fanned()
         joined = join_ids(columns)
         values = joined if isinstance(joined, np.ndarray) else np.fromiter(joined, object, len(joined))
-        events = np.concatenate([np.repeat(np.arange(len(self)), np.diff(ptr)) for ptr, _ in fanned])
+        none = np.zeros(0, np.int64)
+        events = np.concatenate([none, *(np.repeat(np.arange(len(self)), np.diff(ptr)) for ptr, _ in fanned)])
         return values[np.argsort(events, kind="stable")]
 
     def subscription_ids(self) -> npt.NDArray[Any]:

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
+from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
@@ -106,7 +107,9 @@ def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
         buckets_into(starts, logarithmic, np.int64(low), np.uint64(shift), last, buckets)
         sizes = np.bincount(buckets, minlength=last + 1)
         table = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-        found.append((float((sizes.astype(np.float64) ** 2).sum()), table, np.array([logarithmic, low, shift], np.int64)))
+        found.append(
+            (float((sizes.astype(np.float64) ** 2).sum()), table, np.array([logarithmic, low, shift], np.int64))
+        )
     best = min(found, key=lambda f: f[0])
     return best[1], best[2]
 
@@ -240,7 +243,9 @@ def _key_codes(filters: Filters, _rows: Int64s, real: Int64s, attribute: Attribu
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(filters: Filters, rows: Int64s, real: Int64s, _attribute: Attribute) -> tuple[StringCodes, Int32s, Int32s]:
+def _string_codes(
+    filters: Filters, rows: Int64s, real: Int64s, _attribute: Attribute
+) -> tuple[StringCodes, Int32s, Int32s]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
     used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
@@ -251,9 +256,7 @@ def _string_codes(filters: Filters, rows: Int64s, real: Int64s, _attribute: Attr
     return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
 
 
-def _tells_gaps_apart(
-    filters: Filters, rows: Int64s, real: Int64s, lo: Int32s, hi: Int32s, n_strings: int
-) -> bool:
+def _tells_gaps_apart(filters: Filters, rows: Int64s, real: Int64s, lo: Int32s, hi: Int32s, n_strings: int) -> bool:
     """Whether some constraint holds for a part of the gaps only."""
     gaps = np.zeros(filters.attr.size, np.int64)
     top = np.minimum(hi, 2 * n_strings + 1).astype(np.int64)

@@ -62,7 +62,7 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
         texts.append(join.rows)
     order = np.concatenate(texts) if texts else np.zeros(0, np.int64)
     bases = np.concatenate(([0], np.cumsum([t.size for t in texts]))).astype(np.int64)
-    filters = _flatten(parts, bases, strings, programs, schema)
+    filters = _flatten(parts, bases, strings, programs)
     return filters._replace(digests=digest_filters(filters, schema)), order
 
 
@@ -104,9 +104,10 @@ def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
             clauses.append((f, number, clause.program))
             rows += [(f, number, a, p, *i) for (a, p), sets in sorted(clause.box.items()) for i in sets]
     columns = np.array(rows, np.int64).reshape(-1, 7).T
-    flat = Rows(*columns[:4], columns[4].astype(bool), *columns[5:])
-    owner, number_of, rest = np.array(clauses, np.int64).reshape(-1, 3).T
-    return _Part(flat, owner, number_of, rest)
+    of_filter, of_clause, attrs, parts, nulls, lows, highs = columns
+    owner, number_of, chosen = np.array(clauses, np.int64).reshape(-1, 3).T
+    flat = Rows(of_filter, of_clause, attrs, parts, nulls.astype(bool), lows, highs)
+    return _Part(flat, owner, number_of, chosen)
 
 
 def _in_order(box: Box) -> Box:
@@ -120,7 +121,7 @@ def _in_order(box: Box) -> Box:
     return out
 
 
-def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program], schema: Schema) -> Filters:
+def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program]) -> Filters:
     n = int(bases[-1])
     none = np.zeros(0, np.int64)
     clause_filter = np.concatenate([p.clause_filter + b for p, b in zip(parts, bases, strict=False)] or [none])

@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
 def take_rows(rows: Rows, chosen: npt.NDArray[Any]) -> Rows:
     """Some rows, by mask or position."""
-    return Rows(*(column[chosen] for column in rows))  # type: ignore[arg-type]
+    return Rows(*(column[chosen] for column in rows))
 
 
 class Bound(NamedTuple):
@@ -86,7 +86,9 @@ def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> R
     if test.op == "in":
         return _place_list(test, literals, attribute.kind)
     param = test.params[0]
-    return single(*_number_bounds("=" if test.op == "contains" else test.op, attribute.kind, param, literals.scalar(param)))
+    return single(
+        *_number_bounds("=" if test.op == "contains" else test.op, attribute.kind, param, literals.scalar(param))
+    )
 
 
 def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
@@ -102,21 +104,28 @@ def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
     if test.op == "in":
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
-        rows, points = [], []
+        owners, points = [], []
         for param in test.params:
             values, ptr = literals.listed(param, test.common)
-            points.append(4 * pool.intern(values) + AT)
-            rows.append(np.repeat(np.arange(n), np.diff(ptr)))
+            points.append(4 * pool.intern(values.tolist()) + AT)
+            owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
-        return Ragged(np.concatenate(rows), at, at)
+        return Ragged(np.concatenate(owners), at, at)
     values = literals.scalar(test.params[0])
     if test.op == "prefix":
         return _place_prefixes(test, values, pool)
     if test.pattern:
         values = np.fromiter((like_form(v)[1] for v in values), object, n)
-    base = 4 * pool.intern(values)
+    base = 4 * pool.intern(values.tolist())
     low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
-    ends = {"=": (AT, AT), "contains": (AT, AT), "<": (None, BEFORE), "<=": (None, AT), ">": (AFTER, None), ">=": (AT, None)}
+    ends = {
+        "=": (AT, AT),
+        "contains": (AT, AT),
+        "<": (None, BEFORE),
+        "<=": (None, AT),
+        ">": (AFTER, None),
+        ">=": (AT, None),
+    }
     lo_side, hi_side = ends[test.op]
     rows = np.arange(n)
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Literals:
         flat, ptr = self.listed(param, common)
         column = Column(_computable(param, flat), np.ones(flat.size, bool))
         keys = member_keys(param, column, common)
-        return np.fromiter((frozenset(keys[a:b]) for a, b in zip(ptr[:-1], ptr[1:], strict=True)), object, ptr.size - 1)
+        return np.fromiter((frozenset(keys[a:b]) for a, b in pairwise(ptr.tolist())), object, ptr.size - 1)
 
 
 def _read(param: Param, texts: Sequence[str]) -> npt.NDArray[Any]:
@@ -97,7 +98,7 @@ def check_literals(root: Node, literals: Literals, pattern_limit: int, values_li
             _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
 
 
-class LiteralFault(ValueError):
+class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
     """A literal that cannot be read, and its slot."""
 
     def __init__(self, slot: int, reason: str, message: str) -> None:
@@ -178,4 +179,5 @@ class ProgramScope:
         return Column(self._columns[param][self._rows], np.ones(self.length, bool))
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
-        return self._columns[(param, common)][self._rows]
+        keys: npt.NDArray[np.object_] = self._columns[(param, common)][self._rows]
+        return keys

@@ -9,6 +9,8 @@ arithmetic, on candidates that passed their box. The rules are those of Spark's 
 
 from __future__ import annotations
 
+from functools import cache
+
 #: (precision, scale)
 Digits = tuple[int, int]
 
@@ -47,10 +49,17 @@ def common_scale(left: Digits, right: Digits) -> int:
 def rescale(value: int, old: int, new: int) -> int:
     """Change the scale of an unscaled value, rounding half away from zero."""
     if new >= old:
-        return value * 10 ** (new - old)
-    quotient, rest = divmod(abs(value), 10 ** (old - new))
-    quotient += 2 * rest >= 10 ** (old - new)
+        return value * _power_of_ten(new - old)
+    unit = _power_of_ten(old - new)
+    quotient, rest = divmod(abs(value), unit)
+    quotient += 2 * rest >= unit
     return quotient if value >= 0 else -quotient
+
+
+@cache
+def _power_of_ten(exponent: int) -> int:
+    power: int = 10**exponent
+    return power
 
 
 def fit(value: int, scale: int, digits: Digits) -> int | None:

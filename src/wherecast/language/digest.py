@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ def digest_filters(filters: Filters, schema: Schema) -> list[bytes]:
     first = filters.clause_ptr.tolist()
     rests = _rests(filters)
     out = []
-    for a, b in zip(first, first[1:], strict=False):
+    for a, b in pairwise(first):
         if b - a == 1 and a not in rests:
             out.append(_digest(data[at[a] : at[b]], b"box"))
         elif any(_is_whole(filters, c) for c in range(a, b)):

@@ -93,6 +93,8 @@ def _split_carefully(text: str) -> list[str]:
 def _unescape(quoted: str) -> str:
     """Undo Spark SQL's escapes; the result is in the plain form, single quotes doubled."""
     quote, body = quoted[0], quoted[1:-1]
+    if "\\" not in body:
+        return quoted if quote == "'" else "'" + body.replace('""', '"').replace("'", "''") + "'"
     # A doubled quote must not meet the backslash rule: `\''` is an escaped quote followed by the end.
     body = re.sub(
         rf"\\.|{quote}{quote}", lambda m: m.group() if m.group()[0] == "\\" else "\\" + quote, body, flags=re.DOTALL

@@ -118,7 +118,7 @@ class All:
 
 
 @dataclass(frozen=True, slots=True)
-class Any_:
+class Any_:  # noqa: N801 - the other half of All; Any is Python's
     """A disjunction; empty: never."""
 
     items: tuple[Logic, ...] = ()
@@ -353,10 +353,10 @@ def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
     exact = all(ok for more, ok in expanded if len(more) == 1)
     clauses = [_joined(*(more[0] for more, _ in expanded if len(more) == 1))]
     for more, ok in sorted((e for e in expanded if len(e[0]) != 1), key=lambda e: len(e[0])):
-        exact = exact and ok
-        if len(clauses) * len(more) > limit:
-            more, exact = _cover(more, max(1, limit // len(clauses))), False
-        clauses = [_joined(a, b) for a in clauses for b in more]
+        fits = len(clauses) * len(more) <= limit
+        exact = exact and ok and fits
+        factors = more if fits else _cover(more, max(1, limit // len(clauses)))
+        clauses = [_joined(a, b) for a in clauses for b in factors]
     return list(dict.fromkeys(clauses)), exact
 
 

@@ -1,12 +1,12 @@
-"""Patterns: LIKE, ILIKE and RLIKE.
+r"""Patterns: LIKE, ILIKE and RLIKE.
 
 A LIKE without wildcards is an equality, one whose only wildcard is a final `%` is a prefix, and both are intervals of
 the string order; the rest is a residual behind the interval of its literal prefix. General patterns run on RE2, whose
 time is linear in the text, so a hostile `(a+)+$` costs nothing special.
 
-Spark's RLIKE is Java's: `.` stops at any line terminator, `$` also matches before a final one, `\\s` knows the vertical
+Spark's RLIKE is Java's: `.` stops at any line terminator, `$` also matches before a final one, `\s` knows the vertical
 tab, `(?i)` knows ASCII letters only. `java_to_re2` rewrites those; look-around and back-references, which no linear-time
-engine has, are refused, and so is what Java refuses. `\\b` counts ASCII letters, as Java does from version 19 on.
+engine has, are refused, and so is what Java refuses. `\b` counts ASCII letters, as Java does from version 19 on.
 """
 
 from __future__ import annotations

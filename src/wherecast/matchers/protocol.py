@@ -33,5 +33,12 @@ class Matcher(Protocol):
     def match(self, events: EventCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """`Hits` of a batch."""
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state as arrays, for a snapshot."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The matcher whose `arrays()` these are; may use them in place."""
+
     def stats(self) -> dict[str, Any]:
         """What it built and what it costs."""

@@ -61,5 +61,13 @@ class ScanMatcher:
         inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
         return np.asarray(inside.any(axis=0))
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays = {name: a for name, a in self.boxes._asdict().items() if name != "n_filters"}
+        return {**arrays, "n_filters": np.array([self.boxes.n_filters])}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        return cls(Boxes(**{**arrays, "n_filters": int(arrays["n_filters"][0])}))
+
     def stats(self) -> dict[str, Any]:
         return {"matcher": self.name, "clauses": self.boxes.n_clauses, "candidates_per_event": self.boxes.n_clauses}
