@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from typing import Any
 
 import hypothesis.strategies as st
@@ -108,6 +109,18 @@ class EngineModel(RuleBasedStateMachine):
     @rule()
     def merge(self) -> None:
         self.engine.merge(everything=True)
+
+    @rule()
+    def save_and_open(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.engine.save(folder)
+            version = self.engine.version
+            self.engine = Engine.open(folder)
+            assert self.engine.version == version
+
+    @rule(n=st.integers(1, 30))
+    def plan(self, n: int) -> None:
+        self.engine.plan([random_event(self.rng) for _ in range(n)])
 
     @rule(n=st.integers(1, 8))
     def match(self, n: int) -> None:

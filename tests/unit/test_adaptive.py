@@ -74,7 +74,7 @@ def check(
     boxes: Boxes, events: EventCodes, costs: Costs | None = None, sample: EventCodes | None = None
 ) -> AdaptiveMatcher:
     """Matcher, stored and opened matcher all agree with the definition."""
-    matcher = AdaptiveMatcher.build(boxes, sample, costs)
+    matcher = AdaptiveMatcher.build(boxes, sample, costs=costs)
     expected = truth(boxes, events)
     assert found(matcher, events) == expected
     arrays = {k: v.copy() for k, v in matcher.arrays().items()}
@@ -174,7 +174,7 @@ def test_empty_and_unconstrained(costs: Costs | None) -> None:
     """No clauses match nothing; clauses without constraints match everything; zero events give zero rows."""
     none = make_boxes([], [4, 4])
     events = make_events([[0, 0], [3, 1]], 2)
-    assert found(AdaptiveMatcher.build(none, None, costs), events) == [[], []]
+    assert found(AdaptiveMatcher.build(none, None, costs=costs), events) == [[], []]
     free = make_boxes([[], [(0, [(3, 3)])], []], [4, 4])
     check(free, events, costs)
     check(free, make_events([], 2), costs, make_events([], 2))
@@ -243,7 +243,7 @@ def test_threads_share_a_matcher(large: int) -> None:
 def test_plan_is_readable() -> None:
     """The plan names its parts, and statistics add up."""
     boxes, events = random_case(np.random.default_rng(3), 400, 20, [50, 2000, 3], [])
-    matcher = AdaptiveMatcher.build(boxes, events, EAGER)
+    matcher = AdaptiveMatcher.build(boxes, events, costs=EAGER)
     stats = matcher.stats(events)
     assert stats["slots"] >= stats["clauses"] == 400
     assert stats["bytes"] == sum(v.nbytes for v in matcher.arrays().values())

@@ -18,8 +18,9 @@ from wherecast.engine.delta import LOG_LIMIT, Entry, State, first_to_merge, memb
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import Matches, SegmentMatches
-from wherecast.engine.parallel import match_threaded
+from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
+from wherecast.engine.planning import Planner
 from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
@@ -49,7 +50,7 @@ class Engine:
     """Standing filters over one schema."""
 
     def __init__(
-        self, schema: Schema | Mapping[str, object], *, matcher: str = "scan", limits: Limits | None = None
+        self, schema: Schema | Mapping[str, object], *, matcher: str = "adaptive", limits: Limits | None = None
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema.of(schema)
         self.matcher = matcher
@@ -61,7 +62,7 @@ class Engine:
         self._tip: tuple[State, Segment] | None = None
         self._entries: dict[SubscriptionId, Entry] = {}  # live entries of the current log
         self._size = 0
-        self._sample: EventBatch | None = None
+        self._planner = Planner()
 
     # -- registering ----------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Engine:
         return True
 
     def _build(self, parts: list[Members]) -> Segment:
-        return build_segment(parts, self.schema, self._matcher_class, self._sample)
+        return build_segment(parts, self.schema, self._matcher_class, self._planner.sample)
 
     # -- publishing and merging -----------------------------------------------------------------------------------
 
@@ -217,6 +218,12 @@ class Engine:
         for slot, id in zip(late.tolist(), old.subscriptions.ids.take(late).tolist(), strict=True):
             merged.kill(merged.subscriptions.ids.find(id), int(old.died[slot]))
 
+    def plan(self, events: object) -> None:
+        """Plan all segments for traffic like these events, now; without this the first large batch is the sample."""
+        _, segments = self._readable()
+        needed = set().union(*(s.attributes for s in segments)) if segments else set()
+        self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
+
     # -- matching -------------------------------------------------------------------------------------------------
 
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
@@ -235,15 +242,28 @@ class Engine:
         `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut and its
         pieces are matched at the same time; kernels hold no lock.
         """
-        state, segments = self._readable()
-        needed = set().union(*(s.attributes for s in segments)) if segments else set()
-        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
+        state, segments, batch = self._read(events, on_error)
         parts = [SegmentMatches(s, *match_threaded(s, batch, threads)) for s in segments]
         return Matches(parts, batch.rows, batch.errors, state.version)
 
-    def count(self, events: object, *, on_error: OnError = "raise") -> npt.NDArray[np.int64]:
-        """Number of subscriptions that each event of a batch satisfies."""
-        return self.match_batch(events, on_error=on_error).counts()
+    def count(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
+        """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""
+        state, segments, batch = self._read(events, on_error)
+        total = np.zeros(len(batch), np.int64)
+        for segment in segments:
+            counts = in_pieces(segment.count, batch, threads)
+            if counts is None:
+                part = SegmentMatches(segment, *match_threaded(segment, batch, threads))
+                counts = [Matches([part], batch.rows, [], state.version).counts()]
+            total += np.concatenate(counts)
+        return total
+
+    def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
+        state, segments = self._readable()
+        needed = set().union(*(s.attributes for s in segments)) if segments else set()
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
+        self._planner.observe(batch, segments)
+        return state, segments, batch
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""

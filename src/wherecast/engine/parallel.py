@@ -1,9 +1,11 @@
-"""Matching a batch on several threads."""
+"""Work on a batch, cut in pieces, on several threads. Kernels hold no lock while they run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +13,31 @@ import numpy.typing as npt
 from wherecast.engine.segment import Segment
 from wherecast.language.events import EventBatch
 
+T = TypeVar("T")
+
 #: Pieces smaller than this are not worth a thread.
 _LEAST_EVENTS = 256
+
+
+def in_pieces(work: Callable[[EventBatch], T | None], events: EventBatch, threads: int) -> list[T] | None:
+    """Results of `work` for each piece of a batch, in order; None if it has none for the first."""
+    pieces = max(1, min(threads, len(events) // _LEAST_EVENTS))
+    if pieces == 1:
+        result = work(events)
+        return None if result is None else [result]
+    cuts = [len(events) * i // pieces for i in range(pieces + 1)]
+    results = list(_pool(threads).map(lambda i: work(events.slice(cuts[i], cuts[i + 1])), range(pieces)))
+    return None if results[0] is None else [r for r in results if r is not None]
 
 
 def match_threaded(
     segment: Segment, events: EventBatch, threads: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """`segment.match(events)`, in pieces on `threads` threads."""
-    pieces = min(threads, len(events) // _LEAST_EVENTS)
-    if pieces < 2:
-        return segment.match(events)
-    cuts = [len(events) * i // pieces for i in range(pieces + 1)]
-    found = list(_pool(threads).map(lambda i: segment.match(events.slice(cuts[i], cuts[i + 1])), range(pieces)))
+    found = in_pieces(segment.match, events, threads)
+    assert found is not None
+    if len(found) == 1:
+        return found[0]
     counts = np.concatenate([np.diff(ptr) for ptr, _ in found])
     return np.concatenate(([0], np.cumsum(counts))), np.concatenate([ids for _, ids in found])
 

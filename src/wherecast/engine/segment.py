@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.engine.ids import Ids, SubscriptionId, join_ids, take_ids
-from wherecast.index.boxes import EventCodes
+from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
@@ -79,6 +79,12 @@ class Segment:
         clause_ids = self.matcher.match(self.codebook.encode_values(values))[1]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
+    def count(self, events: EventBatch) -> Int64s | None:
+        """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
+        if self.died is not None or self.boxes.residuals.size or self.boxes.filter_ids.size:
+            return None
+        return self.matcher.weigh(self.encode(events), self.subscriptions.ptr)
+
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
 
@@ -95,6 +101,11 @@ class Segment:
         """Clauses to filters, each filter once per event."""
         key = np.unique((_event_ids(hits.event_ptr) << 32) | self.boxes.filter_ids[hits.clause_ids])
         return _pointer(key >> 32, hits.event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
+
+    def replan(self, sample: EventBatch) -> None:
+        """Build the matcher again for other traffic; readers use the old one until the new one is there."""
+        boxes = unpack_boxes(self.boxes)
+        self.matcher = type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions))
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -157,9 +168,17 @@ def build_segment(
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
     index = build_index(take_filters(pile, chosen), schema)
-    built = matcher.build(index.boxes, None if sample is None else index.codebook.encode(sample))
     subscriptions = _subscriptions(np.concatenate([np.zeros(0, np.int64), *filter_of]), parts, chosen.size)
+    # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
+    known = sample is not None and sample.has_read(index.codebook.used)
+    codes = index.codebook.encode(sample) if sample is not None and known else None
+    built = matcher.build(index.boxes, codes, _weights(index.boxes, subscriptions))
     return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
+
+
+def _weights(boxes: Boxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
+    """Subscriptions per clause, where a clause is a filter."""
+    return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 
 
 def _digested(filters: Filters, schema: Schema) -> Filters:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import HAS_COMPRESS, ZERO, popcount
+from wherecast.kernels.bits import HAS_COMPRESS, ONE, ZERO, popcount, trailing_zeros
 from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits, list_word
 from wherecast.kernels.jit import Scalar, hot
 
@@ -35,6 +35,36 @@ def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: S
             for i in range(words):
                 total += popcount(found[i])
             counts[event] += total
+
+
+@hot
+def weigh_dense(
+    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, ptr: Ints, totals: Longs
+) -> None:
+    """Add the weights of the matches of leaves first:end to `totals`; clause c weighs ptr[c + 1] - ptr[c].
+
+    A word whose clauses weigh the same has that weight in `word_weights` and is counted, one with 0 there is listed.
+    """
+    _, _, _, leaves, columns, maps, slots, _, _, _, _, _, _ = tree
+    codes, list_ptr, list_codes = batch
+    _, places, found, _ = scratch
+    base = 0
+    for leaf in range(first, end):
+        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
+        for event in range(codes.shape[0]):
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+            total = 0
+            for i in range(words):
+                word, weight = found[i], word_weights[base + i]
+                if weight > 0:
+                    total += weight * popcount(word)
+                else:
+                    while word != ZERO:
+                        clause = slots[slot + 64 * i + trailing_zeros(word)]
+                        total += ptr[clause + 1] - ptr[clause]
+                        word &= word - ONE
+            totals[event] += total
+        base += words
 
 
 @hot

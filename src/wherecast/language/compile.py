@@ -200,6 +200,8 @@ class Compiler:
             first_number += len(found.rows)
         good = np.ones(rows.size, bool)
         groups = [g for term, (owners, values) in by_term.items() for g in self._term(term, owners, values, batch, good)]
+        if not good.any():
+            return grouped, None
         number = np.where(good, np.cumsum(good) - 1, -1)
         join = Join(rows[good], [(group, number[owners]) for group, owners in groups])
         joined = set(join.rows.tolist())

@@ -143,6 +143,19 @@ class EventBatch:
             array = self._columns[attribute_index] = self._keep(column.values)
         return array
 
+    def has_read(self, attributes: Iterable[int]) -> bool:
+        """Whether these attributes have been converted already."""
+        return all(index in self._columns for index in attributes)
+
+    def sample(self, count: int) -> EventBatch:
+        """At most `count` rows, evenly spread, copied so that they do not hold the batch in memory."""
+        rows = np.unique(np.linspace(0, max(len(self) - 1, 0), min(count, len(self))).astype(np.int64))
+        part = self.slice(0, len(self))
+        part.rows = self.rows[rows]
+        part._source = _NoSource()  # noqa: SLF001
+        part._columns = {index: array.take(pa.array(rows)) for index, array in self._columns.items()}  # noqa: SLF001
+        return part
+
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
@@ -187,6 +200,16 @@ def _open_source(events: object) -> _Source:
             f"expected an Arrow record batch or table, a DataFrame, a mapping or mappings, got {describe(events)}"
         )
     return _MappingSource(list(events))
+
+
+class _NoSource:
+    """What is behind a sample: nothing more to read."""
+
+    length = -1
+    broken: dict[int, str] = {}  # noqa: RUF012  # never written
+
+    def read_column(self, attribute: Attribute) -> Column:
+        raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
 
 class _ArrowSource:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.kernels.dense import copy_events, count_dense, list_dense
+from wherecast.kernels.dense import copy_events, count_dense, list_dense, weigh_dense
 from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
@@ -36,15 +36,16 @@ from wherecast.kernels.descent import (
     tally_descend,
 )
 from wherecast.kernels.events import drop_repeats
+from wherecast.kernels.fanout import count_subscriptions
 from wherecast.matchers.adaptive_conditions import Columns, describe, frozen, prepare
-from wherecast.matchers.adaptive_plan import Costs, Planner
+from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 
 #: Place of the matches among the numbers of `_tally`.
-MATCHES = 4
+CANDIDATES, MATCHES = 2, 4
 
 
 class AdaptiveMatcher:
@@ -52,26 +53,39 @@ class AdaptiveMatcher:
 
     name: ClassVar[str] = "adaptive"
 
-    def __init__(self, columns: Columns, tree: Tree, facts: Longs, visits: npt.NDArray[np.float64]) -> None:
+    def __init__(
+        self, columns: Columns, tree: Tree, facts: Longs, visits: npt.NDArray[np.float64], word_weights: Ints
+    ) -> None:
         self._columns = Columns(*(frozen(array) for array in columns))
         self._tree = Tree(*(frozen(array) for array in tree))
         self._plain = cast("Tree", tuple(self._tree))  # what kernels are given, see `Tree`
-        self._facts, self._visits = facts, visits
+        self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
         self._replicated = bool(replicated)
         self._grown = bool(tree.nodes[0].any())
 
     @classmethod
-    def build(cls, boxes: Boxes, sample: EventCodes | None = None, costs: Costs | None = None) -> Self:
-        """Plan and lay out an index; `sample` says what events look like (see `adaptive_conditions` without one)."""
+    def build(
+        cls,
+        boxes: Boxes,
+        sample: EventCodes | None = None,
+        weights: Ints | None = None,
+        costs: Costs | None = None,
+    ) -> Self:
+        """Plan and lay out an index.
+
+        `sample` says what events look like (see `adaptive_conditions` without one), `weights` what each clause counts
+        for in `weigh`.
+        """
         columns, conditions, batch = describe(boxes, sample)
-        planner = Planner(columns, conditions, batch, costs or Costs())
+        planner = Planner(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
         tree = planner.finish()
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
-        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(5))
+        words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
+        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(5), words)
         if batch is not None:
             matcher._visits = matcher._tally(batch)
         return matcher
@@ -79,13 +93,14 @@ class AdaptiveMatcher:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
-        return {**parts, "facts": self._facts, "visits": self._visits}
+        return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; nothing is copied."""
         columns = Columns(**{k: arrays[k] for k in Columns._fields})
-        return cls(columns, Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields}), arrays["facts"], arrays["visits"])
+        tree = Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields})
+        return cls(columns, tree, arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
@@ -111,6 +126,21 @@ class AdaptiveMatcher:
         if self._replicated and batch.list_codes.size:
             return np.diff(self.match(events)[0])
         return self._count(batch)
+
+    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
+        """Sum of the weights of the clauses that hold, per event; clause c weighs ptr[c + 1] - ptr[c].
+
+        The weights must be those that `build` was given.
+        """
+        batch = prepare(self._columns, events)
+        scratch = self._scratch(batch)
+        ids, counts = self._descend(batch, scratch)
+        if self._replicated and batch.list_codes.size:
+            ids, counts = self._once(ids, counts)
+        totals = np.empty(counts.size, np.int64)
+        count_subscriptions(ptr, _offsets(counts), ids, totals)
+        weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
+        return totals
 
     def _count(self, batch: Batch) -> Longs:
         counts = np.zeros(batch.codes.shape[0], np.int64)
@@ -151,6 +181,11 @@ class AdaptiveMatcher:
             return ids[:size], counts
         keys = np.unique(np.repeat(np.arange(counts.size), counts) << 32 | ids)
         return (keys & 0xFFFFFFFF).astype(np.int32), np.bincount(keys >> 32, minlength=counts.size)
+
+    def candidates(self, events: EventCodes | None) -> float:
+        """Clauses an event is compared with, on average: of these events, or as planned."""
+        visits = self._visits if events is None else self._tally(prepare(self._columns, events))
+        return float(visits[CANDIDATES])
 
     def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
         """Size and shape of the index, and what an event costs: measured on `events`, else on the sample of `build`.

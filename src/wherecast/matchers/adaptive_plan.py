@@ -87,8 +87,10 @@ class Leaves:
 class Planner:
     """Grows nodes, tests and tables; `finish` lays out the leaves."""
 
-    def __init__(self, columns: Columns, conditions: Conditions, sample: Batch | None, costs: Costs) -> None:
-        self.columns, self.conditions, self.costs = columns, conditions, costs
+    def __init__(
+        self, columns: Columns, conditions: Conditions, sample: Batch | None, costs: Costs, weights: Ints | None = None
+    ) -> None:
+        self.columns, self.conditions, self.costs, self.weights = columns, conditions, costs, weights
         self.leaves = Leaves()
         self.nodes: list[tuple[int, int, int, int]] = []
         self.tests: list[tuple[int, int, int, int, int]] = []
@@ -172,7 +174,8 @@ class Planner:
             return self.leaves.count, self.leaves.count
         if dense or members.size > LEAF_CLAUSES:
             signature = self._signatures(members)
-            order = np.argsort(signature, kind="stable")
+            # Clauses of equal weight together: a word of 64 such clauses is weighed by counting its bits.
+            order = np.argsort(signature, kind="stable") if self.weights is None else np.lexsort((self.weights[members], signature))
             members, signature = members[order], signature[order]
             cuts = block_cuts(signature)
         else:
@@ -314,6 +317,19 @@ class Planner:
         if end > first and (rest[:, WORDS] > 0).all() and (rest[:, ROWS] < 0).all():
             self.dense = (first, end)
             nodes[0, 2:] = 0
+
+
+def weigh_words(tree: Tree, first: int, end: int, weights: Ints) -> Ints:
+    """The weight of each word of leaves first:end where its clauses agree, 0 where they do not."""
+    out = [np.zeros(0, np.int32)]
+    for leaf in range(first, end):
+        slot, size, words = (int(tree.leaves[leaf, k]) for k in (SLOT, SIZE, WORDS))
+        own = np.zeros(64 * words, np.int32)
+        own[:size] = weights[tree.slots[slot : slot + size]]
+        own[size:] = own[size - 1] if size else 0
+        least, most = own.reshape(-1, 64).min(axis=1), own.reshape(-1, 64).max(axis=1)
+        out.append(np.where(least == most, least, 0).astype(np.int32))
+    return np.concatenate(out)
 
 
 def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:

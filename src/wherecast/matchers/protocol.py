@@ -27,11 +27,20 @@ class Matcher(Protocol):
     name: ClassVar[str]
 
     @classmethod
-    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:
-        """Build from boxes. Raises MatcherError, with the reason, if this algorithm cannot serve them."""
+    def build(
+        cls, boxes: Boxes, sample: EventCodes | None = None, weights: npt.NDArray[np.int32] | None = None
+    ) -> Self:
+        """Build from boxes.
+
+        `sample` shows what events look like, `weights` what each clause counts for in `weigh`; a matcher may ignore
+        both. Raises MatcherError, with the reason, if this algorithm cannot serve the boxes.
+        """
 
     def match(self, events: EventCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """`Hits` of a batch."""
+
+    def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Sum of the weights of the clauses that hold, per event; clause c weighs `ptr[c + 1] - ptr[c]`."""
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state as arrays, for a snapshot."""

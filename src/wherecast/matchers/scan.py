@@ -34,7 +34,9 @@ class ScanMatcher:
         self._clause_starts = clause_ptr[:-1][self._constrained]
 
     @classmethod
-    def build(cls, boxes: Boxes, sample: EventCodes | None = None) -> Self:  # noqa: ARG003  # a scan plans nothing
+    def build(  # a scan plans nothing
+        cls, boxes: Boxes, sample: EventCodes | None = None, weights: npt.NDArray[np.int32] | None = None  # noqa: ARG003
+    ) -> Self:
         return cls(boxes)
 
     def match(self, events: EventCodes) -> Hits:
@@ -60,6 +62,10 @@ class ScanMatcher:
         elements = events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1], None]
         inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
         return np.asarray(inside.any(axis=0))
+
+    def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        weights = np.diff(ptr)
+        return np.array([weights[self._match_one(events, e)].sum() for e in range(events.n_events)], np.int64)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         arrays = {name: a for name, a in self.boxes._asdict().items() if name != "n_filters"}
