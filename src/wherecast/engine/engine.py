@@ -98,7 +98,9 @@ class Engine:
             version = self._state.version + 1
             rows = self._admit(incoming.ids, np.flatnonzero(filter_of >= 0), replace, version, bad)
             if rows.size:
-                members = Members(compiled.filters, filter_of[rows], take_ids(incoming.ids, rows), incoming.priorities[rows])
+                members = Members(
+                    compiled.filters, filter_of[rows], take_ids(incoming.ids, rows), incoming.priorities[rows]
+                )
                 segment = self._build([members])
                 self._size += rows.size
                 self._publish(self._sealed()._replace(version=version), segment)

@@ -45,7 +45,9 @@ class Matches:
 
     def counts(self) -> Int64s:
         """Subscriptions satisfied by each event, without listing them where nothing has been removed."""
-        return np.add.reduce([self._counts(part) for part in self.parts]) if self.parts else np.zeros(len(self), np.int64)
+        return (
+            np.add.reduce([self._counts(part) for part in self.parts]) if self.parts else np.zeros(len(self), np.int64)
+        )
 
     def _counts(self, part: SegmentMatches) -> Int64s:
         if part.segment.died is not None:
@@ -93,7 +95,9 @@ class Matches:
         if len(self.parts) == 1 and self.parts[0].segment.died is None:
             return self._plain_ids(self.parts[0])
         fanned = self._fanned()
-        return self._merge([p.segment.subscriptions.ids.take(slots) for p, (_, slots) in zip(self.parts, fanned, strict=True)])
+        return self._merge(
+            [p.segment.subscriptions.ids.take(slots) for p, (_, slots) in zip(self.parts, fanned, strict=True)]
+        )
 
     def _plain_ids(self, part: SegmentMatches) -> npt.NDArray[Any]:
         """Ids of the only segment, nothing removed: written straight from its table."""
@@ -132,7 +136,10 @@ class Matches:
         events = np.repeat(np.arange(len(self)), counts)
         order = np.lexsort((-weights.astype(np.float64), events))
         starts = np.concatenate(([0], np.cumsum(counts)))
-        return [ids[order[a : min(a + limit, b)]].tolist() for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+        return [
+            ids[order[a : min(a + limit, b)]].tolist()
+            for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        ]
 
 
 def _priorities(part: SegmentMatches, slots: Int64s) -> npt.NDArray[np.float32]:

@@ -52,7 +52,7 @@ def open_segments(path: str | os.PathLike[str]) -> tuple[Schema, str, tuple[Segm
     try:
         facts = snapshot.facts
         schema = Schema.from_json(str(facts["schema"]))
-        matcher, version, about = str(facts["matcher"]), int(facts["version"]), list(facts["segments"])  # type: ignore[arg-type]
+        matcher, version, about = str(facts["matcher"]), int(facts["version"]), list(facts["segments"])
         segments = tuple(_unpack(f"segment{n}/", a, snapshot.arrays, schema, matcher) for n, a in enumerate(about))
     except SnapshotError:
         raise
@@ -93,7 +93,9 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
         codes[int(attr)] = (StringCodes if kind == "strings" else KeyCodes).from_arrays(group(f"codes{attr}"))
     codebook = Codebook(schema, codes)
     residual = group("residuals")
-    residuals = Residuals(unpack_programs(facts["programs"], group("programs"), schema), residual["program"], residual["rows"])
+    residuals = Residuals(
+        unpack_programs(facts["programs"], group("programs"), schema), residual["program"], residual["rows"]
+    )
     ids = group("ids")
     subscriptions = Subscriptions(ids["ptr"], Ids(ids["values"], ids["order"]), ids.get("priorities"))
     _check(boxes, codebook, residuals, subscriptions)
@@ -116,7 +118,8 @@ def _check(boxes: PackedBoxes, codebook: Codebook, residuals: Residuals, subscri
         "owners": boxes.filter_ids.size in (0, clauses) and _within(boxes.filter_ids, boxes.n_filters),
         "filters": bool(boxes.filter_ids.size) or clauses in (0, boxes.n_filters),
         "residuals": boxes.residuals.size in (0, clauses) and _within(boxes.residuals, residuals.rows.size, -1),
-        "programs": _within(residuals.program, len(residuals.programs)) and residuals.program.size == residuals.rows.size,
+        "programs": _within(residuals.program, len(residuals.programs))
+        and residuals.program.size == residuals.rows.size,
         "widths": boxes.widths.tolist() == codebook.widths.tolist(),
         "codes": string == [isinstance(codebook.codes[a], StringCodes) for a in codebook.used],
         "subscribers": subscriptions.ptr.size == boxes.n_filters + 1 and _climbs(subscriptions.ptr, slots),

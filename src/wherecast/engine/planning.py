@@ -60,7 +60,7 @@ class Planner:
                     segment.replan(sample)
                     self.sample = sample
             self.sample = self.sample or sample
-        except Exception:
+        except Exception:  # noqa: BLE001  # a thread of its own: nobody else would hear of it
             _log.exception("planning failed; the matcher in use stays")
         finally:
             self._busy.release()

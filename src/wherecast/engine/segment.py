@@ -221,5 +221,3 @@ def _event_ids(event_ptr: Int64s) -> Int64s:
 
 def _pointer(event_ids: Int64s, n: int) -> Int64s:
     return np.searchsorted(event_ids, np.arange(n + 1)).astype(np.int64)
-
-

@@ -76,9 +76,7 @@ def naive_clause_holds(boxes: Boxes, clause: int, events: EventCodes, event: int
     return all(held for _, _, held in walk_constraints(boxes, clause, events, event))
 
 
-def walk_constraints(
-    boxes: Boxes, clause: int, events: EventCodes, event: int
-) -> Iterator[tuple[int, int, bool]]:
+def walk_constraints(boxes: Boxes, clause: int, events: EventCodes, event: int) -> Iterator[tuple[int, int, bool]]:
     """The constraints of a clause as (first row, row after the last, whether it holds)."""
     first, held = int(boxes.ptr[clause]), False
     for row in range(first, int(boxes.ptr[clause + 1])):

@@ -29,4 +29,6 @@ def build_index(filters: Filters, schema: Schema) -> Index:
     residual_of[with_rest] = np.arange(with_rest.size)
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
-    return Index(codebook, boxes, Residuals(filters.programs, filters.program[with_rest], filters.program_row[with_rest]))
+    return Index(
+        codebook, boxes, Residuals(filters.programs, filters.program[with_rest], filters.program_row[with_rest])
+    )

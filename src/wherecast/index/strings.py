@@ -80,7 +80,13 @@ class StringCodes:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         facts = np.array([int(self.ordered), self._seed], np.uint64)
-        return {"offsets": self.offsets, "data": self.data, "facts": facts, "places": self._places, "marks": self._marks}
+        return {
+            "offsets": self.offsets,
+            "data": self.data,
+            "facts": facts,
+            "places": self._places,
+            "marks": self._marks,
+        }
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:

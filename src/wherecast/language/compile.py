@@ -199,7 +199,9 @@ class Compiler:
                 values += [every[first:end] for every in literals]
             first_number += len(found.rows)
         good = np.ones(rows.size, bool)
-        groups = [g for term, (owners, values) in by_term.items() for g in self._term(term, owners, values, batch, good)]
+        groups = [
+            g for term, (owners, values) in by_term.items() for g in self._term(term, owners, values, batch, good)
+        ]
         if not good.any():
             return grouped, None
         number = np.where(good, np.cumsum(good) - 1, -1)
@@ -208,7 +210,11 @@ class Compiler:
         return [(s, f) for s, f in ((s, _without(f, joined)) for s, f in grouped) if f.rows], join
 
     def _term(
-        self, term: Skeleton, owners: list[int], values: list[tuple[LiteralText, ...]], batch: _Batch,
+        self,
+        term: Skeleton,
+        owners: list[int],
+        values: list[tuple[LiteralText, ...]],
+        batch: _Batch,
         good: npt.NDArray[np.bool_],
     ) -> Iterable[tuple[Group, npt.NDArray[np.int64]]]:
         """One term for all texts that have it; texts for which it is no plain box are marked in `good`."""
@@ -223,8 +229,10 @@ class Compiler:
 
     def _is_plain(self, clauses: list[Clause]) -> bool:
         """One box of scalar attributes."""
-        return len(clauses) == 1 and not clauses[0].rests and not any(
-            self.schema.attributes[v.attr].is_array for v in clauses[0].values
+        return (
+            len(clauses) == 1
+            and not clauses[0].rests
+            and not any(self.schema.attributes[v.attr].is_array for v in clauses[0].values)
         )
 
     def _refused(self, text: object) -> FilterError | None:
@@ -249,7 +257,10 @@ class Compiler:
         if len(columns) > self.limits.terms:
             found_literals = zip(*columns, strict=True)
             batch.errors.update(
-                {r: self._too_many(batch.texts[r], (skeleton, lits)) for r, lits in zip(rows, found_literals, strict=True)}
+                {
+                    r: self._too_many(batch.texts[r], (skeleton, lits))
+                    for r, lits in zip(rows, found_literals, strict=True)
+                }
             )
             return
         arithmetic = _has_arithmetic(skeleton)

@@ -78,8 +78,12 @@ def complement(sets: Ragged, n: int) -> Ragged:
     empty = np.flatnonzero(whole)
     pile = Ragged(
         np.concatenate((rows[before], rows[:-1][inner], rows[after], empty)),
-        np.concatenate((np.full(before.sum(), KEY_MIN), hi[:-1][inner] + 1, hi[after] + 1, np.full(empty.size, KEY_MIN))),
-        np.concatenate((lo[before] - 1, lo[1:][inner] - 1, np.full(after.sum(), KEY_MAX), np.full(empty.size, KEY_MAX))),
+        np.concatenate(
+            (np.full(before.sum(), KEY_MIN), hi[:-1][inner] + 1, hi[after] + 1, np.full(empty.size, KEY_MIN))
+        ),
+        np.concatenate(
+            (lo[before] - 1, lo[1:][inner] - 1, np.full(after.sum(), KEY_MAX), np.full(empty.size, KEY_MAX))
+        ),
     )
     order = np.lexsort((pile.lo, pile.rows))
     return Ragged(pile.rows[order], pile.lo[order], pile.hi[order])

@@ -175,7 +175,11 @@ class Planner:
         if dense or members.size > LEAF_CLAUSES:
             signature = self._signatures(members)
             # Clauses of equal weight together: a word of 64 such clauses is weighed by counting its bits.
-            order = np.argsort(signature, kind="stable") if self.weights is None else np.lexsort((self.weights[members], signature))
+            order = (
+                np.argsort(signature, kind="stable")
+                if self.weights is None
+                else np.lexsort((self.weights[members], signature))
+            )
             members, signature = members[order], signature[order]
             cuts = block_cuts(signature)
         else:

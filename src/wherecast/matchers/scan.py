@@ -34,8 +34,11 @@ class ScanMatcher:
         self._clause_starts = clause_ptr[:-1][self._constrained]
 
     @classmethod
-    def build(  # a scan plans nothing
-        cls, boxes: Boxes, sample: EventCodes | None = None, weights: npt.NDArray[np.int32] | None = None  # noqa: ARG003
+    def build(
+        cls,
+        boxes: Boxes,
+        sample: EventCodes | None = None,  # noqa: ARG003  # a scan plans nothing
+        weights: npt.NDArray[np.int32] | None = None,  # noqa: ARG003
     ) -> Self:
         return cls(boxes)
 
@@ -73,7 +76,8 @@ class ScanMatcher:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        return cls(Boxes(**{**arrays, "n_filters": int(arrays["n_filters"][0])}))
+        fields: dict[str, Any] = {**arrays, "n_filters": int(arrays["n_filters"][0])}
+        return cls(Boxes(**fields))
 
     def stats(self) -> dict[str, Any]:
         return {"matcher": self.name, "clauses": self.boxes.n_clauses, "candidates_per_event": self.boxes.n_clauses}
