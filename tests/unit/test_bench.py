@@ -20,6 +20,8 @@ from wherecast.bench.truth import Truth, find_truth, match_none
 from wherecast.bench.workloads import SOURCES, Predicates, WorkloadError, draw_filters, make_workload
 from wherecast.cli.app import app
 
+pytestmark = pytest.mark.slow  # every case builds engines, prototypes and baselines
+
 MATCH_FIELDS = {
     "us_per_event",
     "matches_per_event",

@@ -100,6 +100,7 @@ def test_readme_prints_what_it_says(capsys):
     assert lines[2] == "does not match"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
 def test_commands_run(path, shell):
     """The commands of a page work, and print what the page shows."""
