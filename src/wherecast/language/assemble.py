@@ -53,7 +53,7 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
     for group in groups:
         rests = [tuple(r for r in c.rests if not is_constant(r.node)) for c in group.clauses]
         bound = settle(group.clauses, group.placed, ranks, group.literals, schema)
-        parts.append(_part(bound, rests, programs, group.literals))
+        parts.append(_part(bound, group.clauses, rests, programs, group.literals))
     texts = [g.rows for g in groups]
     if join is not None:
         bounds = [(settle(g.clauses, g.placed, ranks, g.literals, schema), owner) for g, owner in join.terms]
@@ -66,7 +66,9 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
     return filters._replace(digests=digest_filters(filters, schema)), order
 
 
-def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], literals: Literals) -> _Part:
+def _part(
+    bound: Bound, clauses: list[Clause], rests: list[tuple[Rest, ...]], programs: list[Program], literals: Literals
+) -> _Part:
     index: dict[tuple[Rest, ...], int] = {}
     for rest in rests:
         if rest and rest not in index:
@@ -74,9 +76,36 @@ def _part(bound: Bound, rests: list[tuple[Rest, ...]], programs: list[Program], 
             programs.append(Program(rest, literals.take([r.node for r in rest]), literals.length))
     which = np.array([index.get(rest, -1) for rest in rests] or [0], np.int64)
     if len(rests) > 1:
+        order = _fixed_order(clauses)
+        if order is not None and not bound.rows.null.any():
+            return _ordered(bound, which, order)
         return _simplified(bound, which, programs)
     alive = np.flatnonzero(bound.alive[0]) if rests else np.zeros(0, np.int64)
     return _Part(bound.rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, which[0]))
+
+
+def _fixed_order(clauses: list[Clause]) -> list[int] | None:
+    """The canonical order of clauses that cannot interact whatever their constants, or None.
+
+    One clause covers another only if it constrains a part of the other's attributes, and two are joined only if they
+    constrain the same. Where no set of attributes holds another, neither can happen.
+    """
+    attributes = [frozenset(v.attr for v in c.values) for c in clauses]
+    if any(t.op == "contains" for c in clauses for v in c.values for t in v.tests):
+        return None
+    if any(a <= b for i, a in enumerate(attributes) for j, b in enumerate(attributes) if i != j):
+        return None
+    return sorted(range(len(clauses)), key=lambda i: sorted(attributes[i]))
+
+
+def _ordered(bound: Bound, which: Int64s, order: list[int]) -> _Part:
+    """Clauses that do not interact, put in order; those that cannot hold are left out."""
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    number, owner = np.nonzero(bound.alive)
+    by_filter = np.lexsort((rank[number], owner))
+    number, owner = number[by_filter], owner[by_filter]
+    return _Part(bound.rows._replace(clause=rank[bound.rows.clause]), owner, rank[number], which[number])
 
 
 def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:

@@ -14,7 +14,7 @@ from wherecast.language.expression import INTEGERS, Attr, Compare, InList, Like,
 from wherecast.language.filters import LiteralColumns
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import LiteralText
-from wherecast.language.patterns import like_regex, like_tokens, rlike_regex
+from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.reading import read_column
 
 
@@ -153,9 +153,7 @@ def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
         if node.kind == "rlike":
             rlike_regex(pattern)
         else:
-            like_tokens(pattern)
-            if node.form == "general":
-                like_regex(pattern)
+            like_tokens(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
 
 
 class ProgramScope:

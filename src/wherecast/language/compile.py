@@ -402,6 +402,8 @@ def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
         return _list_kind(literal, arithmetic=arithmetic)
     if literal[0] == "'":
         return _STRING_SLOT
+    if len(literal) < 10 and literal.isdecimal():  # most numbers, without a regular expression
+        return _small_integer(len(literal.lstrip("0")) or 1) if arithmetic else _BIGINT_SLOT
     try:
         kind, digits = number_type(literal)
     except ValueError as error:
@@ -409,6 +411,11 @@ def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
     if arithmetic:
         return SlotKind(kind, digits, is_edge=literal in _EDGES)
     return SlotKind(Type.BIGINT if kind is Type.INT else kind)
+
+
+@lru_cache
+def _small_integer(precision: int) -> SlotKind:
+    return SlotKind(Type.INT, (precision, 0))
 
 
 def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:

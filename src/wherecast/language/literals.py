@@ -44,6 +44,7 @@ _CAREFUL = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _IN_OPENS = re.compile(r"\bin\s*+\(\s*+(-?)\s*+$", re.IGNORECASE)
+_PLAIN_COMMAS = frozenset((",", ", "))
 _LIST_COMMA = re.compile(r"\s*+,\s*+(-?)\s*+$")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -125,11 +126,14 @@ def _gather_lists(parts: list[str]) -> Cut:
         opens = _IN_OPENS.search(skeleton[-1])
         end = i
         if opens:
-            while end + 2 < len(parts) and _LIST_COMMA.match(parts[end + 1]):
+            while end + 2 < len(parts) and (parts[end + 1] in _PLAIN_COMMAS or _LIST_COMMA.match(parts[end + 1])):
                 end += 2
         if opens and end > i and parts[end + 1].lstrip().startswith(")"):
-            signs = [opens.group(1), *(_sign(parts[k]) for k in range(i + 1, end, 2))]
-            literals.append(tuple(s + v for s, v in zip(signs, parts[i : end + 1 : 2], strict=True)))
+            values = parts[i : end + 1 : 2]
+            if opens.group(1) or not _PLAIN_COMMAS.issuperset(parts[i + 1 : end : 2]):
+                signs = [opens.group(1), *(_sign(parts[k]) for k in range(i + 1, end, 2))]
+                values = [s + v for s, v in zip(signs, values, strict=True)]
+            literals.append(tuple(values))
             skeleton[-1] = skeleton[-1][: opens.start(1)]
             i = end
         else:

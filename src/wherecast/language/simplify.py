@@ -35,7 +35,8 @@ def simplify(clauses: list[BoxClause]) -> list[BoxClause]:
         clauses = _absorb(_unique(clauses))
         joined = _join(clauses)
         if len(joined) == len(clauses):
-            return sorted(joined, key=lambda c: (sorted(c.box.items()), sorted(c.rest)))
+            # Attributes first: clauses over different attributes have an order that no constant changes.
+            return sorted(joined, key=lambda c: (sorted(c.box), sorted(c.box.items()), sorted(c.rest)))
         clauses = joined
 
 
