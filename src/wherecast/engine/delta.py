@@ -21,7 +21,7 @@ import numpy as np
 
 from wherecast.engine.ids import SubscriptionId
 from wherecast.engine.segment import ALIVE, Members, Segment
-from wherecast.language.filters import Filters
+from wherecast.language.compile import Compiler
 
 #: A log this long becomes a segment.
 LOG_LIMIT = 512
@@ -34,11 +34,11 @@ WASTE = 0.2
 class Entry:
     """A subscription in the log."""
 
-    __slots__ = ("died", "filters", "id", "priority")
+    __slots__ = ("died", "id", "priority", "text")
 
-    def __init__(self, id: SubscriptionId, filters: Filters, priority: float) -> None:
+    def __init__(self, id: SubscriptionId, text: str, priority: float) -> None:
         self.id = id
-        self.filters = filters
+        self.text = text  # of a filter that is known to compile
         self.priority = priority
         self.died = int(ALIVE)
 
@@ -55,10 +55,11 @@ class State(NamedTuple):
         return [e for e in self.log[: self.log_size] if e.died > self.version]
 
 
-def members_of_entries(entries: Sequence[Entry]) -> list[Members]:
-    """Log entries as members of a segment; each entry is a batch of one filter."""
-    zero = np.zeros(1, np.int64)
-    return [Members(e.filters, zero, [e.id], np.array([e.priority], np.float32)) for e in entries]
+def members_of_entries(entries: Sequence[Entry], compiler: Compiler) -> Members:
+    """Log entries as members of a segment. They were validated one by one and are compiled here, all at once."""
+    compiled = compiler.compile_many([e.text for e in entries])
+    priorities = np.array([e.priority for e in entries], np.float32)
+    return Members(compiled.filters, compiled.filter_of, [e.id for e in entries], priorities)
 
 
 def first_to_merge(segments: Sequence[Segment]) -> int:

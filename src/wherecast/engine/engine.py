@@ -69,12 +69,12 @@ class Engine:
     def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
         """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed."""
         check_id(id)
-        filters = self._compiler.compile(filter)
+        self._compiler.validate(filter)
         with self._writing:
             version = self._state.version + 1
             if not self._remove(id, version, keep=not replace):
                 raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
-            entry = self._entries[id] = Entry(id, filters, priority)
+            entry = self._entries[id] = Entry(id, filter, priority)
             self._state.log.append(entry)
             self._size += 1
             self._publish(self._state._replace(version=version, log_size=len(self._state.log)))
@@ -175,7 +175,7 @@ class Engine:
         self._entries = {}
         segments = state.segments
         if entries:
-            segments = (*segments, self._build(members_of_entries(entries)))
+            segments = (*segments, self._build([members_of_entries(entries, self._compiler)]))
         return State(state.version, segments, [], 0)
 
     def _tidy(self) -> None:
@@ -284,7 +284,7 @@ class Engine:
             return state, state.segments
         tip = self._tip
         if tip is None or tip[0] is not state:
-            tip = self._tip = (state, self._build(members_of_entries(entries)))
+            tip = self._tip = (state, self._build([members_of_entries(entries, self._compiler)]))
         return state, (*state.segments, tip[1])
 
     # -- saving and opening ---------------------------------------------------------------------------------------

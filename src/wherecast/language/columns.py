@@ -82,17 +82,27 @@ def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.fromiter((unscaled * 10 ** (scale - s) for unscaled, s in values), object, values.size)
 
 
-def check_literals(root: Node, literals: Literals, pattern_limit: int, values_limit: int) -> None:
-    """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong."""
+def nodes_with_literals(root: Node) -> tuple[Node, ...]:
+    """The parts of an expression that `check_literals` looks at."""
     in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
-    for node in root.walk():
+    return tuple(
+        n for n in root.walk() if isinstance(n, (InList, Compare, Like)) or (isinstance(n, Param) and n not in in_lists)
+    )
+
+
+def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int, values_limit: int) -> None:
+    """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong.
+
+    `nodes` are those of `nodes_with_literals`.
+    """
+    for node in nodes:
         if isinstance(node, (InList, Compare)) and node.common is Type.DECIMAL:
             _check_decimals(node, literals)
         if isinstance(node, InList):
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
                 _check_length(value, literals.listed(value, node.common)[1], values_limit)
-        elif isinstance(node, Param) and node not in in_lists:
+        elif isinstance(node, Param):
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
             _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
