@@ -14,19 +14,19 @@ and is published under the writers' lock, where the deaths that happened meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wherecast.engine.ids import SubscriptionId
 from wherecast.engine.segment import ALIVE, Members, Segment
-from wherecast.language.compile import Compiler
+from wherecast.language.compile import Compiled, Compiler
 
 #: A log this long becomes a segment.
 LOG_LIMIT = 512
 #: A segment is merged with its successors when it is less than this many times their size.
-RATIO = 4
+RATIO = 8
 #: A segment is rebuilt when more than this share of it is dead.
 WASTE = 0.2
 
@@ -51,15 +51,45 @@ class State(NamedTuple):
     log: list[Entry]
     log_size: int
 
-    def live_entries(self) -> list[Entry]:
-        return [e for e in self.log[: self.log_size] if e.died > self.version]
+
+class LogReader:
+    """Entries of a log as members of a segment, each compiled once however often the log is read.
+
+    Entries were validated one by one when they came; here they are compiled many at a time. Readers may race: each
+    works on what it found and the last one's work is kept.
+    """
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._known: tuple[list[Entry], tuple[tuple[list[Entry], Compiled], ...]] = ([], ())
+
+    def members(self, log: list[Entry], size: int, version: int) -> list[Members]:
+        """What is alive at `version` among the first `size` entries."""
+        owner, chunks = self._known
+        if owner is not log:
+            chunks = ()
+        done = sum(len(entries) for entries, _ in chunks)
+        if done < size:
+            fresh = log[done:size]
+            chunks = (*chunks, (fresh, self._compiler.compile_many([e.text for e in fresh])))
+            self._known = log, chunks
+        parts = [
+            _alive(entries[: max(size - first, 0)], compiled, version) for first, entries, compiled in _placed(chunks)
+        ]
+        return [p for p in parts if p.filter_of.size]
 
 
-def members_of_entries(entries: Sequence[Entry], compiler: Compiler) -> Members:
-    """Log entries as members of a segment. They were validated one by one and are compiled here, all at once."""
-    compiled = compiler.compile_many([e.text for e in entries])
-    priorities = np.array([e.priority for e in entries], np.float32)
-    return Members(compiled.filters, compiled.filter_of, [e.id for e in entries], priorities)
+def _placed(chunks: Sequence[tuple[list[Entry], Compiled]]) -> Iterator[tuple[int, list[Entry], Compiled]]:
+    first = 0
+    for entries, compiled in chunks:
+        yield first, entries, compiled
+        first += len(entries)
+
+
+def _alive(entries: list[Entry], compiled: Compiled, version: int) -> Members:
+    rows = [i for i, e in enumerate(entries) if e.died > version]
+    priorities = np.array([entries[i].priority for i in rows], np.float32)
+    return Members(compiled.filters, compiled.filter_of[rows], [entries[i].id for i in rows], priorities)
 
 
 def first_to_merge(segments: Sequence[Segment]) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.delta import LOG_LIMIT, Entry, State, first_to_merge, members_of_entries
+from wherecast.engine.delta import LOG_LIMIT, Entry, LogReader, State, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import Matches, SegmentMatches
@@ -59,7 +59,8 @@ class Engine:
         self._writing = threading.Lock()
         self._merging = threading.Lock()
         self._state = State(0, (), [], 0)
-        self._tip: tuple[State, Segment] | None = None
+        self._log_reader = LogReader(self._compiler)
+        self._readable_state: tuple[State, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
         self._entries: dict[SubscriptionId, Entry] = {}  # live entries of the current log
         self._size = 0
         self._planner = Planner()
@@ -132,11 +133,12 @@ class Engine:
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
+        check_id(id)
         with self._writing:
-            if id not in self:
-                raise SubscriptionError(f"no subscription {id!r}")
-            version = self._state.version + 1
+            size, version = self._size, self._state.version + 1
             self._remove(id, version, keep=False)
+            if self._size == size:
+                raise SubscriptionError(f"no subscription {id!r}")
             self._publish(self._state._replace(version=version))
         self._tidy()
 
@@ -171,12 +173,14 @@ class Engine:
     def _sealed(self) -> State:
         """The current state with its log turned into a segment. Needs the writers' lock."""
         state = self._state
-        entries = [e for e in state.log if e.died == ALIVE]
         self._entries = {}
-        segments = state.segments
-        if entries:
-            segments = (*segments, self._build([members_of_entries(entries, self._compiler)]))
-        return State(state.version, segments, [], 0)
+        # A change under way may have killed entries as of the version to come: they must not come back to life.
+        return State(state.version, self._with_log(state, int(ALIVE) - 1), [], 0)
+
+    def _with_log(self, state: State, version: int) -> tuple[Segment, ...]:
+        """The segments of a state, and one of what is alive in its log at a version."""
+        members = self._log_reader.members(state.log, state.log_size, version)
+        return (*state.segments, self._build(members)) if members else state.segments
 
     def _tidy(self) -> None:
         """Seal a full log; start a merge in the background if one is due."""
@@ -222,19 +226,18 @@ class Engine:
 
     def plan(self, events: object) -> None:
         """Plan all segments for traffic like these events, now; without this the first large batch is the sample."""
-        _, segments = self._readable()
-        needed = set().union(*(s.attributes for s in segments)) if segments else set()
+        _, segments, needed = self._readable()
         self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
 
     # -- matching -------------------------------------------------------------------------------------------------
 
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
-        state, segments = self._readable()
+        state, segments, needed = self._readable()
         if not all(s.is_plain for s in segments):
             return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
         # Without residuals and arrays an event need not become Arrow columns: a tenth of the time.
-        values = read_event(self.schema, event, set().union(*(s.attributes for s in segments)))
+        values = read_event(self.schema, event, needed)
         return [i for s in segments for i in s.live_ids(s.match_values(values), state.version)]
 
     def match_batch(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
@@ -261,37 +264,33 @@ class Engine:
         return total
 
     def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
-        state, segments = self._readable()
-        needed = set().union(*(s.attributes for s in segments)) if segments else set()
+        state, segments, needed = self._readable()
         batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
         self._planner.observe(batch, segments)
         return state, segments, batch
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""
-        _, segments = self._readable()
+        _, segments, _ = self._readable()
         for segment in segments:
             slot = segment.find(id)
             if slot >= 0:
                 return explain_filter(segment, segment.filter_of(slot), EventBatch.read(self.schema, [event]))
         raise SubscriptionError(f"no subscription {id!r}")
 
-    def _readable(self) -> tuple[State, tuple[Segment, ...]]:
-        """The current state and its segments, the log included."""
-        state = self._state
-        entries = state.live_entries()
-        if not entries:
-            return state, state.segments
-        tip = self._tip
-        if tip is None or tip[0] is not state:
-            tip = self._tip = (state, self._build([members_of_entries(entries, self._compiler)]))
-        return state, (*state.segments, tip[1])
+    def _readable(self) -> tuple[State, tuple[Segment, ...], frozenset[int]]:
+        """The current state, its segments with the log among them, and the attributes that they read."""
+        readable, state = self._readable_state, self._state
+        if readable[0] is not state:
+            segments = self._with_log(state, state.version)
+            readable = self._readable_state = state, segments, frozenset().union(*(s.attributes for s in segments))
+        return readable
 
     # -- saving and opening ---------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all subscriptions to a snapshot directory; an older snapshot there is replaced in one step."""
-        state, segments = self._readable()
+        state, segments, _ = self._readable()
         save_segments(path, self.schema, self.matcher, segments, state.version)
 
     @classmethod
@@ -314,7 +313,7 @@ class Engine:
         return id in self._entries or any(s.find(id) >= 0 for s in self._state.segments)
 
     def __iter__(self) -> Iterator[SubscriptionId]:
-        state, segments = self._readable()
+        state, segments, _ = self._readable()
         for segment in segments:
             yield from segment.subscriptions.ids.take(np.flatnonzero(segment.alive(state.version))).tolist()
 
@@ -325,7 +324,7 @@ class Engine:
 
     def stats(self) -> dict[str, Any]:
         """Sizes, and what the matcher of each segment says of itself."""
-        state, segments = self._readable()
+        state, segments, _ = self._readable()
         return {
             "subscriptions": self._size,
             "version": state.version,

@@ -48,9 +48,10 @@ class Ids:
         if isinstance(self.values, np.ndarray):
             if not isinstance(id, int) or not -(2**63) <= id < 2**63:
                 return -1
-            place = int(np.searchsorted(self.values, id, sorter=self.order))
-            slot = int(self.order[place]) if place < len(self.order) else -1
-            return slot if slot >= 0 and self.values[slot] == id else -1
+            # Views yield plain integers; NumPy's own search would first convert the whole order.
+            values, order = memoryview(self.values), memoryview(self.order)  # type: ignore[arg-type]
+            place = bisect_left(order, id, key=values.__getitem__)
+            return order[place] if place < len(order) and values[order[place]] == id else -1
         text = _text(id)
         place = bisect_left(self.order, text, key=lambda slot: self.values[int(slot)].as_py())
         slot = int(self.order[place]) if place < len(self.order) else -1

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.engine.ids import SubscriptionId, join_ids
+from wherecast.engine.ids import SubscriptionId
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
-from wherecast.kernels.fanout import count_subscriptions, write_slots, write_values
+from wherecast.kernels.fanout import count_subscriptions, write_values
 
 Int64s = npt.NDArray[np.int64]
+
+_NONE_DIED = np.zeros(0, np.int64)
 
 
 class SegmentMatches(NamedTuple):
@@ -37,81 +39,58 @@ class Matches:
         self.rows = rows
         self.errors = errors
         self.version = version
-        self._slots: list[tuple[Int64s, Int64s]] | None = None
 
     def __len__(self) -> int:
         """Number of events matched."""
         return int(self.rows.size)
 
     def counts(self) -> Int64s:
-        """Subscriptions satisfied by each event, without listing them where nothing has been removed."""
-        return (
-            np.add.reduce([self._counts(part) for part in self.parts]) if self.parts else np.zeros(len(self), np.int64)
-        )
-
-    def _counts(self, part: SegmentMatches) -> Int64s:
-        if part.segment.died is not None:
-            return np.diff(self._fan_out(part)[0])
-        counts = np.empty(len(self), np.int64)
-        count_subscriptions(part.segment.subscriptions.ptr, part.event_ptr, part.filter_ids, counts)
+        """Subscriptions satisfied by each event, without listing them."""
+        counts = np.zeros(len(self), np.int64)
+        for part in self.parts:
+            count_subscriptions(*self._fan_out(part), counts)
         return counts
 
     def total(self) -> int:
         """Number of (event, subscription) pairs."""
         return int(self.counts().sum())
 
-    def _fan_out(self, part: SegmentMatches) -> tuple[Int64s, Int64s]:
-        """(event_ptr, slots) of one segment: every live subscription of every matched filter."""
-        ptr, died = part.segment.subscriptions.ptr, part.segment.died
-        counts = np.empty(len(self), np.int64)
-        count_subscriptions(ptr, part.event_ptr, part.filter_ids, counts)
-        event_ptr = np.concatenate(([0], np.cumsum(counts)))
-        slots = np.empty(event_ptr[-1], np.int64)
-        write_slots(ptr, part.filter_ids, slots)
-        if died is None:
-            return event_ptr, slots
-        keep = died[slots] > self.version
-        kept = np.concatenate(([0], np.cumsum(keep)))
-        return kept[event_ptr], slots[keep]
+    def _fan_out(self, part: SegmentMatches) -> tuple[Any, Int64s, npt.NDArray[np.int32], Int64s, int]:
+        """What the fan-out kernels need to know of a part."""
+        died = part.segment.died
+        ptr = part.segment.subscriptions.ptr
+        return ptr, part.event_ptr, part.filter_ids, _NONE_DIED if died is None else died, self.version
 
-    def _fanned(self) -> list[tuple[Int64s, Int64s]]:
-        if self._slots is None:
-            self._slots = [self._fan_out(part) for part in self.parts]
-        return self._slots
-
-    def _merge(self, columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Columns of all segments, interleaved event by event."""
-        if len(columns) == 1:
-            return columns[0]
-        fanned = self._fanned()
-        joined = join_ids(columns)
-        values = joined if isinstance(joined, np.ndarray) else np.fromiter(joined, object, len(joined))
-        none = np.zeros(0, np.int64)
-        events = np.concatenate([none, *(np.repeat(np.arange(len(self)), np.diff(ptr)) for ptr, _ in fanned)])
-        return values[np.argsort(events, kind="stable")]
+    def _gather(
+        self, counts: Int64s, values_of: Callable[[int, Segment], npt.NDArray[Any]], dtype: Any
+    ) -> npt.NDArray[Any]:
+        """A value per pair, event by event; `values_of` gives those of a part by slot."""
+        cursor = np.cumsum(counts) - counts
+        out = np.empty(int(counts.sum()), dtype)
+        for number, part in enumerate(self.parts):
+            write_values(*self._fan_out(part), values_of(number, part.segment), cursor, out)
+        return out
 
     def subscription_ids(self) -> npt.NDArray[Any]:
-        """Ids of all pairs, event by event, as they were given."""
-        if len(self.parts) == 1 and self.parts[0].segment.died is None:
-            return self._plain_ids(self.parts[0])
-        fanned = self._fanned()
-        return self._merge(
-            [p.segment.subscriptions.ids.take(slots) for p, (_, slots) in zip(self.parts, fanned, strict=True)]
-        )
+        """Ids of all pairs, event by event, as they were given: an int64 array, or objects where some are strings."""
+        return self._ids(self.counts())
 
-    def _plain_ids(self, part: SegmentMatches) -> npt.NDArray[Any]:
-        """Ids of the only segment, nothing removed: written straight from its table."""
-        ptr, ids, _ = part.segment.subscriptions
-        if not isinstance(ids.values, np.ndarray):
-            return ids.take(self._fanned()[0][1])
-        out = np.empty(int(self._counts(part).sum()), np.int64)
-        write_values(ptr, part.filter_ids, ids.values, out)
+    def _ids(self, counts: Int64s) -> npt.NDArray[Any]:
+        tables = [part.segment.subscriptions.ids for part in self.parts]
+        if all(isinstance(ids.values, np.ndarray) for ids in tables):
+            return self._gather(counts, lambda number, _: tables[number].values, np.int64)
+        # Strings are taken by slot, part by part, from the merged order of (part, slot).
+        places = self._gather(counts, lambda number, s: np.arange(len(s)) | (number << 40), np.int64)
+        out = np.empty(places.size, object)
+        for number, ids in enumerate(tables):
+            mine = np.flatnonzero(places >> 40 == number)
+            out[mine] = ids.take(places[mine] & ((1 << 40) - 1))
         return out
 
     def pairs(self) -> tuple[Int64s, npt.NDArray[Any]]:
         """(original event row, subscription id) as two arrays of equal length."""
-        ids = self.subscription_ids()
-        return np.repeat(self.rows, self.counts()), ids
+        counts = self.counts()
+        return np.repeat(self.rows, counts), self._ids(counts)
 
     def to_arrow(self) -> pa.Table:
         """Columns `event` and `subscription`."""
@@ -120,31 +99,30 @@ class Matches:
 
     def __iter__(self) -> Iterator[list[SubscriptionId]]:
         """The ids of each event matched."""
-        ids = self.subscription_ids()
-        ptr = np.concatenate(([0], np.cumsum(self.counts())))
-        for start, end in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
-            yield ids[start:end].tolist()
+        return iter(self.to_lists())
 
     def to_lists(self) -> list[list[SubscriptionId]]:
-        return list(self)
+        """The ids of each event matched."""
+        counts = self.counts()
+        ids, ends = self._ids(counts).tolist(), np.cumsum(counts).tolist()
+        return [ids[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 
     def top(self, limit: int) -> list[list[SubscriptionId]]:
         """At most `limit` ids per event, those of highest priority first."""
-        ids = self.subscription_ids()
-        weights = self._merge([_priorities(p, slots) for p, (_, slots) in zip(self.parts, self._fanned(), strict=True)])
         counts = self.counts()
-        events = np.repeat(np.arange(len(self)), counts)
-        order = np.lexsort((-weights.astype(np.float64), events))
-        starts = np.concatenate(([0], np.cumsum(counts)))
+        ids = self._ids(counts)
+        weights = self._gather(counts, lambda _, segment: _priorities(segment), np.float32)
+        order = np.lexsort((-weights, np.repeat(np.arange(len(self)), counts)))
+        ends = np.cumsum(counts)
         return [
-            ids[order[a : min(a + limit, b)]].tolist()
-            for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+            ids[order[end - count : min(end, end - count + limit)]].tolist()
+            for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
         ]
 
 
-def _priorities(part: SegmentMatches, slots: Int64s) -> npt.NDArray[np.float32]:
-    priorities = part.segment.subscriptions.priorities
-    return np.zeros(slots.size, np.float32) if priorities is None else priorities[slots]
+def _priorities(segment: Segment) -> npt.NDArray[np.float32]:
+    priorities = segment.subscriptions.priorities
+    return np.zeros(len(segment), np.float32) if priorities is None else priorities
 
 
 def id_column(ids: npt.NDArray[Any]) -> pa.Array:

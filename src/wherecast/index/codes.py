@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from wherecast.index.strings import StringCodes
 from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
+from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.values import Scalar
 
@@ -47,9 +47,9 @@ class KeyCodes:
     def __init__(self, starts: Int64s, table: Int32s, facts: Int64s) -> None:
         self.starts = starts  # sorted, distinct: where a new cell begins
         self._table = table  # see kernels.keys
-        self._facts = facts  # whether buckets are logarithmic, the lowest, the shift
-        logarithmic, low, shift = facts.tolist()
-        self._buckets = bool(logarithmic), np.int64(low), np.uint64(shift)
+        self._facts = facts  # scale, low and step of the buckets
+        scale, low, step = facts.tolist()
+        self._buckets = scale, np.int64(low), np.int64(step)
         self._starts_view = memoryview(starts)  # type: ignore[arg-type]  # yields plain integers, which NumPy's own indexing does not
 
     @classmethod
@@ -91,27 +91,42 @@ class KeyCodes:
 
 
 def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
-    """A bucket table (see kernels.keys), linear or logarithmic, whichever spreads the starts better."""
-    from wherecast.kernels.keys import buckets_into, float_keys_into
+    """A bucket table (see kernels.keys) on the scale that spreads the starts best."""
+    from wherecast.kernels.keys import buckets_into
 
     if not starts.size:
         return np.zeros(2, np.int32), np.zeros(3, np.int64)
+    best: tuple[float, Int32s, Int64s] | None = None
+    for scale, low, step, last in _scales(starts):
+        buckets = np.empty(starts.size, np.int64)
+        buckets_into(starts, scale, low, step, last, buckets)
+        sizes = np.bincount(buckets, minlength=last + 1)
+        spread = float((sizes.astype(np.float64) ** 2).sum())
+        if best is None or spread < best[0]:
+            table = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+            best = spread, table, np.array([scale, low, step], np.int64)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _scales(starts: Int64s) -> Iterator[tuple[int, np.int64, np.int64, int]]:
+    """(scale, low, step, last bucket) of every scale that applies, for about one bucket per two starts."""
+    from wherecast.kernels.keys import BY_KEY, BY_LOGARITHM, BY_VALUE, float_keys_into
+
+    wanted = max(starts.size // 2, 1)
     logs = np.empty(starts.size, np.int64)
     float_keys_into(starts.astype(np.float64), logs)
-    found = []
-    for logarithmic, places in ((False, starts), (True, logs)):
-        low, span = int(places[0]), int(places[-1]) - int(places[0])
-        shift = max(0, span.bit_length() - max(starts.size // 2, 1).bit_length())
-        last = span >> shift
-        buckets = np.empty(starts.size, np.int64)
-        buckets_into(starts, logarithmic, np.int64(low), np.uint64(shift), last, buckets)
-        sizes = np.bincount(buckets, minlength=last + 1)
-        table = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-        found.append(
-            (float((sizes.astype(np.float64) ** 2).sum()), table, np.array([logarithmic, low, shift], np.int64))
-        )
-    best = min(found, key=lambda f: f[0])
-    return best[1], best[2]
+    for scale, places in ((BY_KEY, starts), (BY_LOGARITHM, logs)):
+        span = int(places[-1]) - int(places[0])
+        shift = max(0, span.bit_length() - wanted.bit_length())
+        yield scale, np.int64(places[0]), np.int64(shift), span >> shift
+    values = key_floats(starts)
+    values = values[np.isfinite(values)]
+    with np.errstate(over="ignore", divide="ignore"):
+        per_unit = wanted / (values[-1] - values[0]) if values.size else np.inf
+    if 0 < per_unit < np.inf:  # keys of integers are tiny numbers as doubles: then this scale spreads nothing
+        low, step = np.array([values[0], per_unit]).view(np.int64)
+        yield BY_VALUE, low, step, wanted
 
 
 AttributeCodes = KeyCodes | StringCodes

@@ -1,7 +1,11 @@
 """Fan-out: from the filters an event satisfies to the subscriptions of each.
 
-Two passes over the filter ids, one to measure and one to write, so that the output is exactly as long as needed. Filters
-with many subscribers are copied in runs.
+Two passes over the filter ids, one to measure and one to write, so that the output is exactly as long as needed. An engine
+has several segments; each writes its part of every event behind the `cursor` that the one before it left, so the
+subscriptions of an event end up together without sorting.
+
+`died` is the version at which each slot's subscription was removed, or empty where none was; a reader at `version` skips
+what died then or before.
 """
 
 from __future__ import annotations
@@ -18,33 +22,41 @@ Longs = npt.NDArray[np.int64]
 
 
 @hot
-def count_subscriptions(ptr: Ints, event_ptr: Longs, filter_ids: Ints, counts: Longs) -> None:
-    """counts[e] = number of subscriptions to the filters of event e."""
+def count_subscriptions(
+    ptr: Ints, event_ptr: Longs, filter_ids: Ints, died: Longs, version: int, counts: Longs
+) -> None:
+    """Add to counts[e] the number of live subscriptions to the filters of event e."""
     for e in range(counts.size):
         total = 0
         for i in range(event_ptr[e], event_ptr[e + 1]):
             f = filter_ids[i]
-            total += ptr[f + 1] - ptr[f]
-        counts[e] = total
+            if died.size == 0:
+                total += ptr[f + 1] - ptr[f]
+            else:
+                for slot in range(ptr[f], ptr[f + 1]):
+                    if died[slot] > version:
+                        total += 1
+        counts[e] += total
 
 
 @hot
-def write_slots(ptr: Ints, filter_ids: Ints, out: Longs) -> None:
-    """The slots of all filters, one after the other."""
-    at = 0
-    for i in range(filter_ids.size):
-        f = filter_ids[i]
-        for slot in range(ptr[f], ptr[f + 1]):
-            out[at] = slot
-            at += 1
-
-
-@hot
-def write_values(ptr: Ints, filter_ids: Ints, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-    """The values (ids, say) of all slots of all filters, one after the other."""
-    at = 0
-    for i in range(filter_ids.size):
-        f = filter_ids[i]
-        for slot in range(ptr[f], ptr[f + 1]):
-            out[at] = values[slot]
-            at += 1
+def write_values(
+    ptr: Ints,
+    event_ptr: Longs,
+    filter_ids: Ints,
+    died: Longs,
+    version: int,
+    values: npt.NDArray[Any],
+    cursor: Longs,
+    out: npt.NDArray[Any],
+) -> None:
+    """Write the values (ids, say) of the live slots of every event at its cursor, and move the cursor on."""
+    for e in range(cursor.size):
+        at = cursor[e]
+        for i in range(event_ptr[e], event_ptr[e + 1]):
+            f = filter_ids[i]
+            for slot in range(ptr[f], ptr[f + 1]):
+                if died.size == 0 or died[slot] > version:
+                    out[at] = values[slot]
+                    at += 1
+        cursor[e] = at

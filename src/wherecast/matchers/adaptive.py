@@ -48,6 +48,9 @@ Longs = npt.NDArray[np.int64]
 CANDIDATES, MATCHES = 2, 4
 
 
+_NONE_DIED = np.zeros(0, np.int64)
+
+
 class AdaptiveMatcher:
     """Matches batches of events against boxes; built once, then read only."""
 
@@ -137,8 +140,8 @@ class AdaptiveMatcher:
         ids, counts = self._descend(batch, scratch)
         if self._replicated and batch.list_codes.size:
             ids, counts = self._once(ids, counts)
-        totals = np.empty(counts.size, np.int64)
-        count_subscriptions(ptr, _offsets(counts), ids, totals)
+        totals = np.zeros(counts.size, np.int64)
+        count_subscriptions(ptr, _offsets(counts), ids, _NONE_DIED, 0, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
         return totals
 
