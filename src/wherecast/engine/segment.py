@@ -29,6 +29,8 @@ from wherecast.matchers.protocol import Hits, Matcher
 
 Int64s = npt.NDArray[np.int64]
 ALIVE = np.int64(2**62)
+#: Leaving events out is worth while when at most this share is left.
+_MOST_ADMITTED = 0.75
 
 
 class Subscriptions(NamedTuple):
@@ -58,6 +60,7 @@ class Segment:
         self.attributes = set(codebook.used) | residuals.attributes  # that matching reads
         arrays = any(codebook.schema.attributes[a].is_array for a in codebook.used)
         self.is_plain = not arrays and not boxes.residuals.size  # boxes of scalars say it all
+        self._gate = self._find_gate()
         self.died: Int64s | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
 
@@ -69,10 +72,34 @@ class Segment:
 
     def match(self, events: EventBatch) -> tuple[Int64s, npt.NDArray[np.int32]]:
         """(event_ptr, filter_ids): each filter that an event satisfies, once."""
-        hits = Hits(*self.matcher.match(self.encode(events)))
+        rows, admitted, codes = self._admit(events)
+        hits = Hits(*self.matcher.match(codes))
         if self.boxes.residuals.size:
-            hits = self._settle_residuals(events, hits)
-        return self._distinct_filters(hits) if self.boxes.filter_ids.size else (hits.event_ptr, hits.clause_ids)
+            hits = self._settle_residuals(admitted, hits)
+        event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
+        if rows is None:
+            return event_ptr, filter_ids
+        counts = np.zeros(len(events), np.int64)
+        counts[rows] = np.diff(event_ptr)
+        return np.concatenate(([0], np.cumsum(counts))), filter_ids
+
+    def _admit(self, events: EventBatch) -> tuple[Int64s | None, EventBatch, EventCodes]:
+        """The events that may match anything (None: all of them), coded.
+
+        Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
+        code leads nowhere are spared the rest.
+        """
+        if self._gate is None:
+            return None, events, self.encode(events)
+        attr, open_codes = self._gate
+        codes = self.codebook.codes[attr]
+        assert codes is not None
+        gate = codes.encode(events.array(attr))
+        rows = np.flatnonzero(open_codes[gate])
+        if rows.size > _MOST_ADMITTED * len(events):
+            return None, events, self.codebook.encode(events, {attr: gate})
+        events = events.take(rows, self.attributes if attr in self.residuals.attributes else self.attributes - {attr})
+        return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
     def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
         """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
@@ -83,7 +110,13 @@ class Segment:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
         if self.died is not None or self.boxes.residuals.size or self.boxes.filter_ids.size:
             return None
-        return self.matcher.weigh(self.encode(events), self.subscriptions.ptr)
+        rows, _, codes = self._admit(events)
+        weights = self.matcher.weigh(codes, self.subscriptions.ptr)
+        if rows is None:
+            return weights
+        counts = np.zeros(len(events), np.int64)
+        counts[rows] = weights
+        return counts
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
@@ -106,6 +139,11 @@ class Segment:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""
         boxes = unpack_boxes(self.boxes)
         self.matcher = type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions))
+        self._gate = self._find_gate()
+
+    def _find_gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
+        gate = self.matcher.gate()
+        return gate if gate is not None and not self.codebook.schema.attributes[gate[0]].is_array else None
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 

@@ -188,8 +188,8 @@ class Codebook:
                 matrix[0, attr] = self.codes[attr].encode_value(value)  # type: ignore[union-attr, arg-type]
         return EventCodes(matrix, _NO_LISTS, _NO_CODES)
 
-    def encode(self, events: EventBatch) -> EventCodes:
-        """A batch of events as points of the code space."""
+    def encode(self, events: EventBatch, known: Mapping[int, Int32s] | None = None) -> EventCodes:
+        """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         n = len(events)
         matrix = np.zeros((n, len(self.codes)), np.int32)
         list_ptr: list[Int64s] = [np.zeros(1, np.int64)]
@@ -197,6 +197,9 @@ class Codebook:
         for attr in self.used:
             codes = self.codes[attr]
             assert codes is not None
+            if known is not None and attr in known:
+                matrix[:, attr] = known[attr]
+                continue
             values = events.array(attr)
             if self.schema.attributes[attr].is_array:
                 ptr, flat = _encode_lists(codes, values)

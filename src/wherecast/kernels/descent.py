@@ -424,3 +424,12 @@ def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> 
                 find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
                 for i in range(leaves[leaf, WORDS]):
                     totals[3] += popcount(found[i] & ~sure[i])
+
+
+@hot
+def mark_codes(tests: Ints, table: Ints, first: Scalar, end: Scalar, codes: Ints, marks: npt.NDArray[np.bool_]) -> None:
+    """Mark the codes that lead somewhere through one of the tests first:end, all of one column."""
+    for i in range(codes.size):
+        for test in range(first, end):
+            if find_child(tests, table, test, codes[i]) != 0:
+                marks[i] = True

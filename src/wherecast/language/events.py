@@ -156,6 +156,15 @@ class EventBatch:
         part._columns = {index: array.take(pa.array(rows)) for index, array in self._columns.items()}  # noqa: SLF001
         return part
 
+    def take(self, rows: npt.NDArray[np.int64], attributes: Iterable[int]) -> EventBatch:
+        """Some rows as a batch of their own, with these attributes only."""
+        part = self.slice(0, 0)
+        part.rows = self.rows[rows]
+        places = pa.array(rows)
+        part._source = _NoSource()  # noqa: SLF001
+        part._columns = {index: self.array(index).take(places) for index in attributes}  # noqa: SLF001
+        return part
+
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)

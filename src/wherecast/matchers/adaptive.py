@@ -33,6 +33,7 @@ from wherecast.kernels.descent import (
     Tree,
     count_descend,
     descend,
+    mark_codes,
     tally_descend,
 )
 from wherecast.kernels.events import drop_repeats
@@ -129,6 +130,19 @@ class AdaptiveMatcher:
         if self._replicated and batch.list_codes.size:
             return np.diff(self.match(events)[0])
         return self._count(batch)
+
+    def gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
+        """An attribute and, by code, whether an event with that code may match anything; None if all may."""
+        first, end, rest, end_rest = self._tree.nodes[0].tolist() if len(self._tree.nodes) else (0, 0, 0, 1)
+        column = np.unique(self._tree.tests[first:end, 0])
+        if rest < end_rest or self._dense[0] < self._dense[1] or column.size != 1:
+            return None
+        c = int(column[0])
+        table = self._columns.table[self._columns.table_ptr[c] : self._columns.table_ptr[c + 1]]
+        codes = table if table.size else np.arange(self._columns.source_width[c], dtype=np.int32)
+        marks = np.zeros(codes.size, bool)
+        mark_codes(self._tree.tests, self._tree.table, first, end, frozen(codes), marks)
+        return int(self._columns.attribute[c]), marks
 
     def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
         """Sum of the weights of the clauses that hold, per event; clause c weighs ptr[c + 1] - ptr[c].

@@ -39,6 +39,9 @@ class Matcher(Protocol):
     def match(self, events: EventCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """`Hits` of a batch."""
 
+    def gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
+        """An attribute and, by code, whether an event with that code may match anything; None if all may."""
+
     def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Sum of the weights of the clauses that hold, per event; clause c weighs `ptr[c + 1] - ptr[c]`."""
 

@@ -66,6 +66,9 @@ class ScanMatcher:
         inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
         return np.asarray(inside.any(axis=0))
 
+    def gate(self) -> None:
+        return None
+
     def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         weights = np.diff(ptr)
         return np.array([weights[self._match_one(events, e)].sum() for e in range(events.n_events)], np.int64)
