@@ -334,6 +334,8 @@ MONSTERS = {
     "240 ORed ANDs": (" OR ".join(f"a = {i} AND b = {i}" for i in range(240)), ""),
     "300 residuals": (" OR ".join(f"a > b + {i}" for i in range(300)), ""),
     "400 LIKEs": (" OR ".join(f"name LIKE '%a{i}%b'" for i in range(400)), ""),
+    "BETWEENs of conditions": ("(" * 30 + "a > b" + ") BETWEEN x AND x" * 30, "limit"),
+    "INs of conditions": ("(" * 30 + "a > b" + ") IN (x, x)" * 30, "limit"),
     "NOTs": ("NOT " * 10_000 + "x", "limit"),
     "NOTs as many as allowed": ("NOT " * 100 + "x", ""),
     "signs": ("- " * 10_000 + "a = 1", "limit"),

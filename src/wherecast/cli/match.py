@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.cli.compiling import note_first_compilation
 from wherecast.cli.csv_values import Events
 from wherecast.cli.events import EventChunk, EventFile, open_events
 from wherecast.cli.failures import CommandError, usage_error
@@ -96,6 +97,7 @@ def check_paths(job: MatchJob) -> None:
 
 def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     """An engine with all good subscriptions, and the number of bad ones, which are reported."""
+    note_first_compilation()
     engine = Engine(schema) if job.matcher is None else Engine(schema, matcher=job.matcher)
     found = read_subscriptions(job.subscriptions)
     registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True))

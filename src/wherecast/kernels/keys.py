@@ -24,6 +24,7 @@ BY_KEY, BY_LOGARITHM, BY_VALUE = 0, 1, 2
 
 _KEY_MAX = np.int64(2**63 - 1)
 _KEY_MIN = np.int64(-(2**63))
+_INFINITY_KEY = np.int64(0x7FF0000000000000)
 
 
 @inlined
@@ -62,7 +63,7 @@ def key_float(key: np.int64) -> np.float64:
 def bucket_of(key: np.int64, scale: Scale, low: np.int64, step: np.int64, last: int) -> np.int64:
     """Bucket of a key; `low` and `step` are in the space of the buckets, as `Scale` says."""
     if scale == BY_VALUE:
-        if key == _KEY_MAX:  # NaN, or the open end
+        if key > _INFINITY_KEY:  # NaN, and keys of integers that are no double's
             return np.int64(last)
         place = (key_float(key) - as_float(low)) * as_float(step)
         if not place > 0:

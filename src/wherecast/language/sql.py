@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -101,6 +102,10 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 }
 _LIKES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+
+
+#: Nodes of a condition that BETWEEN or IN may repeat.
+_MOST_REPEATED = 100
 
 
 class Checker:
@@ -244,10 +249,16 @@ class Checker:
         )
 
     def _between(self, tree: exp.Expr, depth: int) -> Node:
-        item = self.expression(tree.this, depth + 1)
+        item = self._repeatable(self.expression(tree.this, depth + 1), "BETWEEN")
         low, high = self.expression(tree.args["low"], depth + 1), self.expression(tree.args["high"], depth + 1)
         span = _hull(item, high)
         return And(items=(self.compare(">=", item, low, span), self.compare("<=", item, high, span)), span=span)
+
+    def _repeatable(self, item: Node, what: str) -> Node:
+        """An operand that stands more than once in the result: nested conditions would double with every level."""
+        if item.type is Type.BOOLEAN and sum(1 for _ in islice(item.walk(), _MOST_REPEATED + 1)) > _MOST_REPEATED:
+            raise self._error("limit", f"{what} on so large a condition; compare it with = instead", item.span)
+        return item
 
     def _in(self, tree: exp.Expr, depth: int) -> Node:
         item = self.expression(tree.this, depth + 1)
@@ -261,6 +272,7 @@ class Checker:
         for value in values:
             common = self._common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
         if not all(isinstance(v, Param) for v in values):
+            item = self._repeatable(item, "IN with attributes in its list")
             tests = [
                 Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
                 for v in listed

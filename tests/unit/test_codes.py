@@ -1,0 +1,61 @@
+"""Codes of keys and strings."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given
+
+from wherecast.index.codes import KeyCodes, key_of
+from wherecast.index.strings import StringCodes
+from wherecast.language.keys import float_keys, key_floats
+
+KEYS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-50, 50),
+    st.floats(width=64).map(lambda f: int(float_keys(np.array([f]))[0])),
+    st.sampled_from([2**63 - 512, 2**62, 2**53, -(2**62), 0x7FF0000000000000, -0x7FF0000000000001]),
+)
+
+
+@given(st.lists(KEYS, max_size=60), st.lists(KEYS, max_size=60))
+@example([1, 2, 2**53, 2**63 - 512], [2**62])
+def test_code_counts_the_starts_not_above(starts, keys):
+    """On every scale of buckets a key's code is one more than the number of starts not above it."""
+    sorted_starts = np.unique(np.array(starts, np.int64))
+    asked = np.array(keys + starts, np.int64)
+    codes = KeyCodes.of(sorted_starts)
+    assert codes.encode_keys(asked).tolist() == (np.searchsorted(sorted_starts, asked, "right") + 1).tolist()
+
+
+@given(st.lists(st.floats(width=64), min_size=1))
+def test_float_keys_are_sparks_order(values):
+    """Keys order doubles as Spark does: NaN above everything and equal to itself, -0.0 equal to 0.0."""
+    keys = float_keys(np.array(values))
+    ordered = sorted(values, key=lambda v: (v != v, 0.0 if v != v else v))
+    assert np.sort(keys).tolist() == float_keys(np.array(ordered)).tolist()
+    assert [key_of(v) for v in values] == keys.tolist()
+    finite = [v for v in values if v == v]
+    assert key_floats(float_keys(np.array(finite))).tolist() == finite
+
+
+@given(st.lists(st.text(max_size=4)), st.lists(st.one_of(st.none(), st.text(max_size=4)), min_size=1), st.booleans())
+def test_strings_are_points_or_gaps(constants, values, ordered):
+    """A constant has its own code; another string has the code of its gap, or of some gap where order does not matter."""
+    strings = sorted(set(constants))
+    codes = StringCodes.of(strings, ordered)
+    for value, code in zip(values, codes.encode(pa.array(values, pa.string())).tolist(), strict=True):
+        if value is None:
+            assert code == 0
+        elif value in strings:
+            assert code == 2 * strings.index(value) + 2
+        else:
+            assert code == (2 * sum(s < value for s in strings) + 1 if ordered else 1)
+    kept = StringCodes.from_arrays(codes.arrays())
+    assert kept.strings() == strings
+    assert all(
+        kept.encode_value(v) == c
+        for v, c in zip(values, codes.encode(pa.array(values, pa.string())), strict=True)
+        if v is not None
+    )
