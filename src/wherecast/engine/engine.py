@@ -322,6 +322,12 @@ class Engine:
         """Grows by one with every change."""
         return self._state.version
 
+    def explain_plan(self) -> str:
+        """What the matcher of each segment chose and what it costs, for people."""
+        _, segments, _ = self._readable()
+        plans = [f"segment {n}: {len(s):,} subscriptions\n{s.matcher.explain_plan()}" for n, s in enumerate(segments)]
+        return "\n\n".join(plans) or "no subscriptions"
+
     def stats(self) -> dict[str, Any]:
         """Sizes, and what the matcher of each segment says of itself."""
         state, segments, _ = self._readable()

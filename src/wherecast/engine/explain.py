@@ -9,8 +9,10 @@ import numpy as np
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
 from wherecast.index.packed import unpack_boxes
-from wherecast.language.describe import describe_constraint
+from wherecast.language.describe import describe_constraint, literal_text, member_text
+from wherecast.language.evaluate import decimal_scale
 from wherecast.language.events import EventBatch
+from wherecast.language.expression import Param
 from wherecast.language.filters import Filters
 from wherecast.language.render import attribute_namer, render
 
@@ -86,12 +88,11 @@ def describe_residual(filters: Filters, clause: int, events: EventBatch) -> str:
     program = filters.programs[int(filters.program[clause])]
     row = int(filters.program_row[clause])
 
-    def literal(param: object) -> str:
-        for key, column in program.columns.items():
-            if key == param or (isinstance(key, tuple) and key[0] == param):
-                value = column[row]
-                return ", ".join(map(repr, sorted(value))) if isinstance(value, frozenset) else repr(value)
-        return "?"
+    def literal(param: Param) -> str:
+        if param in program.columns:
+            return literal_text(param.type, program.columns[param][row], decimal_scale(param))
+        key = next(k for k in program.columns if isinstance(k, tuple) and k[0] == param)
+        return ", ".join(member_text(key[1], value) for value in sorted(program.columns[key][row]))
 
     parts = []
     for rest in program.rests:

@@ -12,12 +12,10 @@ row and a positioned error.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
-from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -29,7 +27,6 @@ from wherecast.language.bind import StringPool, place
 from wherecast.language.columns import LiteralFault, Literals, check_literals, nodes_with_literals
 from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
-    NUMBERS,
     And,
     Attr,
     IsTruth,
@@ -37,9 +34,9 @@ from wherecast.language.expression import (
     Node,
     Not,
     Or,
-    Type,
 )
 from wherecast.language.filters import Filters
+from wherecast.language.kinds import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
 from wherecast.language.literals import (
     Cut,
     LiteralText,
@@ -54,7 +51,7 @@ from wherecast.language.literals import (
 )
 from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
-from wherecast.language.reading import number_type, unquote
+from wherecast.language.reading import unquote
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
 from wherecast.language.tokens import too_many_terms
@@ -62,8 +59,6 @@ from wherecast.language.tokens import too_many_terms
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
 _KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
 
-#: What each slot of a variant holds; a text is the reason why the literal has no kind.
-Kinds = tuple[SlotKind | str, ...]
 T = TypeVar("T")
 
 
@@ -149,7 +144,7 @@ class Compiler:
         """The checked expression and the clauses of one filter (for people; literals stay slots)."""
         self.compile(text)
         skeleton, literals = cut_text(text)
-        kinds = tuple(_kind(t, arithmetic=_has_arithmetic(skeleton)) for t in literals)
+        kinds = tuple(kind_of(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
         form = self._form(variant, tuple(_like_form(literals[s]) for s in variant.like_slots))
@@ -281,8 +276,8 @@ class Compiler:
                 }
             )
             return
-        arithmetic = _has_arithmetic(skeleton)
-        for kinds, members in _split([_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):
+        arithmetic = has_arithmetic(skeleton)
+        for kinds, members in _split([kinds_of(column, arithmetic=arithmetic) for column in columns], len(rows)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
@@ -336,7 +331,7 @@ class Compiler:
             return shape, error
 
     def _check(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
-        shape, parsed = self._parsed(skeleton, _strings(kinds))
+        shape, parsed = self._parsed(skeleton, are_strings(kinds))
         if isinstance(parsed, FilterError):
             return parsed
         for slot, kind in enumerate(kinds):
@@ -361,7 +356,7 @@ class Compiler:
         return known
 
     def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: Kinds) -> FilterError:
-        shape, _ = self._parsed(skeleton, _strings(kinds))
+        shape, _ = self._parsed(skeleton, are_strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
 
@@ -378,83 +373,6 @@ def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
     """The text of a term."""
     texts = [t if isinstance(t, str) else ", ".join(t) for t in literals]
     return skeleton[0] + "".join(t + s for t, s in zip(texts, skeleton[1:], strict=True))
-
-
-# -- kinds of literals ------------------------------------------------------------------------------------------------
-
-_STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
-# A whole column in one C call: the literals joined by commas.
-_ALL_INTEGERS = re.compile(r"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*+")
-_DECIMAL = r"-?(?:[0-9]{1,16}\.[0-9]{0,16}|\.[0-9]{1,16})"
-_ALL_DECIMALS = re.compile(rf"{_DECIMAL}(?:,{_DECIMAL})*+")
-
-
-def _kinds(column: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
-    """The kind of each literal of a column, or one kind for all of them; a text is the reason why one has none."""
-    kind = _common_kind(column, arithmetic=arithmetic)
-    return [_kind(t, arithmetic=arithmetic) for t in column] if kind is None else [kind]
-
-
-def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
-    """The kind of all literals, where that is quick to see."""
-    if all(map("'".__eq__, map(itemgetter(0), column))):
-        return _STRING_SLOT
-    if arithmetic:  # Spark's decimal arithmetic depends on the digits of each literal
-        return None
-    try:
-        joined = ",".join(column)  # type: ignore[arg-type]
-    except TypeError:  # IN lists
-        return None
-    if _ALL_INTEGERS.fullmatch(joined):
-        return _BIGINT_SLOT
-    return _DECIMAL_SLOT if _ALL_DECIMALS.fullmatch(joined) else None
-
-
-_EDGES = (str(2**31), str(2**63))
-
-
-def _kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
-    if isinstance(literal, tuple):
-        return _list_kind(literal, arithmetic=arithmetic)
-    if literal[0] == "'":
-        return _STRING_SLOT
-    if len(literal) < 10 and literal.isdecimal():  # most numbers, without a regular expression
-        return _small_integer(len(literal.lstrip("0")) or 1) if arithmetic else _BIGINT_SLOT
-    try:
-        kind, digits = number_type(literal)
-    except ValueError as error:
-        return str(error)
-    if arithmetic:
-        return SlotKind(kind, digits, is_edge=literal in _EDGES)
-    return SlotKind(Type.BIGINT if kind is Type.INT else kind)
-
-
-@lru_cache
-def _small_integer(precision: int) -> SlotKind:
-    return SlotKind(Type.INT, (precision, 0))
-
-
-def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:
-    """The kind of an IN list: its widest."""
-    kinds = dict.fromkeys(_kinds(values, arithmetic=arithmetic))
-    wrong = [k for k in kinds if isinstance(k, str)]
-    if wrong:
-        return wrong[0]
-    if len(kinds) == 1:
-        return next(iter(kinds))
-    types = [k.type for k in kinds if isinstance(k, SlotKind)]
-    if Type.STRING in types:
-        return "strings and numbers in one list; give all values one type"
-    return SlotKind(max(types, key=NUMBERS.index))
-
-
-def _strings(kinds: Kinds) -> tuple[bool, ...]:
-    return tuple(k == _STRING_SLOT for k in kinds)
-
-
-def _has_arithmetic(skeleton: Skeleton) -> bool:
-    text = "".join(skeleton)
-    return any(c in text for c in "+-*/%") or "abs" in text.lower()
 
 
 # -- rows and columns -------------------------------------------------------------------------------------------------

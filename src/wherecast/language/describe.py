@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from wherecast.language.attribute import Attribute
+from wherecast.language.decimals import MAX_PRECISION
+from wherecast.language.expression import Type
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.render import attribute_namer
@@ -112,3 +116,24 @@ def value_text(kind: Kind, key: int) -> str:
         moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=key)
         return f"TIMESTAMP '{moment.replace(tzinfo=None)}'"
     return str(key)
+
+
+_KINDS = {Type.DATE: Kind.DATE, Type.TIMESTAMP: Kind.TIMESTAMP}
+
+
+def literal_text(kind: Type, value: Any, scale: int) -> str:
+    """A literal as a program's columns hold it (see `columns`), as SQL."""
+    if kind is Type.STRING:
+        return _quote(value)
+    if kind is Type.DECIMAL:
+        return f"{Decimal(int(value)).scaleb(-scale).normalize():f}"
+    if kind is Type.DOUBLE:
+        return repr(float(value))
+    return value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
+
+
+def member_text(common: Type, key: Any) -> str:
+    """A value of an IN list, from its key (see `evaluate.member_keys`), as SQL."""
+    if common is Type.DOUBLE:
+        return value_text(Kind.FLOAT, key)
+    return literal_text(common, key, MAX_PRECISION)

@@ -52,5 +52,8 @@ class Matcher(Protocol):
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; may use them in place."""
 
+    def explain_plan(self) -> str:
+        """What it chose and what that costs, in a few lines."""
+
     def stats(self) -> dict[str, Any]:
         """What it built and what it costs."""

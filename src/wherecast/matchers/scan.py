@@ -82,5 +82,8 @@ class ScanMatcher:
         fields: dict[str, Any] = {**arrays, "n_filters": int(arrays["n_filters"][0])}
         return cls(Boxes(**fields))
 
+    def explain_plan(self) -> str:
+        return f"every event is compared with all {self.boxes.n_clauses} clauses"
+
     def stats(self) -> dict[str, Any]:
         return {"matcher": self.name, "clauses": self.boxes.n_clauses, "candidates_per_event": self.boxes.n_clauses}
