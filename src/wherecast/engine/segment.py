@@ -31,6 +31,8 @@ Int64s = npt.NDArray[np.int64]
 ALIVE = np.int64(2**62)
 #: Leaving events out is worth while when at most this share is left.
 _MOST_ADMITTED = 0.75
+_FEW = 16
+_NO_FILTERS = np.zeros(0, np.int32)
 
 
 class Subscriptions(NamedTuple):
@@ -103,6 +105,10 @@ class Segment:
 
     def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
         """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
+        if self._gate is not None:
+            attr, open_codes = self._gate
+            if not open_codes[self.codebook.encode_value(attr, values[attr])]:
+                return _NO_FILTERS
         clause_ids = self.matcher.match(self.codebook.encode_values(values))[1]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
@@ -154,10 +160,14 @@ class Segment:
 
     def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
         """Ids of all subscriptions to some filters that are alive at a version."""
-        slots, _ = take_ranges(self.subscriptions.ptr, filter_ids.astype(np.int64))
+        ptr, ids, _ = self.subscriptions
+        if filter_ids.size <= _FEW and self.died is None and isinstance(ids.values, np.ndarray):
+            # A handful: slicing them one by one is quicker than any array operation on all.
+            return [id for f in filter_ids.tolist() for id in ids.values[ptr[f] : ptr[f + 1]].tolist()]
+        slots, _ = take_ranges(ptr, filter_ids.astype(np.int64))
         if self.died is not None:
             slots = slots[self.died[slots] > version]
-        return self.subscriptions.ids.take(slots).tolist()  # type: ignore[no-any-return]
+        return ids.take(slots).tolist()  # type: ignore[no-any-return]
 
     def kill(self, slot: int, version: int) -> None:
         if self.died is None:

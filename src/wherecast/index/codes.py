@@ -179,13 +179,17 @@ class Codebook:
     def widths(self) -> Int32s:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
+    def encode_value(self, attr: int, value: Scalar | None) -> int:
+        """Code of one canonical value of an attribute that filters constrain."""
+        codes = self.codes[attr]
+        assert codes is not None
+        return NULL_CODE if value is None else codes.encode_value(value)  # type: ignore[arg-type]
+
     def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
         """One event as a point, from canonical values by attribute; not for indexes with array attributes."""
         matrix = np.zeros((1, len(self.codes)), np.int32)
         for attr in self.used:
-            value = values[attr]
-            if value is not None:
-                matrix[0, attr] = self.codes[attr].encode_value(value)  # type: ignore[union-attr, arg-type]
+            matrix[0, attr] = self.encode_value(attr, values[attr])
         return EventCodes(matrix, _NO_LISTS, _NO_CODES)
 
     def encode(self, events: EventBatch, known: Mapping[int, Int32s] | None = None) -> EventCodes:
