@@ -53,10 +53,21 @@ def write_values(
     """Write the values (ids, say) of the live slots of every event at its cursor, and move the cursor on."""
     for e in range(cursor.size):
         at = cursor[e]
-        for i in range(event_ptr[e], event_ptr[e + 1]):
-            f = filter_ids[i]
-            for slot in range(ptr[f], ptr[f + 1]):
-                if died.size == 0 or died[slot] > version:
+        if died.size == 0:
+            # Every filter has a subscriber, and most have one: write it before asking whether there are more.
+            for i in range(event_ptr[e], event_ptr[e + 1]):
+                slot, end = ptr[filter_ids[i]], ptr[filter_ids[i] + 1]
+                out[at] = values[slot]
+                at += 1
+                slot += 1
+                while slot < end:
                     out[at] = values[slot]
                     at += 1
+                    slot += 1
+        else:
+            for i in range(event_ptr[e], event_ptr[e + 1]):
+                for slot in range(ptr[filter_ids[i]], ptr[filter_ids[i] + 1]):
+                    if died[slot] > version:
+                        out[at] = values[slot]
+                        at += 1
         cursor[e] = at
