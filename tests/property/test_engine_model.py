@@ -152,5 +152,5 @@ def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_sequence_of_changes(matcher: str) -> None:
     """Matches, counts and sizes are those of the registered texts after any sequence of changes."""
     model = type(f"EngineModel_{matcher}", (EngineModel,), {"matcher": matcher})
-    model.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+    model.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
     model.TestCase("runTest").runTest()

@@ -199,6 +199,7 @@ class TestDamage:
             file.write_bytes(data)
         assert len(open_snapshot(small).arrays) == 4
 
+    @pytest.mark.slow
     def test_every_byte_unverified(self, small):
         """Without checksums a changed byte is found or changes values only: reading all arrays goes well."""
         for file in files_of(folder_of(small)):
