@@ -66,7 +66,8 @@ def found(matcher: AdaptiveMatcher, events: EventCodes) -> list[list[int]]:
     assert ptr.size == events.n_events + 1
     assert ptr[0] == 0
     assert ptr[-1] == ids.size
-    assert np.array_equal(np.diff(ptr), matcher.count(events))
+    one_each = np.arange(matcher.n_clauses + 1, dtype=np.int32)
+    assert np.array_equal(np.diff(ptr), matcher.weigh(events, one_each))
     return [sorted(ids[ptr[e] : ptr[e + 1]].tolist()) for e in range(events.n_events)]
 
 

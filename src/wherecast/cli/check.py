@@ -15,10 +15,9 @@ from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.describe import describe_constraint
-from wherecast.language.expression import Node
 from wherecast.language.filters import Filters
 from wherecast.language.literals import cut_text
-from wherecast.language.normalize import PASSES, expand, push_truth
+from wherecast.language.normalize import multiply_out
 from wherecast.language.render import attribute_namer, literal_text, render
 from wherecast.language.schema import Schema
 
@@ -107,14 +106,7 @@ def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
             for c in constraints_of(filters, schema.attributes, clause)
         ]
         clauses.append(CheckedClause(constraints, _residual_text(text, filters, schema, clause)))
-    return CheckedFilter(clauses, bool(clauses) and not _fits(node, compiler.limits.clauses))
-
-
-def _fits(node: Node, limit: int) -> bool:
-    logic = push_truth(node)
-    for apply in PASSES:
-        logic = apply(logic)
-    return expand(logic, limit)[1]
+    return CheckedFilter(clauses, bool(clauses) and not multiply_out(node, compiler.limits.clauses)[1])
 
 
 def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> str | None:

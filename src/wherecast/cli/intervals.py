@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wherecast.language.attribute import Attribute
-from wherecast.language.describe import value_text
-from wherecast.language.filters import AFTER, BEFORE, Filters
+from wherecast.language.describe import high_bound, low_bound
+from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.values import Kind
 
@@ -61,20 +61,9 @@ def constraints_of(filters: Filters, attributes: tuple[Attribute, ...], clause: 
 
 
 def _interval(filters: Filters, attribute: Attribute, row: int) -> Interval:
-    lo, hi = int(filters.lo[row]), int(filters.hi[row])
-    low, low_closed = _bound(filters, attribute.kind, lo, KEY_MIN, AFTER, -1)
-    high, high_closed = _bound(filters, attribute.kind, hi, KEY_MAX, BEFORE, +1)
-    return Interval(low, low_closed, high, high_closed)
-
-
-def _bound(filters: Filters, kind: Kind, key: int, open_key: int, outside: int, step: int) -> tuple[str | None, bool]:
-    if key == open_key:
-        # The doubles have ends: -inf is below all others, and NaN, which an author may not think of, above all.
-        return ("NaN" if step > 0 else "-inf", True) if kind is Kind.FLOAT else (None, False)
-    if kind is Kind.STRING:
-        text = filters.strings[key >> 2].replace("\\", "\\\\").replace("'", "''")
-        return f"'{text}'", key & 3 != outside
-    text = value_text(kind, key)
-    if kind is Kind.FLOAT and len(other := value_text(kind, key + step)) < len(text):
-        return other, False  # `120.5)` rather than `120.49999999999999]`
-    return text, True
+    kind, lo, hi = attribute.kind, int(filters.lo[row]), int(filters.hi[row])
+    # The doubles have ends: -inf is below all others, and NaN, which an author may not think of, above all.
+    ends = (("-inf", True), ("NaN", True)) if kind is Kind.FLOAT else ((None, False), (None, False))
+    low = ends[0] if lo == KEY_MIN else low_bound(kind, lo, filters.strings)
+    high = ends[1] if hi == KEY_MAX else high_bound(kind, hi, filters.strings)
+    return Interval(*low, *high)

@@ -361,44 +361,6 @@ def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints
 
 
 @hot
-def count_descend(tree: Tree, batch: Batch, scratch: Scratch, counts: Longs) -> None:
-    """Numbers of matches only."""
-    nodes, tests, table, leaves, columns, maps, _, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
-    codes, list_ptr, list_codes = batch
-    stack, places, found, sure = scratch
-    for event in range(codes.shape[0]):
-        n = 0
-        stack[0] = 0
-        top = 1
-        while top > 0:
-            top -= 1
-            item = np.int64(stack[top])
-            if item <= 0:
-                top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
-                continue
-            leaf = item - 1
-            size, words, rows = leaves[leaf, SIZE], leaves[leaf, WORDS], leaves[leaf, ROWS]
-            if words > 0:
-                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-                if rows >= 0:
-                    find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
-            for i in range((size + 63) >> 6):
-                word = found[i] if words > 0 else first_bits(size - 64 * i)
-                if rows < 0:
-                    n += popcount(word)
-                    continue
-                if words > 0:
-                    n += popcount(sure[i])
-                    word &= ~sure[i]
-                while word != ZERO:
-                    at = 64 * i + trailing_zeros(word)
-                    word &= word - ONE
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes,
-                                    event, rows + at)  # fmt: skip
-        counts[event] = n
-
-
-@hot
 def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
     nodes, tests, table, leaves, columns, maps, _, _, _, _, _, _, _ = tree

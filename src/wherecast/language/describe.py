@@ -66,30 +66,28 @@ def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]
         return f"{name} = {_point(attribute, lo, strings)}"
     parts = []
     if lo != KEY_MIN:
-        text, inside = _low(attribute, lo, strings)
+        text, inside = low_bound(attribute.kind, lo, strings)
         parts.append(f"{name} {'>=' if inside else '>'} {text}")
     if hi != KEY_MAX:
-        text, inside = _high(attribute, hi, strings)
+        text, inside = high_bound(attribute.kind, hi, strings)
         parts.append(f"{name} {'<=' if inside else '<'} {text}")
     return " AND ".join(parts)
 
 
-def _low(attribute: Attribute, lo: int, strings: list[str]) -> Bound:
-    if attribute.kind is Kind.STRING:
-        return _quote(strings[lo >> 2]), lo & 3 != AFTER
-    return _shorter(attribute, lo, lo - 1)
+def low_bound(kind: Kind, lo: int, strings: list[str]) -> Bound:
+    """A lower end that is not open."""
+    return (_quote(strings[lo >> 2]), lo & 3 != AFTER) if kind is Kind.STRING else _shorter(kind, lo, lo - 1)
 
 
-def _high(attribute: Attribute, hi: int, strings: list[str]) -> Bound:
-    if attribute.kind is Kind.STRING:
-        return _quote(strings[hi >> 2]), hi & 3 != BEFORE
-    return _shorter(attribute, hi, hi + 1)
+def high_bound(kind: Kind, hi: int, strings: list[str]) -> Bound:
+    """An upper end that is not open."""
+    return (_quote(strings[hi >> 2]), hi & 3 != BEFORE) if kind is Kind.STRING else _shorter(kind, hi, hi + 1)
 
 
-def _shorter(attribute: Attribute, inside: int, outside: int) -> Bound:
+def _shorter(kind: Kind, inside: int, outside: int) -> Bound:
     """A double's bound is shown by whichever neighbour is shorter to write: `< 120.5`, not `<= 120.49999999999999`."""
-    text = value_text(attribute.kind, inside)
-    if attribute.kind is Kind.FLOAT and len(other := value_text(attribute.kind, outside)) < len(text):
+    text = value_text(kind, inside)
+    if kind is Kind.FLOAT and len(other := value_text(kind, outside)) < len(text):
         return other, False
     return text, True
 

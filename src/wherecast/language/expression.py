@@ -200,8 +200,3 @@ def attributes_of(node: Node) -> frozenset[int]:
 def is_constant(node: Node) -> bool:
     """Whether an expression reads no attribute."""
     return not any(isinstance(n, Attr) for n in node.walk())
-
-
-def slots_of(node: Node) -> frozenset[int]:
-    """Literal slots that an expression reads."""
-    return frozenset(n.slot for n in node.walk() if isinstance(n, Param))

@@ -20,7 +20,7 @@ constants (an empty intersection, one clause inside another) is settled in `bind
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -387,16 +387,14 @@ def _hull(clauses: Sequence[Clause]) -> Clause:
     return Clause(tuple(values), ())
 
 
-#: The passes in order, each one function of the logic alone; `expand` follows with the limit.
-PASSES: tuple[Callable[[Logic], Logic], ...] = (group_sets,)
+def multiply_out(node: Node, limit: int) -> tuple[list[Clause], bool]:
+    """All passes in order: clauses where the filter is true, and whether they say it all or are a cover."""
+    return expand(group_sets(push_truth(node)), limit)
 
 
 def normalize(node: Node, limit: int) -> list[Clause]:
     """The clauses of a filter; an empty list never matches."""
-    logic = push_truth(node)
-    for apply in PASSES:
-        logic = apply(logic)
-    clauses, exact = expand(logic, limit)
+    clauses, exact = multiply_out(node, limit)
     if exact:
         return clauses
     whole = (Rest(node, Truth.TRUE, is_whole=True),)

@@ -5,7 +5,7 @@ the string order; the rest is a residual behind the interval of its literal pref
 time is linear in the text, so a hostile `(a+)+$` costs nothing special.
 
 Spark's RLIKE is Java's: `.` stops at any line terminator, `$` also matches before a final one, `\s` knows the vertical
-tab, `(?i)` knows ASCII letters only. `java_to_re2` rewrites those; look-around and back-references, which no linear-time
+tab, `(?i)` knows ASCII letters only. `rlike_regex` rewrites those; look-around and back-references, which no linear-time
 engine has, are refused, and so is what Java refuses. `\b` counts ASCII letters, as Java does from version 19 on.
 """
 
@@ -103,11 +103,6 @@ def rlike_regex(pattern: str) -> JavaRegex:
     if regex.programsize > _MAX_PROGRAM:
         raise ValueError(f"too large a pattern: {regex.programsize} steps, at most {_MAX_PROGRAM}; repeat less often")
     return JavaRegex(regex, before_line_end=translator.has_dollar)
-
-
-def java_to_re2(pattern: str) -> str:
-    """Rewrite a Java regular expression for RE2, or raise ValueError where the two would differ."""
-    return _Translator(pattern).translate()
 
 
 def _options() -> Any:

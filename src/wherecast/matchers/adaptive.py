@@ -31,7 +31,6 @@ from wherecast.kernels.descent import (
     Batch,
     Scratch,
     Tree,
-    count_descend,
     descend,
     mark_codes,
     tally_descend,
@@ -124,13 +123,6 @@ class AdaptiveMatcher:
         list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
         return ptr, out
 
-    def count(self, events: EventCodes) -> Longs:
-        """Number of clauses that hold, per event."""
-        batch = prepare(self._columns, events)
-        if self._replicated and batch.list_codes.size:
-            return np.diff(self.match(events)[0])
-        return self._count(batch)
-
     def gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
         """An attribute and, by code, whether an event with that code may match anything; None if all may."""
         first, end, rest, end_rest = self._tree.nodes[0].tolist() if len(self._tree.nodes) else (0, 0, 0, 1)
@@ -158,14 +150,6 @@ class AdaptiveMatcher:
         count_subscriptions(ptr, _offsets(counts), ids, _NONE_DIED, 0, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
         return totals
-
-    def _count(self, batch: Batch) -> Longs:
-        counts = np.zeros(batch.codes.shape[0], np.int64)
-        scratch = self._scratch(batch)
-        if self._grown:
-            count_descend(self._plain, batch, scratch, counts)
-        count_dense(self._plain, batch, *self._dense, scratch, counts)
-        return counts
 
     def _scratch(self, batch: Batch) -> Scratch:
         longest = int(np.diff(batch.list_ptr).max(initial=1)) if batch.list_codes.size else 1
@@ -256,10 +240,9 @@ class AdaptiveMatcher:
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:
-            scratch, counts = self._scratch(batch), np.zeros(batch.codes.shape[0], np.int64)
+            scratch = self._scratch(batch)
             tally_descend(self._plain, batch, scratch, totals)
-            count_descend(self._plain, batch, scratch, counts)
-            totals[MATCHES] = counts.sum()
+            totals[MATCHES] = self._descend(batch, scratch)[1].sum()
         visits: npt.NDArray[np.float64] = totals / max(len(batch.codes), 1)
         visits += np.array([0, dense.size, dense.sum(), 0, 0])
         return visits
