@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.bench.workloads import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload, WorkloadError
 
 if TYPE_CHECKING:
     import duckdb

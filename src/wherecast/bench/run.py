@@ -11,10 +11,10 @@ from wherecast.bench.growth import measure_growth
 from wherecast.bench.match import LoadedEngine, compare, load_engine
 from wherecast.bench.measure import Contestant, check_count
 from wherecast.bench.results import Result
-from wherecast.bench.truth import CHECKED_EVENTS
 from wherecast.bench.updates import measure_latency, measure_updates
-from wherecast.bench.workloads import make_workload
 from wherecast.errors import MatcherError
+from wherecast.workloads.reference import make_workload
+from wherecast.workloads.truth import CHECKED_EVENTS
 
 
 class Stage:

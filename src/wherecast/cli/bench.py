@@ -227,7 +227,7 @@ def write_workloads(
     Example:
       wherecast bench workloads --out bench-output/workloads gryphon --scale 0.1
     """
-    from wherecast.bench.workloads import SOURCES, make_workload
+    from wherecast.workloads.reference import SOURCES, make_workload
 
     for name in names or SOURCES:
         workload = make_workload(name, scale)

@@ -57,3 +57,20 @@ class Matcher(Protocol):
 
     def stats(self) -> dict[str, Any]:
         """What it built and what it costs."""
+
+
+class LiveMatcher(Matcher, Protocol):
+    """A matcher that changes in place: what the papers ask for. The engine itself never changes a matcher."""
+
+    def insert(self, boxes: Boxes) -> npt.NDArray[np.int32]:
+        """Add clauses over the same attributes and codes; the ids they get, those of removed clauses first."""
+
+    def remove(self, clause_ids: npt.NDArray[np.int32]) -> None:
+        """Take clauses out. Raises MatcherError, and changes nothing, if one of them is not there."""
+
+
+def weigh_hits(hits: Hits, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """`Matcher.weigh` for a matcher that knows no shorter way than to list the clauses."""
+    running = np.zeros(hits.clause_ids.size + 1, np.int64)
+    np.cumsum(np.diff(ptr)[hits.clause_ids], out=running[1:])
+    return np.diff(running[hits.event_ptr])

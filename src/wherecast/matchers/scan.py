@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.matchers.protocol import Hits
+from wherecast.matchers.protocol import Hits, weigh_hits
 
 
 class ScanMatcher:
@@ -70,8 +70,7 @@ class ScanMatcher:
         return None
 
     def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        weights = np.diff(ptr)
-        return np.array([weights[self._match_one(events, e)].sum() for e in range(events.n_events)], np.int64)
+        return weigh_hits(self.match(events), ptr)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         arrays = {name: a for name, a in self.boxes._asdict().items() if name != "n_filters"}

@@ -1,0 +1,1 @@
+"""Seeded subscriptions and events: the reference workloads and those of the papers."""
