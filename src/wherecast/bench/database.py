@@ -17,16 +17,13 @@ per workload, the fastest of the formulations that a database user could think o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from wherecast.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload, WorkloadError
-
-if TYPE_CHECKING:
-    import duckdb
+from wherecast.matchers.database_connections import Columns, DuckDB
+from wherecast.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload
 
 #: Bits of a word; the sign bit stays free.
 WORD = 63
@@ -35,12 +32,7 @@ UNBOUND = 1e300
 
 def build_database(workload: Workload) -> Callable[[int], int]:
     """Load a workload; the result counts the matches of its first n events."""
-    try:
-        import duckdb  # in the extra `lab`
-    except ImportError:
-        raise WorkloadError("the DuckDB baseline needs DuckDB; install wherecast[lab]") from None
-    database = duckdb.connect()
-    database.execute("SET threads = 1")
+    database = DuckDB()
     if workload.name in {"topss", "light", "gryphon"}:
         query = _load_bits(database, workload)
     elif workload.name == "stock":
@@ -49,22 +41,20 @@ def build_database(workload: Workload) -> Callable[[int], int]:
         query = _load_cells(database, workload)
 
     def count(n: int) -> int:
-        rows = database.execute(query, [n]).fetchall()
-        return sum(row[1] for row in rows)
+        found = database.fetch(f"SELECT matches FROM ({query}) AS counts WHERE event < {n}")  # noqa: S608 - our own names
+        return int(found["matches"].sum())
 
     return count
 
 
-def _create(database: duckdb.DuckDBPyConnection, table: str, columns: dict[str, npt.NDArray[Any]]) -> None:
-    database.register("source", pa.table(columns))
-    database.execute(f"CREATE TABLE {table} AS SELECT * FROM source")  # noqa: S608 - our own names
-    database.unregister("source")
+def _create(database: DuckDB, table: str, columns: Columns) -> None:
+    database.run([f"CREATE TABLE {table} AS SELECT * FROM source"], source=columns)  # noqa: S608
 
 
 # -- one bit per attribute and value ----------------------------------------------------------------------------------
 
 
-def _load_bits(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
+def _load_bits(database: DuckDB, workload: Workload) -> str:
     values = np.unique(workload.events)
     allowed = _pack(_allowed(workload.predicates, values, len(workload.attributes)))
     present = _pack((workload.events[:, :, None] == values).reshape(len(workload.events), -1))
@@ -72,7 +62,7 @@ def _load_bits(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
     _create(database, "subscriptions", {f"w{i}": allowed[:, i] for i in words})
     _create(database, "events", {"event": np.arange(len(present)), **{f"e{i}": present[:, i] for i in words}})
     holds = " AND ".join(f"(w{i} & e{i}) = e{i}" for i in words)
-    return f"SELECT event, count(*) FROM events, subscriptions WHERE event < ? AND {holds} GROUP BY event"  # noqa: S608
+    return f"SELECT event, count(*) AS matches FROM events, subscriptions WHERE {holds} GROUP BY event"  # noqa: S608
 
 
 def _allowed(predicates: Predicates, values: Floats, n_attributes: int) -> npt.NDArray[np.bool_]:
@@ -125,7 +115,7 @@ def _event_columns(workload: Workload) -> dict[str, npt.NDArray[Any]]:
     return {"event": np.arange(len(workload.events)), **xs}
 
 
-def _load_keyed(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
+def _load_keyed(database: DuckDB, workload: Workload) -> str:
     """Equality on attribute 0, bounds on the others; equal filters once, with their number."""
     predicates, others = workload.predicates, range(1, len(workload.attributes))
     low, high = _bounds(predicates, len(workload.attributes))
@@ -137,12 +127,12 @@ def _load_keyed(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
     _create(database, "subscriptions", {"symbol": names, "size": size, **bounds})
     _create(database, "events", {**_event_columns(workload), "symbol": workload.event_batch().column(0)})
     return (
-        "SELECT event, sum(size)::BIGINT FROM events JOIN subscriptions USING (symbol) "  # noqa: S608
-        f"WHERE event < ? AND {_within(others)} GROUP BY event"
+        "SELECT event, sum(size)::BIGINT AS matches FROM events JOIN subscriptions USING (symbol) "  # noqa: S608
+        f"WHERE {_within(others)} GROUP BY event"
     )
 
 
-def _load_cells(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
+def _load_cells(database: DuckDB, workload: Workload) -> str:
     """Ranges: filed under the one or two cells of the narrowest, which are at least as wide as the range."""
     attributes = range(len(workload.attributes))
     low, high = _bounds(workload.predicates, len(attributes))
@@ -162,6 +152,6 @@ def _load_cells(database: duckdb.DuckDBPyConnection, workload: Workload) -> str:
         for j in attributes
     )
     return (
-        f"SELECT event, count(*) FROM ({keyed}) JOIN subscriptions USING (attr, level, cell) "  # noqa: S608
-        f"WHERE event < ? AND {_within(attributes)} GROUP BY event"
+        f"SELECT event, count(*) AS matches FROM ({keyed}) JOIN subscriptions USING (attr, level, cell) "  # noqa: S608
+        f"WHERE {_within(attributes)} GROUP BY event"
     )

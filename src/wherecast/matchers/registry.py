@@ -11,6 +11,8 @@ from wherecast.matchers.protocol import Matcher
 MATCHERS = {
     "scan": "wherecast.matchers.scan:ScanMatcher",
     "adaptive": "wherecast.matchers.adaptive:AdaptiveMatcher",
+    "database": "wherecast.matchers.database:GroupingMatcher",
+    "database-sequential": "wherecast.matchers.database:SequentialMatcher",
 }
 
 
