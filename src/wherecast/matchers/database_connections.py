@@ -131,7 +131,7 @@ class PostgreSQL:
 
     def __init__(self, url: str) -> None:
         try:
-            import psycopg  # noqa: PLC0415 - in the extra `postgresql`
+            import psycopg
         except ImportError:
             raise MatcherError("matching in PostgreSQL needs psycopg; install wherecast[postgresql]") from None
         shown = hide_password(url)

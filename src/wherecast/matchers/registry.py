@@ -11,6 +11,14 @@ from wherecast.matchers.protocol import Matcher
 MATCHERS = {
     "scan": "wherecast.matchers.scan:ScanMatcher",
     "adaptive": "wherecast.matchers.adaptive:AdaptiveMatcher",
+    "counting": "wherecast.matchers.counting:CountingMatcher",
+    "counting-table": "wherecast.matchers.counting:CountingTableMatcher",
+    "counting-bit": "wherecast.matchers.counting:CountingBitMatcher",
+    "counting-byte": "wherecast.matchers.counting:CountingByteMatcher",
+    "tree": "wherecast.matchers.tree:TreeMatcher",
+    "tree-plain": "wherecast.matchers.tree:PlainTreeMatcher",
+    "tree-general": "wherecast.matchers.tree:GeneralTreeMatcher",
+    "rapid": "wherecast.matchers.rapid:RapidMatcher",
     "database": "wherecast.matchers.database:GroupingMatcher",
     "database-sequential": "wherecast.matchers.database:SequentialMatcher",
 }

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from wherecast.workloads.form import ABOVE, BELOW, Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.workloads.gryphon import Simulation
 
 
 class Source(ABC):
@@ -46,7 +47,7 @@ class Topss(Source):
 
     def filters(self, rng: np.random.Generator, n: int) -> Predicates:
         """One to five predicates over distinct attributes."""
-        owner, attr = _pick_attributes(rng, len(self.fields), rng.integers(1, 6, n))
+        owner, attr = pick_attributes(rng, len(self.fields), rng.integers(1, 6, n))
         op = rng.integers(0, 4, owner.size)
         return Predicates.of(n, owner, attr, op, rng.integers(1, 11, owner.size).astype(float))
 
@@ -129,16 +130,11 @@ class Gryphon(Source):
 
     def filters(self, rng: np.random.Generator, n: int) -> Predicates:
         """Attribute i tested with chance 0.98 * 0.85^i, values by Zipf."""
-        tested = rng.random((n, 30)) < 0.98 * 0.85 ** np.arange(30)
-        tested[~tested.any(1), 0] = True
-        owner, attr = np.nonzero(tested)
-        zipf = 1 / np.arange(1, 6.0)
-        value = rng.choice(np.arange(1, 6), owner.size, p=zipf / zipf.sum()).astype(float)
-        return Predicates.of(n, owner, attr, np.zeros(owner.size, int), value)
+        return Simulation().predicates(rng, n)
 
     def events(self, rng: np.random.Generator) -> Floats:
         """Uniform."""
-        return rng.integers(1, 6, (2000, 30)).astype(float)
+        return Simulation().events(rng, 2000)
 
 
 class Range(Source):
@@ -149,7 +145,7 @@ class Range(Source):
 
     def filters(self, rng: np.random.Generator, n: int) -> Predicates:
         """Two to four ranges over distinct attributes."""
-        owner, attr = _pick_attributes(rng, 6, rng.integers(2, 5, n))
+        owner, attr = pick_attributes(rng, 6, rng.integers(2, 5, n))
         width = np.exp(rng.uniform(np.log(0.5), np.log(200), owner.size))
         low = np.round(rng.random(owner.size) * (1000 - width), 3)
         bounds = np.stack([low, np.round(low + width, 3)], 1).ravel()
@@ -161,7 +157,7 @@ class Range(Source):
         return np.round(rng.random((5000, 6)) * 1000, 3).clip(0, 999.999)
 
 
-def _pick_attributes(rng: np.random.Generator, n_attributes: int, k: Longs) -> tuple[Longs, Longs]:
+def pick_attributes(rng: np.random.Generator, n_attributes: int, k: Longs) -> tuple[Longs, Longs]:
     """k[i] distinct attributes for each of k.size subscriptions, as rows."""
     order = np.argsort(rng.random((k.size, n_attributes)), axis=1)
     return np.repeat(np.arange(k.size), k), order[np.arange(n_attributes)[None, :] < k[:, None]]
