@@ -13,6 +13,7 @@ import typer
 import wherecast
 from wherecast.cli.bench import bench_app
 from wherecast.cli.failures import GuardedGroup
+from wherecast.cli.partition import partition_app
 
 # Wherecast does no matrix algebra, and starting the threads for it takes NumPy 70 ms.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(partition_app, name="partition")
 
 
 class OnError(enum.StrEnum):

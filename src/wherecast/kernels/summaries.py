@@ -1,0 +1,113 @@
+"""What a dispatcher asks of a signature: may its bucket hold it?
+
+*Bloom.* Bucket b owns the words `ptr[b] .. ptr[b + 1] - 1`, a power of two of them or none. The lower half of a signature
+chooses one word of its bucket and, mixed, `BITS` bits in it: a test reads one word, whatever the size. A word filter lets
+more through than a filter whose bits are spread, and pays for it with some bits more per signature.
+
+*Dictionary.* An open-addressed table of signatures with the subscriptions behind each; 0 is a free slot (a signature of 0
+is taken for 1). A signature whose count has fallen to 0 keeps its slot until the table is made anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.signatures import bucket_of
+
+Hashes = npt.NDArray[np.uint64]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+#: Bits that a signature sets in its word.
+BITS = 5
+
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_ONE, _ZERO, _SIX = np.uint64(1), np.uint64(0), np.uint64(6)
+_LAST_BIT = np.uint64(63)
+_UPPER = np.uint64(64 - 6 * BITS)
+
+
+@inlined
+def word_of(signature: np.uint64, first: int, end: int) -> np.int64:
+    """The word of a signature among those of its bucket, of which there is at least one."""
+    return first + np.int64(signature & np.uint64(end - first - 1))
+
+
+@inlined
+def bits_of(signature: np.uint64) -> np.uint64:
+    """The bits of a signature in its word: from the upper bits of a product, which depend on all bits of the signature."""
+    mixed = (signature * _MIX) >> _UPPER
+    bits = _ZERO
+    for _ in range(BITS):
+        bits |= _ONE << (mixed & _LAST_BIT)
+        mixed >>= _SIX
+    return bits
+
+
+@inlined
+def bloom_holds(ptr: Longs, words: Hashes, bucket: np.int64, signature: np.uint64) -> Scalar:
+    """Whether the Bloom filter of a bucket may hold a signature."""
+    first, end = ptr[bucket], ptr[bucket + 1]
+    if first == end:
+        return False
+    bits = bits_of(signature)
+    return words[word_of(signature, first, end)] & bits == bits
+
+
+@hot
+def set_bits(ptr: Longs, words: Hashes, signatures: Hashes) -> None:
+    """Enter signatures, each into its bucket, which must own a word."""
+    for signature in signatures:
+        bucket = bucket_of(signature, ptr.size - 1)
+        words[word_of(signature, ptr[bucket], ptr[bucket + 1])] |= bits_of(signature)
+
+
+@hot
+def test_bits(ptr: Longs, words: Hashes, signatures: Hashes, out: Mask) -> None:
+    """Which signatures may be there."""
+    for i in range(signatures.size):
+        out[i] = bloom_holds(ptr, words, bucket_of(signatures[i], ptr.size - 1), signatures[i])
+
+
+@inlined
+def find_slot(keys: Hashes, signature: np.uint64) -> np.int64:
+    """The slot of a signature, or the free one where it would go. Tables have a power of two slots, some of them free."""
+    key = max(signature, _ONE)
+    mask = np.uint64(keys.size - 1)
+    slot = (key * _MIX) >> np.uint64(17) & mask
+    while keys[np.int64(slot)] != key and keys[np.int64(slot)] != _ZERO:
+        slot = (slot + _ONE) & mask
+    return np.int64(slot)
+
+
+@hot
+def add_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs, fresh: Mask) -> int:
+    """Add to the counts of signatures; `fresh` are those that were not there. Returns the slots newly taken."""
+    taken = 0
+    for i in range(signatures.size):
+        slot = find_slot(keys, signatures[i])
+        if keys[slot] == _ZERO:
+            keys[slot] = max(signatures[i], _ONE)
+            taken += 1
+        fresh[i] = counts[slot] == 0
+        counts[slot] += weights[i]
+    return taken
+
+
+@hot
+def take_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs, gone: Mask) -> None:
+    """Take from the counts of signatures, down to 0; `gone` are those of which nothing is left."""
+    for i in range(signatures.size):
+        slot = find_slot(keys, signatures[i])
+        before = counts[slot]
+        counts[slot] = max(before - weights[i], 0)
+        gone[i] = before > 0 and counts[slot] == 0
+
+
+@hot
+def test_keys(keys: Hashes, counts: Longs, signatures: Hashes, out: Mask) -> None:
+    """Which signatures are there."""
+    for i in range(signatures.size):
+        out[i] = counts[find_slot(keys, signatures[i])] > 0

@@ -1,0 +1,394 @@
+"""Event-space partitioning: each server owns a part of the event space, so an event goes to one server at most.
+
+Theory of operation
+-------------------
+Event Distribution Network, section III.A. The signature of a filter (`signatures`) is hashed into `servers x ratio`
+buckets, and an indirection table says which server owns a bucket. More buckets than servers make the load even, and
+moving a bucket is changing one entry. The weight of a bucket is its expected work: the rate of its events times the
+subscriptions behind it. The rate is at first the number of its distinct signatures, the paper's estimate; every event seen
+(`observe`) counts as one more, so the estimate gives way to what is measured. `balance` deals and moves buckets.
+
+The *ledger* is an exact dictionary of all signatures with their subscriptions. From it come the weights, and from it
+the summaries that dispatchers get are built, and built anew after removals.
+
+Filters without signatures (they leave a routing attribute open) are never lost. Either they are *replicated* to every
+server, and then no event can be dropped; or they are the *residual* set on a server of their own, number 0, that sees
+all events. Which one is settled when the partition is built, by cost (`costs.choose_policy`), and stated by `explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import Filters
+from wherecast.language.schema import Schema
+from wherecast.partition import balance
+from wherecast.partition.balance import Moves
+from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom, buckets_of
+from wherecast.partition.costs import choose_policy
+from wherecast.partition.dispatch import Dispatcher
+from wherecast.partition.errors import PlanError
+from wherecast.partition.protocol import Placement, Routes
+from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
+from wherecast.partition.summary import Dictionary, Hashes, Longs
+
+#: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
+RATIO = 10
+#: The summary is built anew when there are this many times the signatures it was built for.
+GROWTH = 1.5
+
+Policy = Literal["replicate", "residual"]
+SummaryKind = Literal["bloom", "dictionary"]
+
+
+class EventSpace:
+    """Filters by their signatures, events by theirs."""
+
+    strategy: ClassVar[str] = "event-space"
+
+    def __init__(
+        self,
+        schema: Schema,
+        attributes: tuple[int, ...],
+        n_servers: int,
+        *,
+        policy: Policy = "replicate",
+        ratio: int = RATIO,
+        summary: SummaryKind = "bloom",
+        bits: int = BITS_PER_SIGNATURE,
+        seed: int = 0,
+    ) -> None:
+        """An empty partition; `build` makes one of filters."""
+        self.schema = schema
+        self.attributes = _check_attributes(schema, attributes)
+        self.policy: Policy = policy
+        self.summary: SummaryKind = summary
+        self.bits = bits
+        self.seed = seed
+        self.n_servers = n_servers
+        if self._owners < 1:
+            raise PlanError(f"{n_servers} servers are too few for policy {policy}: the residual set has one of its own")
+        n_buckets = n_servers * ratio
+        self.ledger = Dictionary.empty()
+        self.signatures = np.zeros(n_buckets, np.int64)  # distinct ones, by bucket
+        self.subscriptions = np.zeros(n_buckets, np.int64)
+        self.seen = np.zeros(n_buckets, np.int64)  # events
+        self.unrouted = 0  # subscriptions
+        self.total = 0  # subscriptions
+        self.copies = 0  # subscriptions times servers that hold them, as they were placed
+        self.table = balance.assign_buckets(np.zeros(n_buckets), self._owners)  # over the owners of buckets only
+        self._bloom = Bloom.build(self.ledger.signatures(), n_buckets, bits)
+        self._built_for = 0
+
+    @classmethod
+    def build(
+        cls,
+        filters: Filters,
+        weights: Longs,
+        schema: Schema,
+        n_servers: int,
+        *,
+        attributes: Sequence[str] | None = None,
+        unrouted: Policy | None = None,
+        ratio: int = RATIO,
+        summary: SummaryKind = "bloom",
+        bits: int = BITS_PER_SIGNATURE,
+        seed: int = 0,
+    ) -> Self:
+        """Partition filters.
+
+        Args:
+            filters: What to partition.
+            weights: Subscriptions per filter.
+            schema: The schema of the filters.
+            n_servers: Servers to spread them over.
+            attributes: The names of the routing attributes; None: chosen by entropy.
+            unrouted: What becomes of filters without signatures; None: what costs less.
+            ratio: Buckets per server.
+            summary: What the dispatcher tests events with.
+            bits: Bits of a Bloom filter per signature.
+            seed: Of the hash.
+        """
+        if attributes is None:
+            chosen, _ = choose_attributes(filters, weights, schema, n_servers * ratio, seed)
+        else:
+            chosen = tuple(schema.index(name) for name in attributes)
+        signatures = sign_filters(filters, schema, chosen, seed)
+        lost = int(weights[signatures.unrouted].sum())
+        policy = unrouted or choose_policy(int(weights.sum()) - lost, lost, n_servers)
+        new = cls(schema, chosen, n_servers, policy=policy, ratio=ratio, summary=summary, bits=bits, seed=seed)
+        new._count(signatures, weights)
+        new.table = balance.assign_buckets(new.weights(), new._owners)
+        new.copies = new._weigh_copies(new._place(signatures), weights)
+        new.rebuild()
+        return new
+
+    # -- filters --------------------------------------------------------------------------------------------------
+
+    def place(self, filters: Filters) -> Placement:
+        """The owners of the buckets of each filter; every server, or the residual one, for a filter without any.
+
+        A filter that can never match has no bucket and is on no server.
+        """
+        return self._place(self._sign(filters))
+
+    def insert(self, filters: Filters, weights: Longs) -> Placement:
+        """Take in filters; events that match them pass from now on."""
+        signatures = self._sign(filters)
+        fresh = self._count(signatures, weights)
+        if len(self.ledger) > GROWTH * self._built_for:
+            self.rebuild()
+        else:
+            self._bloom.insert(fresh)
+        placement = self._place(signatures)
+        self.copies += self._weigh_copies(placement, weights)
+        return placement
+
+    def remove(self, filters: Filters, weights: Longs) -> None:
+        """Take filters out of the load; the dictionary forgets them at once, Bloom filters when they are rebuilt."""
+        signatures = self._sign(filters)
+        by_signature = weights[signatures.owners()]
+        lost = int(weights[signatures.unrouted].sum())
+        if lost > self.unrouted:  # to go below what is there would drop events that somebody wants
+            raise PlanError(
+                f"{lost} unrouted subscriptions to remove of {self.unrouted}; remove only what was inserted"
+            )
+        self.copies -= min(self._weigh_copies(self._place(signatures), weights), self.copies)
+        gone = self.ledger.take(signatures.hashes, by_signature)
+        buckets = buckets_of(signatures.hashes, self.table.size)
+        self.subscriptions -= np.bincount(buckets, by_signature, self.table.size).astype(np.int64)
+        self.signatures -= np.bincount(buckets[gone], minlength=self.table.size)
+        self.unrouted -= lost
+        self.total -= int(weights.sum())
+
+    def rebuild(self) -> None:
+        """Build the summary anew from the signatures that are left."""
+        self._bloom = Bloom.build(self.ledger.signatures(), self.table.size, self.bits)
+        self._built_for = len(self.ledger)
+
+    def _sign(self, filters: Filters) -> Signatures:
+        return sign_filters(filters, self.schema, self.attributes, self.seed)
+
+    def _count(self, signatures: Signatures, weights: Longs) -> Hashes:
+        """Enter filters in the ledger, and return the signatures that are new."""
+        by_signature = weights[signatures.owners()]
+        fresh = self.ledger.add(signatures.hashes, by_signature)
+        buckets = buckets_of(signatures.hashes, self.table.size)
+        self.subscriptions += np.bincount(buckets, by_signature, self.table.size).astype(np.int64)
+        self.signatures += np.bincount(buckets[fresh], minlength=self.table.size)
+        self.unrouted += int(weights[signatures.unrouted].sum())
+        self.total += int(weights.sum())
+        return signatures.hashes[fresh]
+
+    def _place(self, signatures: Signatures) -> Placement:
+        servers = self.table[buckets_of(signatures.hashes, self.table.size)] + self._first
+        lost = np.flatnonzero(signatures.unrouted)
+        everywhere = np.arange(self.n_servers if self.policy == "replicate" else 1)
+        pairs = np.concatenate(
+            (
+                signatures.owners() * self.n_servers + servers,
+                (lost[:, None] * self.n_servers + everywhere).ravel(),
+            )
+        )
+        owners, held = np.divmod(np.unique(pairs), self.n_servers)
+        ptr = np.searchsorted(owners, np.arange(signatures.unrouted.size + 1))
+        return Placement(ptr, held.astype(np.int32))
+
+    @staticmethod
+    def _weigh_copies(placement: Placement, weights: Longs) -> int:
+        return int((np.diff(placement.ptr) * weights).sum())
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def dispatcher(self) -> Dispatcher:
+        """What a dispatcher needs to route as this partition does now."""
+        tested = self._bloom if self.summary == "bloom" else self.ledger
+        residual = 0 if self.policy == "residual" and self.unrouted else None
+        return Dispatcher(
+            self.attributes, self.seed, self.table + self._first, None if self._drops_none else tested, residual
+        )
+
+    def route(self, events: EventBatch) -> Routes:
+        """At most one server per event, and the residual one."""
+        return self.dispatcher().route(events)
+
+    def in_vain(self, events: EventBatch, routes: Routes) -> npt.NDArray[np.bool_]:
+        """Which of these routes lead to a server that has no filter of the event's signature, and none without any."""
+        wanted = self.ledger.may_hold(sign_events(events, self.attributes, self.seed))
+        if self._drops_none:
+            return np.zeros(routes.servers.size, bool)
+        return ~wanted[routes.event_ids] & (routes.servers >= self._first)
+
+    def observe(self, events: EventBatch) -> None:
+        """Let the load follow traffic: every event that reaches a bucket counts."""
+        signatures = sign_events(events, self.attributes, self.seed)
+        if not self._drops_none:
+            signatures = signatures[self.ledger.may_hold(signatures)]
+        self.seen += np.bincount(buckets_of(signatures, self.table.size), minlength=self.table.size)
+
+    @property
+    def _drops_none(self) -> bool:
+        """Whether any event may match something that every server has."""
+        return self.policy == "replicate" and self.unrouted > 0
+
+    # -- servers --------------------------------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> np.int32:
+        """The first server that owns buckets; a residual server comes before it."""
+        return np.int32(self.policy == "residual")
+
+    @property
+    def _owners(self) -> int:
+        """How many servers own buckets; in `table` they are numbered from 0."""
+        return self.n_servers - int(self._first)
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Expected work per bucket: the rate of its events times the subscriptions that each of them meets."""
+        met = self.subscriptions + (self.unrouted if self.policy == "replicate" else 0)
+        return (self.signatures + self.seen).astype(np.float64) * met
+
+    def loads(self) -> npt.NDArray[np.float64]:
+        """Expected work per server; the residual server meets every event."""
+        loads = balance.server_loads(self.weights(), self.table, self._owners)
+        if self.policy == "replicate":
+            return loads
+        return np.concatenate(([float((self.signatures + self.seen).sum()) * self.unrouted], loads))
+
+    def rebalance(self, threshold: float) -> Moves:
+        """Move the fewest buckets that bring the imbalance of the owners back within a threshold."""
+        return self._move(balance.rebalance(self.weights(), self.table, self._owners, threshold))
+
+    def add_server(self) -> Moves:
+        """Let a server join, with the next number; it takes its share of the buckets."""
+        moves = balance.add_server(self.weights(), self.table, self._owners)
+        self.n_servers += 1
+        return self._move(moves)
+
+    def remove_server(self, server: int) -> Moves:
+        """Let a server leave; the numbers above go down by one, as in a list. The moves are in the numbers before.
+
+        If the residual server leaves, the next one gives its buckets away and takes its place.
+        """
+        if not 0 <= server < self.n_servers:
+            raise PlanError(f"no server {server}; there are 0 to {self.n_servers - 1}")
+        if self._owners == 1:
+            raise PlanError(f"server {server} cannot leave: no other would be left to own buckets; add one first")
+        leaving = max(server - int(self._first), 0)
+        moves = self._move(balance.remove_server(self.weights(), self.table, self._owners, leaving))
+        self.table = self.table - (self.table > leaving)
+        self.n_servers -= 1
+        return moves
+
+    def _move(self, moves: Moves) -> Moves:
+        """Move buckets, and tell it in the numbers of the servers."""
+        self.table = balance.apply_moves(self.table, moves)
+        return Moves(moves.buckets, moves.sources + self._first, moves.targets + self._first)
+
+    # -- saving and looking ---------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything; summaries are saved as they are, not rebuilt."""
+        facts = [
+            self.n_servers, _POLICIES.index(self.policy), _SUMMARIES.index(self.summary), self.bits, self.seed,
+            self.unrouted, self.total, self.copies, self._built_for,
+        ]  # fmt: skip
+        return {
+            "facts": np.array(facts, np.int64),
+            "attributes": np.array(self.attributes, np.int64),
+            "table": self.table,
+            "signatures": self.signatures,
+            "subscriptions": self.subscriptions,
+            "seen": self.seen,
+            **{f"ledger_{name}": array for name, array in self.ledger.arrays().items()},
+            **{f"bloom_{name}": array for name, array in self._bloom.arrays().items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], schema: Schema) -> Self:
+        """The partition whose `arrays()` these are. Raises PlanError where they contradict each other."""
+        n_servers, policy, summary, bits, seed, unrouted, total, copies, built_for = arrays["facts"].tolist()
+        table = np.array(arrays["table"])
+        new = cls(
+            schema, tuple(arrays["attributes"].tolist()), n_servers, policy=_POLICIES[policy], ratio=0,
+            summary=_SUMMARIES[summary], bits=bits, seed=seed,
+        )  # fmt: skip
+        new.table = table
+        new.signatures, new.subscriptions, new.seen = (
+            np.array(arrays[name]) for name in ("signatures", "subscriptions", "seen")
+        )
+        new.unrouted, new.total, new.copies, new._built_for = unrouted, total, copies, built_for
+        new.ledger = Dictionary.from_arrays({n: arrays[f"ledger_{n}"] for n in ("signatures", "counts")})
+        new._bloom = Bloom.from_arrays({n: arrays[f"bloom_{n}"] for n in ("ptr", "words")})
+        sizes = {a.size for a in (table, new.signatures, new.subscriptions, new.seen)} | {new._bloom.n_buckets}
+        if len(sizes) != 1 or not table.size or table.min() < 0 or table.max() >= new._owners:
+            raise PlanError("the arrays of the plan contradict each other; save it again")
+        return new
+
+    def stats(self) -> dict[str, Any]:
+        """Figures. `summary_bytes` is what the dispatcher holds, `replication` copies per subscription."""
+        tested = self._bloom if self.summary == "bloom" else self.ledger
+        words = np.bincount(self.table, self._bloom.bytes_per_bucket(), self._owners)
+        return {
+            "routing_attributes": [self.schema.attributes[a].name for a in self.attributes],
+            "buckets": int(self.table.size),
+            "signatures": len(self.ledger),
+            "subscriptions": self.total,
+            "unrouted": self.unrouted,
+            "unrouted_policy": self.policy,
+            "replication": self.copies / self.total if self.total else 1.0,
+            "imbalance": balance.imbalance(self.loads()),
+            "summary": self.summary,
+            "summary_bytes": tested.nbytes,
+            "summary_bytes_per_server": int(words.max()) if self.summary == "bloom" else tested.nbytes // self._owners,
+            "false_positive_rate": tested.false_positive_rate(),
+        }
+
+    def explain(self) -> str:
+        """What it does and what that costs, for a person."""
+        f = self.stats()
+        names = ", ".join(f["routing_attributes"])
+        passing = f"{100 * f['false_positive_rate']:.2g} % of unwanted events are expected to pass"
+        lines = [
+            f"event-space over {self.n_servers:,} servers, routed by {names}",
+            f"  {f['subscriptions']:,} subscriptions, {f['signatures']:,} signatures in {f['buckets']:,} buckets",
+            f"  load: largest / smallest {f['imbalance']:.2f}; {f['replication']:.2f} copies per subscription",
+            f"  summary: {self.summary}, {f['summary_bytes']:,} bytes at the dispatcher; {passing}",
+            f"  unrouted: {self._explain_unrouted()}",
+        ]
+        return "\n".join(lines)
+
+    def _explain_unrouted(self) -> str:
+        if not self.unrouted:
+            return f"none; a filter that leaves {self.schema.attributes[self.attributes[0]].name} open would be put on {self._unrouted_place()}"
+        share = 100 * self.unrouted / max(self.total, 1)
+        cost = (
+            f"{(self.n_servers - 1) * self.unrouted:,} more copies, and no event can be dropped"
+            if self.policy == "replicate"
+            else "every event is sent there too, one server more per event"
+        )
+        return f"{self.unrouted:,} subscriptions ({share:.1f} %) on {self._unrouted_place()}: {cost}"
+
+    def _unrouted_place(self) -> str:
+        return "every server" if self.policy == "replicate" else "server 0, which sees all events"
+
+
+_POLICIES: tuple[Policy, ...] = ("replicate", "residual")
+_SUMMARIES: tuple[SummaryKind, ...] = ("bloom", "dictionary")
+
+
+def _check_attributes(schema: Schema, attributes: tuple[int, ...]) -> tuple[int, ...]:
+    if not attributes:
+        raise PlanError("event-space needs a routing attribute; name one")
+    for attr in attributes:
+        attribute = schema.attributes[attr]
+        if attribute.is_array:
+            raise PlanError(
+                f"{attribute.name!r} is an array: an event has no one value of it to route by; name another"
+            )
+    return attributes

@@ -1,0 +1,206 @@
+"""Signatures of filters and events over the routing attributes.
+
+Theory of operation
+-------------------
+Event-space partitioning (Event Distribution Network, section III.A) routes by the values of d attributes: the signature of
+an event is the hash of its d values, and a filter that compares these attributes for equality has the signatures of
+the events it can match. A filter whose clauses leave a routing attribute open, or allow too many values of it, has no
+signatures: it is *unrouted*, and whoever places it must let it see every event.
+
+- IN, OR and short ranges of integers and dates give several signatures: all combinations of the values of a clause.
+- NULL is a value: `symbol IS NULL` is routed as `symbol = 'IBM'` is.
+- The value itself is hashed, the bytes of a string or the key of a number, never a code: codes belong to one index.
+
+Which attributes to route by, where nobody says, is decided by entropy, as section III proposes (`choose_attributes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.index.codes import keys_of
+from wherecast.index.strings import string_buffers
+from wherecast.kernels.signatures import NULL_HASH, fold_values, hash_values, sign_rows
+from wherecast.language.concat import take_filters, take_ranges
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import AT, Filters
+from wherecast.language.schema import Kind, Schema
+from wherecast.partition.errors import PlanError
+from wherecast.partition.summary import Hashes, Longs, Mask
+
+Array = TypeVar("Array", bound="npt.NDArray[Any]")
+
+#: Signatures of one filter at most; one that would have more is unrouted.
+MOST_SIGNATURES = 1024
+#: Routing attributes chosen at most.
+MOST_ATTRIBUTES = 4
+#: Filters that the choice looks at.
+SAMPLED_FILTERS = 20_000
+
+
+class Signatures(NamedTuple):
+    """Signatures of filters: those of filter f are `hashes[ptr[f]:ptr[f + 1]]`, each once."""
+
+    ptr: Longs  # (filters + 1,)
+    hashes: Hashes
+    unrouted: Mask  # (filters,) it has none, and may match events of any signature; others without match nothing
+
+    def owners(self) -> Longs:
+        """The filter of each signature."""
+        return np.repeat(np.arange(self.ptr.size - 1), np.diff(self.ptr))
+
+
+class Columns(NamedTuple):
+    """Values of events as bytes, one entry per routing attribute; all arrays read-only, so that they are of one type."""
+
+    datas: tuple[npt.NDArray[np.uint8], ...]
+    offsets: tuple[npt.NDArray[np.int32], ...]
+    valids: tuple[Mask, ...]
+
+
+def event_columns(events: EventBatch, attributes: Sequence[int]) -> Columns:
+    """What kernels hash of a batch."""
+    parts = [_event_column(events, attr) for attr in attributes]
+    datas, offsets, valids = zip(*parts, strict=True)
+    return Columns(datas, offsets, valids)
+
+
+def _event_column(
+    events: EventBatch, attr: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    values = events.array(attr)
+    if events.schema.attributes[attr].kind is Kind.STRING:
+        offsets, data = string_buffers(values)
+    else:
+        data, offsets = _key_bytes(keys_of(values))
+    valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else np.ones(len(values), bool)
+    return _frozen(data), _frozen(offsets), _frozen(valid)
+
+
+def _key_bytes(keys: Longs) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    return keys.view(np.uint8), np.arange(0, 8 * keys.size + 1, 8, dtype=np.int32)
+
+
+def _frozen(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def sign_events(events: EventBatch, attributes: Sequence[int], seed: int) -> Hashes:
+    """The signature of each event."""
+    out = np.empty(len(events), np.uint64)
+    sign_rows(*event_columns(events, attributes), np.uint64(seed), out)
+    return out
+
+
+def sign_filters(filters: Filters, schema: Schema, attributes: Sequence[int], seed: int) -> Signatures:
+    """The signatures of every filter, or that it has none."""
+    points = [_points(filters, schema, attr, seed) for attr in attributes]
+    clause_owner = np.repeat(np.arange(filters.n_filters), np.diff(filters.clause_ptr))
+    combinations = np.ones(clause_owner.size)
+    for ptr, _ in points:
+        combinations *= np.diff(ptr)
+    is_open = np.bincount(clause_owner, combinations == 0, filters.n_filters) > 0
+    unrouted = is_open | (np.bincount(clause_owner, combinations, filters.n_filters) > MOST_SIGNATURES)
+    clauses = np.flatnonzero(~unrouted[clause_owner])
+    hashes = np.full(clauses.size, seed, np.uint64)
+    for ptr, values in points:
+        places, sizes = take_ranges(ptr, clauses)
+        hashes = np.repeat(hashes, np.diff(sizes))
+        fold_values(hashes, values[places])
+        clauses = np.repeat(clauses, np.diff(sizes))
+    return _distinct(clause_owner[clauses], hashes, unrouted)
+
+
+def _distinct(owner: Longs, hashes: Hashes, unrouted: Mask) -> Signatures:
+    """Each signature of a filter once: its clauses may share some."""
+    order = np.lexsort((hashes, owner))
+    owner, hashes = owner[order], hashes[order]
+    keep = np.ones(owner.size, bool)
+    keep[1:] = (owner[1:] != owner[:-1]) | (hashes[1:] != hashes[:-1])
+    return Signatures(np.searchsorted(owner[keep], np.arange(unrouted.size + 1)), hashes[keep], unrouted)
+
+
+def _points(filters: Filters, schema: Schema, attr: int, seed: int) -> tuple[Longs, Hashes]:
+    """Hashes of the values that each clause allows, by clause; none where they are too many or the clause allows all."""
+    n_clauses = filters.row_ptr.size - 1
+    rows = np.flatnonzero((filters.attr == attr) | (filters.attr == ~attr))
+    clauses = np.searchsorted(filters.row_ptr, rows, "right") - 1
+    lo, hi, null = filters.lo[rows], filters.hi[rows], filters.null[rows]
+    is_string = schema.attributes[attr].kind is Kind.STRING
+    if schema.attributes[attr].kind is Kind.BOOLEAN:
+        lo, hi = np.where(null, 0, np.maximum(lo, 0)), np.where(null, 0, np.minimum(hi, 1))
+    steps = hi.view(np.uint64) - lo.view(np.uint64)  # unsigned: the distance may pass 2**63
+    narrow = (steps == 0) & (lo & 3 == AT) if is_string else steps < MOST_SIGNATURES
+    narrow |= null
+    wide = np.bincount(clauses[~narrow], minlength=n_clauses) > 0
+    kept = ~wide[clauses]
+    lo, steps, null, clauses = lo[kept], steps[kept].astype(np.int64), null[kept], clauses[kept]
+    each = steps + 1
+    values = np.repeat(lo - np.cumsum(each) + each, each) + np.arange(each.sum())
+    hashes = _hash_strings(filters.strings, values >> 2, seed) if is_string else _hash_keys(values, seed)
+    hashes[np.repeat(null, each)] = NULL_HASH
+    return np.searchsorted(np.repeat(clauses, each), np.arange(n_clauses + 1)), hashes
+
+
+def _hash_keys(keys: Longs, seed: int) -> Hashes:
+    out = np.empty(keys.size, np.uint64)
+    hash_values(*_key_bytes(keys), np.uint64(seed), out)
+    return out
+
+
+def _hash_strings(strings: list[str], ranks: Longs, seed: int) -> Hashes:
+    """Hashes of strings by rank; each string that is there is hashed once."""
+    used, place = np.unique(ranks, return_inverse=True)
+    encoded = [strings[rank].encode() if rank < len(strings) else b"" for rank in used.tolist()]  # NULLs have any rank
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    out = np.empty(used.size, np.uint64)
+    hash_values(np.frombuffer(b"".join(encoded), np.uint8), offsets, np.uint64(seed), out)
+    return out[place]
+
+
+# -- choosing attributes ----------------------------------------------------------------------------------------------
+
+
+def choose_attributes(
+    filters: Filters, weights: Longs, schema: Schema, n_buckets: int, seed: int
+) -> tuple[tuple[int, ...], float]:
+    """The attributes that tell subscriptions apart best, and by how many bits.
+
+    An attribute is worth the entropy of the constants that filters compare it with, times the share of subscriptions that
+    do; more than the logarithm of the buckets is of no use. Attributes are added, the best first, while that is worth more.
+    """
+    scalars = [a for a, attribute in enumerate(schema.attributes) if not attribute.is_array]
+    if not scalars:
+        raise PlanError("the schema has only arrays, and none of them has one value to route by; use filter-set")
+    if filters.n_filters > SAMPLED_FILTERS:
+        some = np.linspace(0, filters.n_filters - 1, SAMPLED_FILTERS).astype(np.int64)
+        filters, weights = take_filters(filters, some), weights[some]
+    chosen: tuple[int, ...] = ()
+    best = -1.0
+    while len(chosen) < MOST_ATTRIBUTES:
+        candidates = [(*chosen, a) for a in scalars if a not in chosen]
+        gains = [_information(sign_filters(filters, schema, c, seed), weights, n_buckets) for c in candidates]
+        if not gains or max(gains) <= best:
+            break
+        best = max(gains)
+        chosen = candidates[gains.index(best)]
+    return chosen, best
+
+
+def _information(signatures: Signatures, weights: Longs, n_buckets: int) -> float:
+    """Bits that a signature says of a subscription, on average over all of them."""
+    sizes = np.diff(signatures.ptr)
+    shares = np.repeat(weights / np.maximum(sizes, 1), sizes)
+    routed = shares.sum()
+    if not routed:
+        return 0.0
+    _, number = np.unique(signatures.hashes, return_inverse=True)
+    chances = np.bincount(number, shares) / routed
+    entropy = float(-(chances * np.log2(chances)).sum())
+    return float(routed / weights.sum()) * min(entropy, float(np.log2(n_buckets)))
