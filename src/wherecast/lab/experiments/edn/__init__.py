@@ -1,0 +1,1 @@
+"""The Event Distribution Network paper; one module per figure or table."""
