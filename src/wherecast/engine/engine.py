@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from wherecast.engine.delta import LOG_LIMIT, Entry, LogReader, State, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
-from wherecast.engine.matches import Matches, SegmentMatches
+from wherecast.engine.matches import Matches, SegmentMatches, id_column
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner
@@ -26,6 +27,7 @@ from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event
+from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Limits
 from wherecast.matchers.registry import find_matcher
@@ -141,6 +143,37 @@ class Engine:
                 raise SubscriptionError(f"no subscription {id!r}")
             self._publish(self._state._replace(version=version))
         self._tidy()
+
+    def apply(self, delta: Engine, removed: Iterable[SubscriptionId] = ()) -> None:
+        """Lay the subscriptions of another engine over these, after removing some: one version later, in one step.
+
+        Ids that are in both must be among `removed`; those that are in neither may be.
+        """
+        if delta.schema != self.schema:
+            raise SubscriptionError("the schemas differ; build the delta with the schema of this engine")
+        _, added, _ = delta._readable()
+        with self._writing:
+            version = self._state.version + 1
+            for id in removed:
+                self._remove(id, version, keep=False)
+            sealed = self._sealed()
+            self._size += len(delta)
+            self._publish(sealed._replace(version=version, segments=(*sealed.segments, *added)))
+
+    def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
+        """An engine of the subscriptions whose filters are chosen: `choose` says so for each of some filters."""
+        state, segments, _ = self._readable()
+        parts = []
+        for segment in segments:
+            filters, filter_of, ids, priorities = members_of(segment, state.version)
+            kept = np.flatnonzero(choose(filters)[filter_of])
+            if kept.size:
+                parts.append(Members(filters, filter_of[kept], np.asarray(ids)[kept], priorities[kept]))
+        engine = Engine(self.schema, matcher=self.matcher)
+        if parts:
+            engine._size = sum(p.filter_of.size for p in parts)
+            engine._publish(State(1, (self._build(parts),), [], 0))
+        return engine
 
     def _remove(self, id: SubscriptionId, version: int, *, keep: bool) -> bool:
         """Mark a subscription dead as of `version`, if there is one. False: there is one and it is to be kept."""
@@ -285,6 +318,16 @@ class Engine:
             segments = self._with_log(state, state.version)
             readable = self._readable_state = state, segments, frozenset().union(*(s.attributes for s in segments))
         return readable
+
+    def ids(self) -> pa.Array:
+        """Ids of all subscriptions, in no order."""
+        state, segments, _ = self._readable()
+        alive = [s.subscriptions.ids.take(np.flatnonzero(s.alive(state.version))) for s in segments]
+        return id_column(np.concatenate(alive) if alive else np.zeros(0, np.int64))
+
+    def attributes(self) -> list[str]:
+        """Names of the attributes that some filter asks for: what matching reads of an event."""
+        return [self.schema.attributes[a].name for a in sorted(self._readable()[2])]
 
     # -- saving and opening ---------------------------------------------------------------------------------------
 

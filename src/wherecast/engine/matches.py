@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.engine.ids import SubscriptionId
 from wherecast.engine.segment import Segment
@@ -17,6 +18,8 @@ from wherecast.kernels.fanout import count_subscriptions, write_values
 Int64s = npt.NDArray[np.int64]
 
 _NONE_DIED = np.zeros(0, np.int64)
+#: Entries that the 32-bit offsets of a list array reach.
+_MOST_IN_LIST = 2**31 - 1
 
 
 class SegmentMatches(NamedTuple):
@@ -96,6 +99,25 @@ class Matches:
         """Columns `event` and `subscription`."""
         events, ids = self.pairs()
         return pa.table({"event": events, "subscription": id_column(ids)})
+
+    def to_list_array(self) -> pa.ListArray:
+        """The ids of each event matched, as an Arrow list array."""
+        counts = self.counts()
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        kind = pa.LargeListArray if offsets[-1] > _MOST_IN_LIST else pa.ListArray
+        offsets = offsets if kind is pa.LargeListArray else offsets.astype(np.int32)
+        return kind.from_arrays(pa.array(offsets), self._id_array(counts))
+
+    def _id_array(self, counts: Int64s) -> pa.Array:
+        """`_ids` as Arrow; strings do not become Python objects on the way."""
+        tables = [part.segment.subscriptions.ids for part in self.parts]
+        if not all(isinstance(ids.values, pa.Array) for ids in tables) or not tables:
+            return id_column(self._ids(counts))
+        starts = np.cumsum([0, *(len(ids) for ids in tables)])
+        places = self._gather(counts, lambda number, s: np.arange(len(s)) + starts[number], np.int64)
+        texts = pa.concat_arrays([ids.values for ids in tables]).take(pa.array(places))
+        return pc.utf8_slice_codeunits(texts, 1)
 
     def __iter__(self) -> Iterator[list[SubscriptionId]]:
         """The ids of each event matched."""

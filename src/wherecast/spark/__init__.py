@@ -1,1 +1,41 @@
-"""Wherecast on Spark: partition the subscriptions, dispatch events, match, notify. Needs the extra `spark`."""
+"""Wherecast on Spark: build an index of subscriptions, match events against it, batch and stream. Needs the extra `spark`.
+
+>>> from wherecast import spark as ws
+>>> session = ws.create_session()
+>>> built = ws.build_index(subscriptions, schema, "index")
+>>> events.transform(ws.match, "index").show()
+"""
+
+from wherecast.spark.build import Built, build_index
+from wherecast.spark.changes import Applied, apply_changes
+from wherecast.spark.compact import compact
+from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.index import Index
+from wherecast.spark.match import match
+from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.session import SessionError, create_session
+from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
+from wherecast.spark.stream import BatchReport, MatchQuery, follow_changes, stream
+
+__all__ = [
+    "Applied",
+    "BatchReport",
+    "Built",
+    "Delta",
+    "Foreach",
+    "Index",
+    "IndexStoreError",
+    "Kafka",
+    "MatchQuery",
+    "Parquet",
+    "Rebalancer",
+    "SessionError",
+    "Sink",
+    "apply_changes",
+    "build_index",
+    "compact",
+    "create_session",
+    "follow_changes",
+    "match",
+    "stream",
+]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MINIMUM_JAVA = 17
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
+#: Set by spark-submit in the environment of the program it starts, beside the JVM.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 _PROBE_TIMEOUT_S = 30
 _INSTALL_HINT = "pip install 'wherecast[spark]'"
@@ -169,7 +171,7 @@ def java_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def create_session(
-    app_name: str = "wherecast", master: str = "local[*]", **config: str | int | float | bool
+    app_name: str = "wherecast", master: str | None = None, **config: str | int | float | bool
 ) -> SparkSession:
     """Start Spark, or return the session that runs already.
 
@@ -177,7 +179,8 @@ def create_session(
 
     Args:
         app_name: shown in Spark's own pages and logs.
-        master: `local[n]`, `local-cluster[...]` or the URL of a cluster.
+        master: `local[n]`, `local-cluster[...]`, the URL of a cluster, or of a Spark Connect server (`sc://...`). By default
+            that of `spark-submit` where it started this process, else `local[*]`.
         **config: Spark settings that add to or replace `DEFAULT_CONFIG`; their names have dots, so pass them as
             `**{"spark.sql.shuffle.partitions": 8}`.
 
@@ -185,14 +188,25 @@ def create_session(
         SessionError: PySpark is not installed, or no Java can be had.
     """
     try:
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SessionError(f"PySpark cannot be imported ({error}); install it with {_INSTALL_HINT}") from error
 
-    if SparkSession.getActiveSession() is None:
-        _prepare_environment(master)
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**DEFAULT_CONFIG, **config}.items():
+    settings = {**DEFAULT_CONFIG, **config}
+    builder = SparkSession.builder
+    if master is not None and master.startswith("sc://"):
+        builder = builder.remote(master)
+        settings = {n: v for n, v in settings.items() if n.startswith("spark.sql.session") or n in config}
+    elif master is None and SUBMITTED in os.environ:
+        given = dict(SparkConf().getAll())  # what spark-submit says counts, master and all
+        settings = {n: v for n, v in settings.items() if n in config or (n.startswith("spark.sql.") and n not in given)}
+    else:
+        master = master or "local[*]"
+        if SparkSession.getActiveSession() is None:
+            _prepare_environment(master)
+        builder = builder.appName(app_name).master(master)
+    for name, value in settings.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
 

@@ -1,0 +1,65 @@
+"""Pins: which index version each micro-batch of a stream is matched against, written down before it is matched.
+
+Spark may run a micro-batch again, after a crash or because a commit was lost. The pin of a batch is created once and never
+changed, so the second run sees the subscriptions that the first one saw, whatever was changed in between: the output of a
+batch is a function of (batch, version). Pins live in the index, where `Index.clean` finds which versions are still needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.index import PINS, Index
+from wherecast.spark.store import Store
+
+#: Pins kept behind the newest one. Spark replays the last batch only; the others are for people.
+_KEPT = 10
+
+
+class Pins:
+    """The pins of one stream, told from others by its checkpoint."""
+
+    def __init__(self, index: Index, checkpoint: str) -> None:
+        self._index = index
+        self._folder = f"{PINS}/{hashlib.sha256(checkpoint.encode()).hexdigest()[:16]}"
+
+    def pin(self, batch: int) -> int:
+        """The version of a batch: the one pinned before, else the current one, pinned now and durably."""
+        name = f"{self._folder}/{batch:012d}.json"
+        while True:
+            known = self._read(name)
+            if known is not None:
+                return known
+            version = self._index.latest()
+            if self._index.store.create(name, json.dumps({"batch": batch, "version": version}).encode()):
+                self._forget_before(batch - _KEPT)
+                return version
+
+    def known(self) -> dict[int, int]:
+        """The versions of the batches whose pins are kept, oldest first."""
+        names = sorted(self._index.store.names(self._folder))
+        versions = {int(name.removesuffix(".json")): self._read(f"{self._folder}/{name}") for name in names}
+        return {batch: version for batch, version in versions.items() if version is not None}
+
+    def _read(self, name: str) -> int | None:
+        try:
+            return int(json.loads(self._index.store.read(name))["version"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise IndexStoreError(
+                f"the pin {self._index.url}/{name} is damaged; remove the stream's checkpoint"
+            ) from None
+
+    def _forget_before(self, batch: int) -> None:
+        for name in self._index.store.names(self._folder):
+            if int(name.removesuffix(".json")) < batch:
+                self._index.store.remove(f"{self._folder}/{name}")
+
+
+def pinned_versions(store: Store) -> set[int]:
+    """Versions that some stream may ask for again."""
+    folders = [f"{PINS}/{name}" for name in store.names(PINS)]
+    return {int(json.loads(store.read(f"{f}/{name}"))["version"]) for f in folders for name in store.names(f)}

@@ -1,0 +1,152 @@
+"""Rebalancing in flight: when traffic makes some servers do much more than others, buckets move to other servers.
+
+A `Rebalancer` looks at a sample of every few batches and lets the plan count which buckets events fall into. Once the
+imbalance passes the threshold, the plan moves as few buckets as bring it back, and a new version of the index is made of
+the old one: servers that give filters up get a layer that removes them, servers that gain some get a layer of those.
+Batches that are pinned to the old version still find it; the next batch pins the new one, plan and layers together. So
+nothing is lost and nothing is matched twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wherecast.engine.engine import Engine
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import Filters
+from wherecast.partition.balance import imbalance
+from wherecast.partition.event_space import EventSpace
+from wherecast.partition.plan import Plan
+from wherecast.spark.errors import StaleVersionError
+from wherecast.spark.index import Index
+from wherecast.spark.layers import write_layer
+from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.plans import open_plan, save_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RESULT = "server bigint, layer string"
+
+
+@dataclass(slots=True)
+class Rebalancer:
+    """Watches the load of an event-space index and moves buckets past a threshold."""
+
+    threshold: float = 2.0
+    """Largest load by smallest."""
+    every: int = 10
+    """Batches between two looks."""
+    sample: int = 5_000
+    """Events of a look."""
+    _batches: int = field(default=0, init=False)
+    _plan: Plan | None = field(default=None, init=False)
+    _folder: str | None = field(default=None, init=False)
+
+    def observe(self, events: DataFrame, index: Index, manifest: Manifest) -> Manifest | None:
+        """Take note of a batch; the new version if that made one."""
+        self._batches += 1
+        if manifest.plan is None or self._batches % self.every:
+            return None
+        if self._folder != manifest.plan:  # somebody changed the subscriptions: their plan counts from now on
+            plan = index.plan(manifest)
+            self._plan = None if plan is None else Plan.from_bytes(plan.to_bytes())  # counts are ours alone
+            self._folder = manifest.plan
+        plan = self._plan
+        if plan is None or not isinstance(plan.partition, EventSpace):
+            return None
+        seen = EventBatch.read(plan.schema, events.limit(self.sample).toArrow(), on_error="skip")
+        plan.partition.observe(seen)
+        if imbalance(plan.partition.loads()) <= self.threshold or manifest.version != index.latest():
+            return None
+        try:
+            return move_buckets(events.sparkSession, index, manifest, plan, self.threshold)
+        except StaleVersionError:
+            return None  # subscriptions changed meanwhile; the next look sees to it
+
+
+def move_buckets(
+    spark: SparkSession, index: Index, manifest: Manifest, observed: Plan, threshold: float
+) -> Manifest | None:
+    """Commit a version in which buckets are moved; None if no move would help."""
+    assert manifest.plan is not None
+    new = Plan.from_bytes(observed.to_bytes())
+    if not new.rebalance(threshold).buckets.size:
+        return None
+    folder = save_plan(index.store, new)
+    servers = spark.range(len(manifest.servers)).repartition(len(manifest.servers), "id")
+    move = MoveTask(index.url, manifest, folder)
+    moved = servers.mapInArrow(move.move_servers, _RESULT).toArrow().to_pylist()
+    layers = [list(below) for below in manifest.servers]
+    for row in moved:
+        layers[row["server"]].append(Layer(**json.loads(row["layer"])))
+    return index.commit(
+        replace(manifest, plan=folder, servers=tuple(map(tuple, layers)), parent=manifest.version, compacted=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MoveTask:
+    """What a task does for a server that may give filters up: a layer for each server that gains some, one for itself."""
+
+    url: str
+    manifest: Manifest
+    new_plan: str
+
+    def move_servers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Layers for the servers whose numbers come, and for those that gain from them."""
+        index = Index(self.url)
+        assert self.manifest.plan is not None
+        move = Move(open_plan(self.url, self.manifest.plan), open_plan(self.url, self.new_plan))
+        for batch in batches:
+            for source in batch.column("id").to_pylist():
+                yield from self._move(index, move, source)
+
+    def _move(self, index: Index, move: Move, source: int) -> Iterator[pa.RecordBatch]:
+        engine = index.serve(self.manifest, source).engine
+        for target in range(len(self.manifest.servers)):
+            gained = engine.subset(lambda filters, t=target: move.gained(filters, source, t))  # type: ignore[misc]
+            if len(gained):
+                yield _row(target, write_layer(index.store, gained))
+        lost = engine.subset(lambda filters: move.lost(filters, source))
+        if len(lost):
+            yield _row(source, write_layer(index.store, Engine(engine.schema), lost.ids()))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From one plan to another."""
+
+    old: Plan
+    new: Plan
+
+    def gained(self, filters: Filters, source: int, target: int) -> npt.NDArray[np.bool_]:
+        """Filters that come to `target`, from the first server that had them."""
+        had, has = self._held(filters)
+        first = np.argmax(had, axis=1) == source
+        return np.asarray(has[:, target] & ~had[:, target] & first)
+
+    def lost(self, filters: Filters, source: int) -> npt.NDArray[np.bool_]:
+        """Filters that `source` gives up."""
+        had, has = self._held(filters)
+        return np.asarray(had[:, source] & ~has[:, source])
+
+    def _held(self, filters: Filters) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which server holds which filter, before and after."""
+        held = np.zeros((2, filters.n_filters, self.new.n_servers), bool)
+        for which, plan in enumerate((self.old, self.new)):
+            ptr, servers = plan.place(filters)
+            held[which, np.repeat(np.arange(filters.n_filters), np.diff(ptr)), servers] = True
+        return held[0], held[1]
+
+
+def _row(server: int, layer: Layer) -> pa.RecordBatch:
+    texts = pa.array([json.dumps(asdict(layer))])
+    return pa.RecordBatch.from_arrays([pa.array([server], pa.int64()), texts], ["server", "layer"])

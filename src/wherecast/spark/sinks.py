@@ -1,0 +1,142 @@
+"""Sinks: where the matches of a micro-batch go, once.
+
+Spark may hand the same batch over again. A sink is exactly-once when writing batch n a second time leaves it as it was:
+
+| sink      | how                                                                  | guarantee                          |
+|-----------|----------------------------------------------------------------------|------------------------------------|
+| `Parquet` | an attempt beside, one manifest per batch, then moved into sight      | exactly once                       |
+| `Delta`   | the table's own transaction number is the batch number               | exactly once                       |
+| `Kafka`   | keys name batch and row, equal in every attempt                       | at least once; duplicates have equal keys |
+| `Foreach` | a function of yours, told the batch number                            | what your function makes of it     |
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from wherecast.errors import WherecastError
+from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
+
+
+class Sink(Protocol):
+    """Takes the matches of a micro-batch."""
+
+    def holds(self, batch: int) -> bool:
+        """Whether this batch is in it already, wholly; then it need not be matched again."""
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        """Write a batch; a second time must not add to the first."""
+
+
+class Parquet:
+    """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._store = Store(path)
+
+    def holds(self, batch: int) -> bool:
+        """A batch is in when its manifest is; a move that was cut short is done now."""
+        attempt = self._attempt_of(batch)
+        if attempt is None:
+            return False
+        self._show(attempt, batch)
+        return True
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        """Write aside, commit by creating the manifest, then move into sight."""
+        attempt = f"{_ATTEMPTS}/{batch:012d}-{secrets.token_hex(4)}"
+        matches.write.parquet(f"{self.path.rstrip('/')}/{attempt}")
+        if not self._store.create(_manifest(batch), json.dumps({"batch": batch, "attempt": attempt}).encode()):
+            self._store.remove(attempt)  # a run that was thought dead was quicker
+        self._show(str(self._attempt_of(batch)), batch)
+
+    def _attempt_of(self, batch: int) -> str | None:
+        try:
+            return str(json.loads(self._store.read(_manifest(batch)))["attempt"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError):
+            raise IndexStoreError(
+                f"{self.path}/{_manifest(batch)} is damaged; restore it or remove the batch"
+            ) from None
+
+    def _show(self, attempt: str, batch: int) -> None:
+        if self._store.exists(attempt):
+            self._store.move(attempt, f"batch_id={batch}")
+
+
+def _manifest(batch: int) -> str:
+    return f"{_MANIFESTS}/{batch:012d}.json"
+
+
+class Delta:
+    """A Delta table; needs delta-spark in the session."""
+
+    def __init__(self, path: str, application: str) -> None:
+        self.path = path
+        self.application = application
+
+    def holds(self, batch: int) -> bool:  # noqa: ARG002 - the table itself refuses what it has
+        return False
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        """Append in a transaction that the table takes once per (application, batch)."""
+        if not _has_delta(matches.sparkSession):
+            raise WherecastError("this Spark session has no Delta Lake; add the package io.delta:delta-spark to it")
+        writer = matches.write.format("delta").mode("append")
+        writer.option("txnAppId", self.application).option("txnVersion", batch).save(self.path)
+
+
+def _has_delta(spark: SparkSession) -> bool:
+    return "delta" in (spark.conf.get("spark.sql.extensions", "") or "").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A Kafka topic: one message per match, JSON, keyed so that a consumer can tell a repeated message.
+
+    The key is `batch/subscription/hash of the event`: it does not depend on the attempt. A producer that dies half way leaves
+    a part of the batch in the topic and the next attempt writes it again, with the same keys.
+    """
+
+    topic: str
+    servers: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, batch: int) -> bool:  # noqa: ARG002 - a topic cannot be asked
+        return False
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        """Send a message per row."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        content = F.to_json(F.struct(*matches.columns))
+        name = F.col("subscription").cast("string") if "subscription" in matches.columns else F.lit("")
+        key = F.concat_ws("/", F.lit(str(batch)), name, F.sha2(content, 256))
+        writer = matches.select(key.alias("key"), content.alias("value")).write.format("kafka")
+        writer = writer.option("kafka.bootstrap.servers", self.servers).option("topic", self.topic)
+        writer.options(**self.options).save()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreach:
+    """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed."""
+
+    function: Callable[[DataFrame, int], None]
+
+    def holds(self, batch: int) -> bool:  # noqa: ARG002 - the function decides
+        return False
+
+    def write(self, matches: DataFrame, batch: int) -> None:
+        self.function(matches, batch)

@@ -1,0 +1,114 @@
+"""A stream in a process of its own, which can be told to die at a certain point of a certain batch.
+
+Run by test_spark_exactly_once.py: `python stream_driver.py FOLDER POINT BATCH [MASTER]`. The folder has `events/` (one
+file per batch), `changes.parquet`, `subscriptions.parquet` and `strategy`; matches go to `matches/`. With the point `none`
+it runs to the end. Changes with a sequence number up to n are applied when batch n begins, every third batch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812
+
+from wherecast import spark as ws
+from wherecast.spark import changes as changes_module
+from wherecast.spark import pins as pins_module
+from wherecast.spark.index import Index
+from wherecast.spark.sinks import Parquet
+from wherecast.spark.store import Store
+from wherecast.spark.stream import BatchRunner
+
+SCHEMA = {"symbol": "string", "price": "double"}
+CHANGE_EVERY = 3
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Reaper:
+    """Kills this process at one point of one batch."""
+
+    def __init__(self, point: str, batch: int) -> None:
+        self.point, self.batch, self.now = point, batch, -1
+
+    def at(self, point: str) -> None:
+        if self.point == point and self.now == self.batch:
+            die()
+
+    def soon(self, point: str, delay_s: float) -> None:
+        if self.point == point and self.now == self.batch:
+            threading.Timer(delay_s, die).start()
+
+    def around(self, owner: Any, name: str, before: str | None = None, after: str | None = None,
+               only: Callable[..., bool] = lambda *_: True) -> None:  # fmt: skip
+        """Let a method die before or after its work."""
+        work = getattr(owner, name)
+
+        def method(*arguments: Any, **options: Any) -> Any:
+            if before and only(*arguments):
+                self.at(before)
+            result = work(*arguments, **options)
+            if after and only(*arguments):
+                self.at(after)
+            return result
+
+        setattr(owner, name, method)
+
+
+def main(folder: Path, point: str, batch: int, master: str) -> None:
+    reaper = Reaper(point, batch)
+    pins_module._KEPT = 1_000_000  # the test looks at all of them
+    session = ws.create_session("driver", master, **{"spark.sql.shuffle.partitions": 2, "spark.default.parallelism": 2})
+    index = Index(str(folder / "index"))
+    if not index.versions():
+        strategy: Any = (folder / "strategy").read_text()
+        subscriptions = session.createDataFrame(pq.read_table(folder / "subscriptions.parquet"))
+        ws.build_index(subscriptions, SCHEMA, index.url, strategy=strategy, servers=2)
+    all_changes = session.createDataFrame(pq.read_table(folder / "changes.parquet"))
+
+    reaper.around(pins_module.Pins, "pin", before="before the pin", after="after the pin")
+    reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
+    reaper.around(Store, "create", before="matches written", after="manifest created",
+                  only=lambda _, name, *__: name.startswith("_wherecast"))  # fmt: skip
+    reaper.around(Store, "move", after="batch in sight")
+    reaper.around(Index, "commit", before="change written", after="change committed")
+    write, run = Parquet.write, BatchRunner.__call__
+
+    def write_slowly(sink: Parquet, matches: Any, number: int) -> None:
+        reaper.soon("mid-match", 0.3)
+        write(sink, matches, number)
+
+    def run_batch(runner: BatchRunner, events: Any, number: int) -> None:
+        reaper.now = number
+        if number % CHANGE_EVERY == 0:
+            changes_module.apply_changes(all_changes.where(F.col("sequence") <= number), index)
+        run(runner, events, number)
+        reaper.soon("done but not committed", 0.0)
+        if reaper.point == "done but not committed" and reaper.now == reaper.batch:
+            time.sleep(5)
+
+    Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
+    source = session.readStream.schema("row bigint, symbol string, price double").option("maxFilesPerTrigger", 1)
+    query = ws.stream(
+        source.parquet(str(folder / "events")),
+        index,
+        ws.Parquet(str(folder / "matches")),
+        str(folder / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else "local[2]")

@@ -1,0 +1,256 @@
+"""For every plan, what Spark finds is what the single engine finds, and what Spark's own WHERE finds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.property.columns import events_table
+from tests.property.strategies import Trial, make_trial
+from tests.property.terms import text
+
+from wherecast import spark as ws
+from wherecast.engine.engine import Engine
+from wherecast.errors import SchemaError, SubscriptionError
+from wherecast.spark.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+STRATEGIES = ("broadcast", "event-space", "filter-set")
+SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
+SUBSCRIPTIONS = [
+    (1, "symbol = 'A' AND price < 10"),
+    (2, "symbol IN ('A', 'B')"),
+    (3, "price BETWEEN 5 AND 15"),
+    (4, "symbol = 'C' OR volume > 900"),
+    (5, "symbol IS NULL"),
+    (6, "symbol LIKE '%A%' AND price > volume"),
+]
+EVENTS = pa.table(
+    {
+        "symbol": ["A", "A", "B", "C", None, "D", "BAC"],
+        "price": [7.0, 20.0, 7.5, 1.0, 6.0, 100.0, 50.0],
+        "volume": [1, 2, 3, 1000, 5, 6, 7],
+        "note": list("abcdefg"),
+    }
+)
+
+
+def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    return spark.createDataFrame(table)
+
+
+def subscriptions_frame(spark: SparkSession, rows: list[tuple[Any, Any]]) -> DataFrame:
+    return frame(spark, pa.table({"id": [r[0] for r in rows], "filter": [r[1] for r in rows]}))
+
+
+def build(spark: SparkSession, path: Path, strategy: str, rows: Any = SUBSCRIPTIONS, schema: Any = SCHEMA) -> ws.Built:
+    return ws.build_index(subscriptions_frame(spark, rows), schema, str(path), strategy=strategy, servers=3)
+
+
+def found_pairs(matches: DataFrame, key: str) -> Counter[tuple[Any, Any]]:
+    table = matches.select(key, "subscription").toArrow()
+    return Counter(zip(table[key].to_pylist(), table["subscription"].to_pylist(), strict=True))
+
+
+def engine_pairs(schema: Any, rows: list[tuple[Any, Any]], events: pa.Table, key: str) -> Counter[tuple[Any, Any]]:
+    engine = Engine(schema)
+    engine.subscribe_many(rows)
+    keys = events[key].to_pylist()
+    event_rows, ids = engine.match_batch(events).pairs()
+    return Counter((keys[r], i) for r, i in zip(event_rows.tolist(), ids.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_equals_the_engine(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Each pair is found once, and no other."""
+    build(spark, tmp_path, strategy)
+    found = found_pairs(ws.match(frame(spark, EVENTS), str(tmp_path)), "note")
+    assert found == engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_equals_sparks_own_where(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """A union of one WHERE per subscription gives the same pairs."""
+    build(spark, tmp_path, strategy)
+    events = frame(spark, EVENTS)
+    expected: Counter[tuple[Any, Any]] = Counter()
+    for id, filter in SUBSCRIPTIONS:
+        expected.update((row.note, id) for row in events.where(filter).collect())
+    assert found_pairs(ws.match(events, str(tmp_path)), "note") == expected
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, strategy: str, seed: int) -> None:
+    """The single engine and Spark agree on random trials, whatever the plan."""
+    trial: Trial = make_trial(random.Random(seed), 40, 60)
+    engine = Engine(trial.space.schema)
+    rows = [(i, text(f)) for i, f in enumerate(trial.filters)]
+    refused = {q.id for q in engine.subscribe_many(rows).quarantined}
+    events = events_table(trial.space, trial.events)
+    events = events.append_column("__row__", pa.array(np.arange(len(events))))
+    built = build(spark, tmp_path, strategy, rows, trial.space.schema)
+    assert {int(row.id) for row in built.quarantine.collect()} == refused
+    found = found_pairs(ws.match(frame(spark, events), str(tmp_path)), "__row__")
+    event_rows, ids = engine.match_batch(events).pairs()
+    assert found == Counter(zip(event_rows.tolist(), ids.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_output_forms_tell_the_same(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Lists and counts hold one row per event, with what pairs hold; unmatched events on request."""
+    build(spark, tmp_path, strategy)
+    events = frame(spark, EVENTS)
+    expected = engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+    per_event = Counter(note for note, _ in expected)
+    lists = ws.match(events, str(tmp_path), output="lists").collect()
+    assert {(row.note, i): 1 for row in lists for i in row.subscriptions} == dict(expected)
+    counts = ws.match(events, str(tmp_path), output="counts", unmatched=True).collect()
+    assert {row.note: row.matches for row in counts} == {note: per_event[note] for note in "abcdefg"}
+    assert {row.note for row in lists} == set(per_event)
+
+
+def test_subscribers_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    """The columns of a subscriber stand beside each pair."""
+    build(spark, tmp_path, "broadcast")
+    people = frame(spark, pa.table({"id": [1, 2, 3, 4, 5, 6], "mail": [f"{n}@example.org" for n in range(1, 7)]}))
+    rows = ws.match(frame(spark, EVENTS), str(tmp_path), subscribers=people).collect()
+    assert rows
+    assert all(row.mail == f"{row.subscription}@example.org" for row in rows)
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
+def test_explanations(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Every pair can say why."""
+    build(spark, tmp_path, strategy)
+    rows = ws.match(frame(spark, EVENTS), str(tmp_path), explain=True).collect()
+    assert sum(engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note").values()) == len(rows)
+    assert all("symbol" in row.explanation or "price" in row.explanation for row in rows)
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
+def test_string_ids(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Ids that are strings come back as strings."""
+    rows = [(f"s{id}", filter) for id, filter in SUBSCRIPTIONS]
+    build(spark, tmp_path, strategy, rows)
+    found = found_pairs(ws.match(frame(spark, EVENTS), str(tmp_path)), "note")
+    assert found == engine_pairs(SCHEMA, rows, EVENTS, "note")
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
+def test_bad_subscriptions_are_quarantined(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """What cannot be registered comes back with its reason; the rest is registered."""
+    rows = [*SUBSCRIPTIONS, (7, "prise < 1"), (8, None), (9, "price <"), (10, "price > 1"), (10, "price > 2")]
+    built = build(spark, tmp_path, strategy, rows)
+    reasons = {(row.id, row.filter): row.reason for row in built.quarantine.collect()}
+    assert set(reasons) == {("7", "prise < 1"), ("8", None), ("9", "price <"), ("10", "price > 1"), ("10", "price > 2")}
+    assert "did you mean" in reasons["7", "prise < 1"]
+    assert "more than once" in reasons["10", "price > 1"]
+    found = found_pairs(ws.match(frame(spark, EVENTS), str(tmp_path)), "note")
+    assert found == engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+
+
+@pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
+def test_poison_events(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """An event that does not fit is kept with its reason, left out, or fails the query: as asked."""
+    build(spark, tmp_path, strategy)
+    poison = EVENTS.set_column(2, "volume", pa.array(["1", "2", "x", "1000", "5", "6", "7"]))
+    events = frame(spark, poison)
+    kept = ws.match(events, str(tmp_path), on_error="keep").collect()
+    assert {row.note for row in kept if row.error} == set("abcdefg")
+    assert all("volume" in row.error and row.subscription is None for row in kept)
+    assert ws.match(events, str(tmp_path), on_error="drop").count() == 0
+    with pytest.raises(Exception, match="volume"):
+        ws.match(events, str(tmp_path)).collect()
+
+
+def test_missing_and_extra_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that the events lack is NULL, one that no filter asks for passes through."""
+    build(spark, tmp_path, "broadcast")
+    events = EVENTS.drop_columns(["price"])
+    found = found_pairs(ws.match(frame(spark, events), str(tmp_path)), "note")
+    assert found == engine_pairs(SCHEMA, SUBSCRIPTIONS, events, "note")
+    with pytest.raises(SchemaError, match="none of the attributes"):
+        ws.match(frame(spark, EVENTS.select(["note"])), str(tmp_path))
+    with pytest.raises(SchemaError, match="rename"):
+        ws.match(frame(spark, EVENTS.append_column("subscription", EVENTS["volume"])), str(tmp_path))
+
+
+def test_wrong_subscriptions_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """A frame without filters, or with ids that are no ids, is refused before any work."""
+    with pytest.raises(SubscriptionError, match="'filter'"):
+        ws.build_index(frame(spark, pa.table({"id": [1]})), SCHEMA, str(tmp_path))
+    with pytest.raises(SubscriptionError, match="cast it"):
+        ws.build_index(frame(spark, pa.table({"id": [1.5], "filter": ["price > 1"]})), SCHEMA, str(tmp_path))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_changes_make_versions(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """Upserts and deletes hold from the next version on; older versions stay as they were; replays change nothing."""
+    build(spark, tmp_path, strategy)
+    changes = frame(
+        spark,
+        pa.table(
+            {
+                "sequence": [1, 2, 3, 4, 5],
+                "op": ["upsert", "delete", "upsert", "upsert", "upsert"],
+                "id": [7, 2, 1, 7, 8],
+                "filter": ["price < 0", None, "symbol = 'D'", "symbol IN ('C', 'D')", "nonsense <"],
+            }
+        ),
+    )
+    applied = ws.apply_changes(changes, str(tmp_path))
+    assert (applied.manifest.version, applied.changes) == (2, 3)
+    assert applied.quarantine["id"].to_pylist() == ["8"]
+    assert ws.apply_changes(changes, str(tmp_path)).manifest.version == 2
+    after = [(1, "symbol = 'D'"), *SUBSCRIPTIONS[2:], (7, "symbol IN ('C', 'D')")]
+    events = frame(spark, EVENTS)
+    assert found_pairs(ws.match(events, str(tmp_path)), "note") == engine_pairs(SCHEMA, after, EVENTS, "note")
+    before = ws.match(events, str(tmp_path), version=1)
+    assert found_pairs(before, "note") == engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+    compacted = ws.compact(spark, str(tmp_path))
+    assert (compacted.version, {len(layers) for layers in compacted.servers}) == (3, {1})
+    assert found_pairs(ws.match(events, str(tmp_path)), "note") == engine_pairs(SCHEMA, after, EVENTS, "note")
+    assert ws.compact(spark, str(tmp_path)).version == 3
+
+
+def test_cleaning_keeps_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:
+    """Versions go with the layers that only they name."""
+    build(spark, tmp_path, "broadcast")
+    build(spark, tmp_path, "broadcast")
+    index = ws.Index(str(tmp_path))
+    assert index.clean(keep=1, grace_s=0) == [1]
+    assert index.versions() == [2]
+    assert len(Store(str(tmp_path)).names("layers")) == 1
+    assert ws.match(frame(spark, EVENTS), index).count() > 0
+    with pytest.raises(ws.IndexStoreError, match="no version 1"):
+        index.read(1)
+
+
+@pytest.mark.parametrize("damage", ["flip", "remove", "truncate"])
+def test_a_damaged_index_is_refused(spark: SparkSession, tmp_path: Path, damage: str) -> None:
+    """Half an index is never matched against: the query fails and names the file."""
+    build(spark, tmp_path, "broadcast")
+    [file] = (tmp_path / "layers").glob("*/engine/v*/segment0.arrow")
+    content = file.read_bytes()
+    if damage == "remove":
+        file.unlink()
+    else:
+        file.write_bytes(content[:100] if damage == "truncate" else content[:-9] + b"\xff" + content[-8:])
+    with pytest.raises(Exception, match="cannot be read"):
+        ws.match(frame(spark, EVENTS), str(tmp_path)).collect()
+
+
+def test_no_index(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder without an index says how to make one."""
+    with pytest.raises(ws.IndexStoreError, match="build_index"):
+        ws.match(frame(spark, EVENTS), str(tmp_path))
