@@ -4,7 +4,7 @@ One root, three families:
 
 - the author of a filter or a schema: `FilterError`, `SchemaError`, `SubscriptionError`;
 - the publisher of an event: `EventError`;
-- a limit of ours or a damaged file: `LimitError`, `MatcherError`, `SnapshotError`.
+- a limit of ours or a damaged file: `LimitError`, `MatcherError`, `PlanError`, `SnapshotError`.
 
 A message names the thing, its place and the way out.
 """
@@ -68,6 +68,10 @@ class LimitError(WherecastError):
 
 class MatcherError(WherecastError):
     """A matcher that cannot serve these filters; the message says why and what to use instead."""
+
+
+class PlanError(WherecastError):
+    """A partition plan that cannot be made, changed or read as asked for."""
 
 
 class SnapshotError(WherecastError):

@@ -23,7 +23,6 @@ from tests.unit.test_cases import TABLES, rows_by_filter
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import EventCodes
-from wherecast.matchers import registry
 from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher
 from wherecast.matchers.database_connections import URL_VARIABLE, PostgreSQL
 from wherecast.matchers.scan import ScanMatcher
@@ -89,9 +88,8 @@ def test_equals_the_scan(formulation: type[DatabaseMatcher], server: str) -> Non
 
 @FORMULATIONS
 @pytest.mark.parametrize("topic", ["arrays", "nulls", "strings"])
-def test_case_tables(topic: str, formulation: type[DatabaseMatcher], url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_tables(topic: str, formulation: type[DatabaseMatcher], url: str) -> None:
     """Through the engine, which finds the server by the environment, each filter matches its rows."""
-    monkeypatch.setitem(registry.MATCHERS, formulation.name, f"{formulation.__module__}:{formulation.__name__}")
     table = TABLES[topic]
     engine = Engine(table["schema"], matcher=formulation.name)
     engine.subscribe_many(enumerate(case["filter"] for case in table["cases"]))

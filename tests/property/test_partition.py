@@ -13,12 +13,12 @@ from tests.property.strategies import FilterMaker, Trial, make_trial, trials
 from tests.property.terms import Term, column, constant, text
 
 from wherecast import Engine
+from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
-from wherecast.partition.errors import PlanError
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate
 from wherecast.partition.plan import STRATEGIES, Plan

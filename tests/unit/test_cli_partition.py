@@ -148,7 +148,7 @@ def test_what_is_no_plan(files):
     assert "no snapshot here" in shown.stderr
     plan(files)
     (files / "none.jsonl").write_text("")
-    assert "has no good events" in run("evaluate", files / "plan", "--events", files / "none.jsonl", code=1).stderr
+    assert "has no events" in run("evaluate", files / "plan", "--events", files / "none.jsonl", code=1).stderr
     write(files / "subs.csv", [{"id": 1, "filter": "prise < 3"}])
     assert "nothing to plan" in plan(files, code=1).stderr
     unknown = run("show", files / "plan", "--out", files / "load.gif", code=1)

@@ -14,7 +14,7 @@ from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, EventCodes
-from wherecast.matchers import database, registry
+from wherecast.matchers import database
 from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher
 from wherecast.matchers.database_connections import URL_VARIABLE, DuckDB, hide_password, open_database
 from wherecast.matchers.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, EVERY, UNEQUAL, predicate_rows
@@ -186,12 +186,8 @@ def test_a_failed_insertion_changes_nothing(
 
 
 @FORMULATIONS
-def test_engine_saves_and_opens(
-    formulation: type[DatabaseMatcher], tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engine_saves_and_opens(formulation: type[DatabaseMatcher], tmp_path: object) -> None:
     """An engine on a database answers as the default one does, also when saved and opened."""
-    place = f"{formulation.__module__}:{formulation.__name__}"
-    monkeypatch.setitem(registry.MATCHERS, formulation.name, place)
     texts = ["price < 5 OR tag = 'x'", "price <> 3", "tag IN ('x', 'y') AND price BETWEEN 2 AND 4", "tag IS NULL"]
     rows = [{"price": p, "tag": t} for p in (None, 1, 3, 4, 9) for t in (None, "x", "y", "z")]
     engine = Engine({"price": "long", "tag": "string"}, matcher=formulation.name)

@@ -7,6 +7,7 @@ import datetime as dt
 import numpy as np
 import pytest
 
+from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
@@ -14,7 +15,6 @@ from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition import balance
 from wherecast.partition.costs import choose_policy
-from wherecast.partition.errors import PlanError
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.signatures import MOST_SIGNATURES, choose_attributes, sign_events, sign_filters
 

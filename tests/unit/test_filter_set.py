@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.boxtree import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
@@ -15,7 +16,6 @@ from wherecast.language.schema import Schema
 from wherecast.partition.axes import EQUALITY, MOST_AXES, MOST_CUTS, RANGE, Axes
 from wherecast.partition.boxmaps import BoxMaps
 from wherecast.partition.cover import Cover
-from wherecast.partition.errors import PlanError
 from wherecast.partition.filter_set import FilterSet
 
 SCHEMA = Schema.of({"x": "double", "y": "double", "symbol": "string", "tags": "array<string>"})

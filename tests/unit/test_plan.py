@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine
-from wherecast.errors import SnapshotError
+from wherecast.errors import PlanError, SnapshotError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.costs import HOLD_US, MATCH_US, RECEIVE_US, SEND_US, cost_us
-from wherecast.partition.errors import PlanError
 from wherecast.partition.evaluate import evaluate, needed_pairs
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate

@@ -23,7 +23,6 @@ from wherecast.matchers.rapid_binary import (
 )
 from wherecast.matchers.rapid_partial_match import naive_partial_match, reduce_matching, reduce_partial_match
 from wherecast.matchers.rapid_partition import MOST_PROPERTIES
-from wherecast.matchers.registry import MATCHERS
 from wherecast.matchers.scan import ScanMatcher
 from wherecast.workloads.form import WorkloadError
 from wherecast.workloads.rapid import draw_exponential, draw_light
@@ -233,9 +232,8 @@ def test_partial_match_by_rapidmatch() -> None:
 
 @pytest.mark.parametrize("planned", [False, True], ids=["no sample", "sample"])
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
-def test_case_tables(path: Path, planned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_tables(path: Path, planned: bool) -> None:
     """Each filter of the case tables matches exactly its rows, whether events were shown beforehand or not."""
-    monkeypatch.setitem(MATCHERS, "rapid", "wherecast.matchers.rapid:RapidMatcher")
     table = json.loads(path.read_text("utf-8"))
     engine = Engine(table["schema"], matcher="rapid")
     assert not engine.subscribe_many(enumerate(case["filter"] for case in table["cases"])).quarantined

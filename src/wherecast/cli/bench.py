@@ -68,11 +68,14 @@ def measure_match(
     from wherecast.bench.match import measure_files
     from wherecast.bench.results import tidy
     from wherecast.bench.tables import print_figures
+    from wherecast.cli.events import read_events
     from wherecast.language.schema import Schema
 
     attributes = Schema.from_file(schema)
     rows = _read_subscriptions(subscriptions)
-    figures = measure_files(attributes, rows, _read_events(events, attributes), matcher, output.value, threads, repeat)
+    figures = measure_files(
+        attributes, rows, read_events(events, attributes)[0], matcher, output.value, threads, repeat
+    )
     if figures["subscriptions"] != len(rows):
         say_note(
             f"{len(rows) - int(figures['subscriptions'] or 0):,} subscriptions are bad and left out; `wherecast match` says why"
@@ -94,21 +97,6 @@ def _read_subscriptions(path: Path) -> Any:
         return pa.table({"id": found.ids, "filter": found.filters})
     except pa.ArrowException:
         return list(zip(found.ids, found.filters, strict=True))
-
-
-def _read_events(path: Path, schema: Any) -> Any:
-    """All events of a file: one record batch, or mappings where they came as JSON."""
-    import pyarrow as pa
-
-    from wherecast.cli.events import open_events
-    from wherecast.cli.failures import CommandError
-
-    chunks = [chunk.events for chunk in open_events(path, schema) if len(chunk.rows)]
-    if not chunks:
-        raise CommandError(f"'{path}' has no events")
-    if any(isinstance(chunk, list) for chunk in chunks):
-        return [event for chunk in chunks for event in (chunk if isinstance(chunk, list) else chunk.to_pylist())]
-    return pa.Table.from_batches(chunks).combine_chunks().to_batches()[0]
 
 
 @bench_app.command("run")

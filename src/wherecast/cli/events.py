@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.cli.csv_values import Events, convert_fields
+from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, format_of, parse_json_line, reading
 from wherecast.language.schema import Schema
 
@@ -53,6 +54,20 @@ def open_events(path: Path, schema: Schema) -> EventFile:
         Format.PARQUET: ParquetEvents,
     }
     return kinds[format_of(path)](path, schema)
+
+
+def read_events(path: Path, schema: Schema) -> tuple[Events, int]:
+    """All events of a file, as one record batch, or as mappings where they came as JSON; and how many rows are none."""
+    import pyarrow as pa
+
+    chunks = list(open_events(path, schema))
+    broken = sum(len(chunk.broken) for chunk in chunks)
+    parts = [chunk.events for chunk in chunks if len(chunk.rows)]
+    if not parts:
+        raise CommandError(f"'{path}' has no events")
+    if any(isinstance(part, list) for part in parts):
+        return [event for part in parts for event in (part if isinstance(part, list) else part.to_pylist())], broken
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0], broken
 
 
 def top_names(schema: Schema) -> set[str]:

@@ -23,7 +23,7 @@ from wherecast.cli.files import format_of
 from wherecast.cli.output import MatchWriter, open_output
 from wherecast.cli.progress import progress_bar
 from wherecast.cli.report import Shortlist, say, say_note
-from wherecast.cli.subscriptions import read_subscriptions
+from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
 from wherecast.language.schema import Schema
@@ -101,19 +101,11 @@ def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     engine = Engine(schema) if job.matcher is None else Engine(schema, matcher=job.matcher)
     found = read_subscriptions(job.subscriptions)
     registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True))
-    bad = [(row, f"row {row}", reason, None) for row, reason in found.broken] + [
-        (found.rows[q.row], f"row {found.rows[q.row]}, id {q.id!r:.80}", str(q.error), q.error)
-        for q in registration.quarantined
-    ]
-    shortlist = Shortlist("bad subscriptions")
-    for _, place, reason, error in sorted(bad, key=lambda b: b[0]):
-        shortlist.add(f"{job.subscriptions}: {place}: {reason}", error)
-    shortlist.finish()
+    bad = report_bad(job.subscriptions, found, ((q.row, q.error) for q in registration.quarantined))
     if bad and job.strict:
-        raise CommandError(
-            f"{len(bad):,} of {len(found.rows) + len(found.broken):,} subscriptions are bad, and --strict allows none"
-        )
-    return engine, len(bad)
+        total = len(found.rows) + len(found.broken)
+        raise CommandError(f"{bad:,} of {total:,} subscriptions are bad, and --strict allows none")
+    return engine, bad
 
 
 def _note_missing(path: Path, events: EventFile, schema: Schema) -> None:

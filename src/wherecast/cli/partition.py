@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wherecast.cli.failures import CommandError
-from wherecast.cli.report import Shortlist, say, say_note
+from wherecast.cli.report import say, say_note
 
 if TYPE_CHECKING:
     import numpy as np
@@ -213,20 +213,13 @@ def show_plan(
 
 def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.int64]]:
     """The filters of a file and their subscriptions; bad rows are reported and left out."""
-    from wherecast.cli.subscriptions import read_subscriptions
+    from wherecast.cli.subscriptions import read_subscriptions, report_bad
     from wherecast.language.compile import Compiler
     from wherecast.partition.plan import weigh
 
     found = read_subscriptions(path)
     compiled = Compiler(schema).compile_many(found.filters)  # type: ignore[arg-type]  # what is no text is an error of its row
-    bad = [(row, f"row {row}", reason, None) for row, reason in found.broken] + [
-        (found.rows[e.row], f"row {found.rows[e.row]}, id {found.ids[e.row]!r:.80}", str(e.error), e.error)
-        for e in compiled.errors
-    ]
-    shortlist = Shortlist("bad subscriptions")
-    for _, place, reason, error in sorted(bad, key=lambda b: b[0]):
-        shortlist.add(f"{path}: {place}: {reason}", error)
-    shortlist.finish()
+    report_bad(path, found, compiled.errors)
     if not compiled.filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")
     return compiled.filters, weigh(compiled)
@@ -234,18 +227,11 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
 
 def _read_events(path: Path, schema: Schema) -> EventBatch:
     """All good events of a file as one batch; bad ones are counted."""
-    import pyarrow as pa
-
-    from wherecast.cli.events import open_events
+    from wherecast.cli.events import read_events
     from wherecast.language.events import EventBatch
 
-    chunks = list(open_events(path, schema))
-    broken = sum(len(chunk.broken) for chunk in chunks)
-    parts = [chunk.events for chunk in chunks if len(chunk.rows)]
-    if all(isinstance(part, pa.RecordBatch) for part in parts) and parts:
-        batch = EventBatch.read(schema, pa.Table.from_batches(parts), on_error="skip")
-    else:
-        batch = EventBatch.read(schema, [event for part in parts for event in part], on_error="skip")
+    events, broken = read_events(path, schema)
+    batch = EventBatch.read(schema, events, on_error="skip")
     if not len(batch):
         raise CommandError(f"'{path}' has no good events")
     if broken + len(batch.errors):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, format_of, parse_json_line, reading
+from wherecast.cli.report import Shortlist
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,18 @@ def read_subscriptions(path: Path) -> SubscriptionRows:
     """All subscriptions of a file. Ids from CSV are text, and come back as they were written."""
     readers = {Format.CSV: _read_csv, Format.JSON_LINES: _read_json, Format.PARQUET: _read_parquet}
     return readers[format_of(path)](path)
+
+
+def report_bad(path: Path, found: SubscriptionRows, errors: Iterable[tuple[int, Exception]]) -> int:
+    """Show the first bad rows of a file, in order; how many there are. `errors` are of rows of `found`."""
+    bad: list[tuple[int, str, str, Exception | None]] = [(row, f"row {row}", why, None) for row, why in found.broken]
+    for row, error in errors:
+        bad.append((found.rows[row], f"row {found.rows[row]}, id {found.ids[row]!r:.80}", str(error), error))
+    shortlist = Shortlist("bad subscriptions")
+    for _, place, reason, cause in sorted(bad, key=lambda b: b[0]):
+        shortlist.add(f"{path}: {place}: {reason}", cause)
+    shortlist.finish()
+    return len(bad)
 
 
 def _check_columns(path: Path, names: list[str]) -> None:

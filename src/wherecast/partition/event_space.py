@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.errors import PlanError
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
@@ -32,7 +33,6 @@ from wherecast.partition.balance import Moves
 from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom, buckets_of
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
-from wherecast.partition.errors import PlanError
 from wherecast.partition.protocol import Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
 from wherecast.partition.summary import Dictionary, Hashes, Longs

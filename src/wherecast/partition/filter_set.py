@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.boxtree import cut_boxes
 from wherecast.kernels.covers import settle_filters
@@ -36,7 +37,6 @@ from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
 from wherecast.partition.boxmaps import BoxMaps
 from wherecast.partition.cover import Cover
-from wherecast.partition.errors import PlanError
 from wherecast.partition.protocol import Placement, Routes
 
 Int32s = npt.NDArray[np.int32]

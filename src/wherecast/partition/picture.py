@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.errors import PlanError
 from wherecast.partition.balance import imbalance
-from wherecast.partition.errors import PlanError
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.errors import SchemaError
+from wherecast.errors import PlanError, SchemaError
 from wherecast.index.snapshot import open_snapshot, write_snapshot
 from wherecast.language.compile import Compiled
 from wherecast.language.events import EventBatch
@@ -27,7 +27,6 @@ from wherecast.language.schema import Schema
 from wherecast.partition.balance import Moves
 from wherecast.partition.broadcast import Broadcast
 from wherecast.partition.costs import Cost, estimate_cost
-from wherecast.partition.errors import PlanError
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.probe import probe_events

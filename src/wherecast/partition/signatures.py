@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.errors import PlanError
 from wherecast.index.codes import keys_of
 from wherecast.index.strings import string_buffers
 from wherecast.kernels.signatures import NULL_HASH, fold_values, hash_values, sign_rows
@@ -29,7 +30,6 @@ from wherecast.language.concat import take_filters, take_ranges
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.schema import Kind, Schema
-from wherecast.partition.errors import PlanError
 from wherecast.partition.summary import Hashes, Longs, Mask
 
 Array = TypeVar("Array", bound="npt.NDArray[Any]")

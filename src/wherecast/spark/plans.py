@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.errors import SnapshotError
+from wherecast.errors import PlanError, SnapshotError
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
-from wherecast.partition.errors import PlanError
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.store import Store
