@@ -1,0 +1,1 @@
+"""Content-based publish/subscribe on a ring of peers: Chord and OPChord."""
