@@ -16,7 +16,7 @@ from wherecast.errors import WherecastError
 
 KINDS = ("match", "updates", "latency", "growth")
 OUTPUTS = ("counts", "ids", "lists")
-GROUPS = ("floor", "growth", "memory", "build", "updates", "latency", "threads")
+GROUPS = ("floor", "growth", "memory", "build", "updates", "latency", "threads", "papers")
 BASELINES = ("floor", "scan", "duckdb", "one-thread")
 
 
