@@ -4,10 +4,12 @@
 #   PYTHON=...   the Python to build .venv with (default: the first of python3.13 python3.12 python3.11 python3 that is 3.11+)
 #   UV=...       the uv to use; `UV=` forces pip
 #   JOBS=...     processes for the tests that need no Spark (default 2)
+#   SCALE=...    how large the experiments of the lab are: small, paper (the default) or large
 #   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session"
 
 UV   ?= $(shell command -v uv 2>/dev/null)
 JOBS ?= 2
+SCALE ?= paper
 ARGS ?=
 
 PYTHONS   := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
@@ -15,28 +17,35 @@ VENV      := .venv
 INSTALLED := $(VENV)/.installed
 BIN       := $(VENV)/bin
 PYTEST    := $(BIN)/python -m pytest
-FAST      := not spark and not slow
+FAST      := not spark and not kafka and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench test test-fast coverage check format lock clean
+.PHONY: help install demo bench lab test test-fast coverage check format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 install: $(INSTALLED) ## Make .venv with everything the other targets need
 
-demo: $(INSTALLED) ## Run the main job on a small generated workload; results go to demo-output/
+demo: $(INSTALLED) ## Stream stock quotes through Spark to the alerts they match; results and a page with plots go to demo-output/
 	$(BIN)/wherecast demo --out demo-output
 
 bench: $(INSTALLED) ## Measure the reference workloads at full size against their baselines; results go to bench-output/
 	$(BIN)/wherecast bench run --group floor --out bench-output/floor.jsonl
 
-test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark in one process
+lab: $(INSTALLED) ## Run the papers' experiments and write the report; results go to lab-output/, a second call continues
+	$(BIN)/wherecast lab run --all --scale $(SCALE) --out lab-output
+	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
+
+# The Kafka tests fetch a broker and Spark's connector from Maven Central once, with mvn.
+test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark, then with Spark and Kafka
 	@status=0; \
-	echo '$(PYTEST) tests -m "not spark" -n $(JOBS) $(ARGS)'; \
-	$(PYTEST) tests -m "not spark" -n $(JOBS) $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS)'; \
+	$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS) || status=$$?; \
 	echo '$(PYTEST) tests -m "spark" $(ARGS)'; \
 	$(PYTEST) tests -m "spark" $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "kafka" $(ARGS)'; \
+	$(PYTEST) tests -m "kafka" $(ARGS) || status=$$?; \
 	exit $$status
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
@@ -62,7 +71,7 @@ lock: ## Resolve requirements.lock anew (needs uv)
 		--python-version 3.11 --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove .venv and everything generated
-	rm -rf $(VENV) demo-output bench-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) demo-output bench-output lab-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -13,7 +13,7 @@ from wherecast.bench.measure import Contestant, check_count
 from wherecast.bench.results import Result
 from wherecast.bench.updates import measure_latency, measure_updates
 from wherecast.errors import MatcherError
-from wherecast.workloads.reference import make_workload
+from wherecast.workloads.catalogue import make_workload
 from wherecast.workloads.truth import CHECKED_EVENTS
 
 

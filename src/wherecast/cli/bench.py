@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wherecast.bench.results import Result
+    from wherecast.workloads.catalogue import Entry
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -201,26 +202,54 @@ def draw_curves(
 
 @bench_app.command("workloads")
 def write_workloads(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Each workload gets a folder of its name here.")
-    ],
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Workloads; default all.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Workloads, as NAME or NAME,KEY=VALUE,...; default all.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Each workload gets a folder of its name here. Default: list them."
+        ),
     ] = None,
     scale: ScaleOption = 1.0,
 ) -> None:
-    """Write the reference workloads as files, for `bench match` and for other systems.
+    """List the workloads, or write them as files, for `bench match` and for other systems.
+
+    A folder holds subscriptions.parquet, events.parquet, schema.json, and in truth.json what the first events match.
 
     \b
-    Example:
-      wherecast bench workloads --out bench-output/workloads gryphon --scale 0.1
+    Examples:
+      wherecast bench workloads
+      wherecast bench workloads --out bench-output/workloads gryphon rapidmatch-light,a=1.5 --scale 0.1
     """
-    from wherecast.workloads.reference import SOURCES, make_workload
+    from wherecast.workloads.catalogue import CATALOGUE, find_entry, make_workload
 
-    for name in names or SOURCES:
+    chosen = names or list(CATALOGUE)
+    entries = [find_entry(name) for name in chosen]  # a wrong name stops before anything is written
+    if out is None:
+        _print_workloads(entries, scale)
+        return
+    for name in chosen:
         workload = make_workload(name, scale)
         workload.write(out / name)
         say(f"{out / name}: {len(workload):,} subscriptions, {len(workload.events):,} events")
+
+
+def _print_workloads(entries: list[tuple[Entry, dict[str, int | float]]], scale: float) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("workload", no_wrap=True)
+    table.add_column("subscriptions", justify="right")
+    table.add_column("what it is")
+    table.add_column("parameters")
+    for entry, parameters in entries:
+        shown = " ".join(f"{key}={value:g}" for key, value in parameters.items())
+        table.add_row(entry.name, f"{int(entry.size * scale):,}", entry.summary, shown)
+    _console().print(table)
 
 
 def _console() -> Console:

@@ -30,6 +30,11 @@ class Claim:
     why_not: str = ""  # where it does not hold with us: the reason, for the reader of the report
 
 
+def show_number(value: float) -> str:
+    """Two digits at least, and no exponent, for a person: `0.21`, `5.4`, `1,068`."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
 def show_spread(values: Floats, unit: str = "") -> str:
     """Median and range over seeds, for a person: `1.02 (1.01 to 1.29)`."""
     return f"{np.median(values):.3g}{unit} ({values.min():.3g} to {values.max():.3g})"

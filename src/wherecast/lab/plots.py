@@ -41,7 +41,7 @@ def save_plot(drawing: Experiment[Any] | Drawing, rows: Rows, file: Path | IO[by
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(7, 4.5), dpi=110, layout="constrained")
+    figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -22,13 +22,11 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from wherecast.workloads.form import ABOVE, BELOW, EQUAL, Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.workloads.form import Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.workloads.prices import ask_for_prices, draw_usual_prices
 
 #: What new subscriptions may follow.
 CONTINUATIONS = ("actual", "anticipated", "perturb100", "permute7", "uniform")
-
-#: Distance between the prices that filters of one symbol ask for, as a logarithm.
-_PRICE_STEP = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def make_market(market: Market, seed: int, n_events: int = 20_000) -> Workload:
     """The subscriptions themselves, in random order, and events that fall on every symbol as often as on any other."""
     rng = np.random.default_rng(seed)
     counts = count_subscriptions(market, rng)
-    price = np.exp(rng.normal(3.3, 1.0, market.symbols))
+    price = draw_usual_prices(market.symbols, rng)
     predicates = _draw_filters(counts, price, rng)
     symbol = rng.integers(0, market.symbols, n_events)
     quoted = np.round(price[symbol] * np.exp(rng.normal(0, 0.05, n_events)), 6)
@@ -122,16 +120,7 @@ def _draw_filters(counts: Counts, price: Floats, rng: np.random.Generator) -> Pr
     first = np.cumsum(counts.filters) - counts.filters  # the first filter of each symbol
     symbol = np.repeat(np.arange(price.size), counts.filters)
     within = np.arange(symbol.size) - first[symbol]
-    op = np.where(within % 2 == 0, ABOVE, BELOW)
-    steps = (within // 2 + 1) * np.where(op == ABOVE, 1, -1)
-    bound = np.round(price[symbol] * np.exp(_PRICE_STEP * steps), 6)
     again = np.repeat(np.arange(price.size), counts.subscriptions - counts.filters)
     repeated = first[again] + rng.integers(0, counts.filters[again])
     chosen = rng.permutation(np.concatenate([np.arange(symbol.size), repeated]))
-    n = chosen.size
-    return Predicates(
-        np.arange(0, 2 * n + 1, 2),
-        np.tile([0, 1], n),
-        np.stack([np.full(n, EQUAL), op[chosen]], 1).ravel(),
-        np.stack([symbol[chosen].astype(np.float64), bound[chosen]], 1).ravel(),
-    )
+    return ask_for_prices(symbol[chosen], within[chosen], price)

@@ -1,0 +1,1 @@
+"""The Gryphon paper; one module per curve."""

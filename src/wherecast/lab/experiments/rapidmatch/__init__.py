@@ -1,0 +1,1 @@
+"""The RAPIDMatch paper; one module per pair of figures, Zipf and exponential."""

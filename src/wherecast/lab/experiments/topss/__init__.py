@@ -1,0 +1,1 @@
+"""The TOPSS paper; one module per figure or table."""

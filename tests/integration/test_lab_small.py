@@ -1,0 +1,53 @@
+"""Every experiment of the lab at its small scale: rows come, claims can be judged, figures draw.
+
+No claim is demanded here: many of the papers' statements need their sizes, and times mean nothing in a test. `pytest -s`
+shows what was found.
+"""
+
+from __future__ import annotations
+
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from wherecast.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.lab.results import Results
+from wherecast.lab.runner import is_current, run_experiment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_small_scale(name, tmp_path):
+    """A run leaves a result; each claim has a finding; each figure has labelled axes and shows something."""
+    experiment = load_experiment(name)
+    results = Results(tmp_path)
+    said = []
+    record, findings = run_experiment(experiment, "small", results, said.append)
+    print(f"\n{name}: {record.seconds:.1f} s")
+    for claim, (ours, holds) in findings:
+        print(f"  {'holds' if holds else 'does not'}: {claim.claim}  paper: {claim.paper_figure}  ours: {ours}")
+
+    assert is_current(experiment, "small", results)
+    assert said, "nobody who waits is told anything"
+    rows = results.rows(record)
+    assert all(isinstance(cell, str | int | float | bool) for row in rows for cell in row.values())
+    assert [claim for claim, _ in findings] == list(experiment.claims)
+    for _, (ours, holds) in findings:
+        assert isinstance(holds, bool)
+        assert isinstance(ours, str) or math.isfinite(ours)
+    for drawing in experiment.drawings:
+        check_axes(drawing, rows)
+        svg = ET.parse(results.folder(name, "small") / f"{drawing.name}.svg").getroot()
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def check_axes(drawing, rows):
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    drawing.plot(rows, axes)
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+    assert axes.has_data()
