@@ -65,7 +65,7 @@ def register(monkeypatch):
 
     def only(*experiments, formats=()):
         monkeypatch.setattr("wherecast.lab.runner.FORMATS", formats)
-        for name in list(EXPERIMENTS):
+        for name in reversed(list(EXPERIMENTS)):  # undone last first, so their order comes back
             monkeypatch.delitem(EXPERIMENTS, name)
         for number, experiment in enumerate(experiments):
             module = f"toy{number}"

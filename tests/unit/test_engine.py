@@ -137,6 +137,41 @@ def test_events_with_wrong_values(engine):
         engine.match([1, 2])
 
 
+@pytest.mark.parametrize("text_ids", [False, True], ids=["integers", "strings"])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_runs_of_any_length_are_copied_whole(engine, segments, text_ids):
+    """Filters with 1 to 40 subscribers, in one segment or spread over two: every event gets its ids, each once."""
+    rows = [(run * 100 + i, f"price > {run % 7} and volume = {run}") for run in range(1, 41) for i in range(run)]
+    rows += [(10_000 + i, f"volume < {i}") for i in range(41)]
+    rows = [(f"s{id}" if text_ids else id, text) for id, text in rows]
+    for part in range(segments):
+        engine.subscribe_many(rows[part::segments])
+    events = [{"price": float(p), "volume": v} for p in (0, 3, 9) for v in range(42)]
+    found = engine.match_batch(events)
+    for event, ids, count in zip(events, found.to_lists(), engine.count(events).tolist(), strict=True):
+        wanted = [
+            id
+            for id, text in rows
+            if eval(text.replace(" = ", " == "), {}, event)  # these filters are Python, too
+        ]
+        assert sorted(ids) == sorted(wanted)
+        assert count == len(wanted)
+
+
+def test_matches_stay_those_of_their_version(engine):
+    """What is asked of a result later is answered as of the moment of matching, whatever changed since."""
+    engine.subscribe_many({i: f"volume < {i}" for i in range(20)})
+    events = [{"volume": v} for v in range(20)]
+    found = engine.match_batch(events)
+    engine.unsubscribe(10)
+    engine.subscribe(99, "volume < 99")
+    engine.plan(events)
+    engine.merge(everything=True)
+    assert [sorted(ids) for ids in found.to_lists()] == [list(range(v + 1, 20)) for v in range(20)]
+    assert found.counts().tolist() == [19 - v for v in range(20)]
+    assert 10 not in engine.match({"volume": 0})
+
+
 def test_threads_find_the_same(engine):
     """A batch cut over threads gives what one thread gives, ids and counts."""
     draw = np.random.default_rng(1)
@@ -266,7 +301,9 @@ class TestSaved:
         [
             ("boxes/attr", lambda a: a + 50),
             ("boxes/lo", lambda a: a[:-1]),
-            ("boxes/sizes", lambda a: a * 2),
+            ("boxes/ptr", lambda a: a * 2),
+            ("boxes/ptr", lambda a: a[:0]),
+            ("boxes/number", lambda _: np.full(1000, 255)),
             ("boxes/widths", lambda a: a + 1),
             ("ids/ptr", lambda a: a + 1),
             ("ids/ptr", lambda a: a[::-1].copy()),

@@ -18,7 +18,7 @@ import pyarrow as pa
 from wherecast.engine.delta import LOG_LIMIT, Entry, LogReader, State, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
-from wherecast.engine.matches import Matches, SegmentMatches, id_column
+from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches, id_column
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner
@@ -281,8 +281,14 @@ class Engine:
         pieces are matched at the same time; kernels hold no lock.
         """
         state, segments, batch = self._read(events, on_error)
-        parts = [SegmentMatches(s, *match_threaded(s, batch, threads)) for s in segments]
+        parts = [self._match_part(s, batch, threads) for s in segments]
         return Matches(parts, batch.rows, batch.errors, state.version)
+
+    def _match_part(self, segment: Segment, batch: EventBatch, threads: int) -> SegmentMatches | DenseMatches:
+        matcher = segment.dense_matcher() if threads == 1 else None
+        if matcher is not None:
+            return DenseMatches(segment, matcher, segment.encode(batch))
+        return SegmentMatches(segment, *match_threaded(segment, batch, threads))
 
     def count(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""

@@ -23,21 +23,23 @@ def check_id(id: object) -> None:
 
 
 class Ids:
-    """Ids by slot, with a sorted order for finding them. Integers that fit 64 bits are one array; else texts.
+    """Ids by slot, with a sorted order for finding them. Integers are one array, of 32 bits if these suffice; else texts.
 
     A text is the id behind a letter: `i` for an integer, `s` for a string, so that 7 and "7" stay apart.
     """
 
-    def __init__(self, values: npt.NDArray[np.int64] | pa.Array, order: Int32s | None = None) -> None:
+    def __init__(
+        self, values: npt.NDArray[np.int32] | npt.NDArray[np.int64] | pa.Array, order: Int32s | None = None
+    ) -> None:
         self.values = values
         self.order = _sorted_order(values) if order is None else order
 
     @classmethod
     def of(cls, ids: Sequence[SubscriptionId] | npt.NDArray[np.int64]) -> Ids:
         if isinstance(ids, np.ndarray):
-            return cls(ids)
+            return cls(_narrow(ids))
         if all(type(i) is int and -(2**63) <= i < 2**63 for i in ids):
-            return cls(np.array(ids, np.int64))
+            return cls(_narrow(np.array(ids, np.int64)))
         return cls(pa.array([_text(i) for i in ids], pa.string()))
 
     def __len__(self) -> int:
@@ -60,7 +62,7 @@ class Ids:
     def take(self, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Ids of slots: an int64 array, or an object array of strings and integers."""
         if isinstance(self.values, np.ndarray):
-            return np.asarray(self.values[slots])
+            return np.asarray(self.values[slots], np.int64)
         texts = self.values.take(pa.array(slots)).to_pylist()
         return np.fromiter((t[1:] if t[0] == "s" else int(t[1:]) for t in texts), object, len(texts))
 
@@ -73,7 +75,12 @@ def _text(id: SubscriptionId) -> str:
     return f"s{id}" if isinstance(id, str) else f"i{id}"
 
 
-def _sorted_order(values: npt.NDArray[np.int64] | pa.Array) -> Int32s:
+def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+    fits = not values.size or (values.min() >= -(2**31) and values.max() < 2**31)
+    return values.astype(np.int32) if fits else values
+
+
+def _sorted_order(values: npt.NDArray[Any] | pa.Array) -> Int32s:
     if isinstance(values, np.ndarray):
         return np.argsort(values, kind="stable").astype(np.int32)
     texts = values.to_pylist()  # Arrow sorts by bytes, Python by code points: the same order

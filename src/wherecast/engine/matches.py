@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.ids import SubscriptionId
-from wherecast.engine.segment import Segment
+from wherecast.engine.segment import DenseMatcher, Segment
 from wherecast.errors import EventError
+from wherecast.index.boxes import EventCodes
 from wherecast.kernels.fanout import count_subscriptions, write_values
+from wherecast.matchers.adaptive_conditions import frozen
 
 Int64s = npt.NDArray[np.int64]
 
 _NONE_DIED = np.zeros(0, np.int64)
+#: Bytes from which on memory comes from Arrow's pool.
+_LARGE = 1 << 20
 #: Entries that the 32-bit offsets of a list array reach.
 _MOST_IN_LIST = 2**31 - 1
 
@@ -29,15 +33,62 @@ class SegmentMatches(NamedTuple):
     event_ptr: Int64s
     filter_ids: npt.NDArray[np.int32]
 
+    def add_counts(self, version: int, counts: Int64s) -> None:
+        """Add the subscriptions of each event that are alive at a version."""
+        count_subscriptions(*self._fan_out(version), counts)
+
+    def write(
+        self, version: int, values: npt.NDArray[Any], cursor: Int64s, ends: Int64s, out: npt.NDArray[Any]
+    ) -> None:
+        """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
+        write_values(*self._fan_out(version), frozen(values), cursor, ends, out)
+
+    def _fan_out(self, version: int) -> tuple[Any, Int64s, npt.NDArray[np.int32], Int64s, int]:
+        """What the fan-out kernels need to know."""
+        died = self.segment.died
+        ptr = self.segment.subscriptions.ptr
+        return frozen(ptr), self.event_ptr, self.filter_ids, _NONE_DIED if died is None else died, version
+
+
+class DenseMatches(NamedTuple):
+    """Events of a segment whose matcher goes from them to subscriptions in one step, which is left to do.
+
+    Nothing was dead when the events were matched, and what died since is alive at that version.
+    """
+
+    segment: Segment
+    matcher: DenseMatcher  # of that moment: the segment may get another
+    codes: EventCodes
+
+    def add_counts(self, version: int, counts: Int64s) -> None:  # noqa: ARG002
+        """Add the subscriptions of each event."""
+        counts += self.matcher.weigh(self.codes, frozen(self.segment.subscriptions.ptr))
+
+    def write(
+        self,
+        version: int,  # noqa: ARG002
+        values: npt.NDArray[Any],
+        cursor: Int64s,
+        ends: Int64s,
+        out: npt.NDArray[Any],
+    ) -> None:
+        """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
+        ptr = frozen(self.segment.subscriptions.ptr)
+        self.matcher.expand(self.codes, ptr, frozen(values), cursor, ends, out)
+
 
 class Matches:
     """The outcome of matching a batch, held as filters per event and fanned out to subscriptions only when asked.
+
+    Where subscriptions can be had from the events in one step, the events are held instead.
 
     `rows` gives the original row of each event matched (rows are missing only with `on_error="skip"`, and then listed
     in `errors`); `version` is the version of the subscriptions that were matched.
     """
 
-    def __init__(self, parts: list[SegmentMatches], rows: Int64s, errors: list[EventError], version: int) -> None:
+    def __init__(
+        self, parts: Sequence[SegmentMatches | DenseMatches], rows: Int64s, errors: list[EventError], version: int
+    ) -> None:
         self.parts = parts
         self.rows = rows
         self.errors = errors
@@ -51,27 +102,22 @@ class Matches:
         """Subscriptions satisfied by each event, without listing them."""
         counts = np.zeros(len(self), np.int64)
         for part in self.parts:
-            count_subscriptions(*self._fan_out(part), counts)
+            part.add_counts(self.version, counts)
         return counts
 
     def total(self) -> int:
         """Number of (event, subscription) pairs."""
         return int(self.counts().sum())
 
-    def _fan_out(self, part: SegmentMatches) -> tuple[Any, Int64s, npt.NDArray[np.int32], Int64s, int]:
-        """What the fan-out kernels need to know of a part."""
-        died = part.segment.died
-        ptr = part.segment.subscriptions.ptr
-        return ptr, part.event_ptr, part.filter_ids, _NONE_DIED if died is None else died, self.version
-
     def _gather(
         self, counts: Int64s, values_of: Callable[[int, Segment], npt.NDArray[Any]], dtype: Any
     ) -> npt.NDArray[Any]:
         """A value per pair, event by event; `values_of` gives those of a part by slot."""
-        cursor = np.cumsum(counts) - counts
-        out = np.empty(int(counts.sum()), dtype)
+        ends = np.cumsum(counts)
+        cursor = ends - counts
+        out = _allocate(int(counts.sum()), dtype)
         for number, part in enumerate(self.parts):
-            write_values(*self._fan_out(part), values_of(number, part.segment), cursor, out)
+            part.write(self.version, values_of(number, part.segment), cursor, ends, out)
         return out
 
     def subscription_ids(self) -> npt.NDArray[Any]:
@@ -140,6 +186,14 @@ class Matches:
             ids[order[end - count : min(end, end - count + limit)]].tolist()
             for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
         ]
+
+
+def _allocate(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """An array to be filled. Arrow's pool keeps the pages of large ones; NumPy would ask the system for new ones."""
+    size_bytes = size * np.dtype(dtype).itemsize
+    if size_bytes < _LARGE:
+        return np.empty(size, dtype)
+    return np.frombuffer(pa.allocate_buffer(size_bytes), dtype)
 
 
 def _priorities(segment: Segment) -> npt.NDArray[np.float32]:

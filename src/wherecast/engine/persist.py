@@ -69,7 +69,9 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
         assert codes is not None
         kinds[str(attr)] = "strings" if isinstance(codes, StringCodes) else "keys"
         arrays.update({f"codes{attr}/{n}": a for n, a in codes.arrays().items()})
-    arrays.update({f"matcher/{n}": a for n, a in segment.matcher.arrays().items()})
+    # A matcher that shares the boxes has them among its arrays: they are stored once.
+    shared = {f"rows_{n}" for n in segment.boxes._fields}
+    arrays.update({f"matcher/{n}": a for n, a in segment.matcher.arrays().items() if n not in shared})
     ptr, ids, priorities = segment.subscriptions
     arrays.update({"ids/ptr": ptr, "ids/values": ids.values, "ids/order": ids.order})
     if priorities is not None:
@@ -99,7 +101,9 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
     ids = group("ids")
     subscriptions = Subscriptions(ids["ptr"], Ids(ids["values"], ids["order"]), ids.get("priorities"))
     _check(boxes, codebook, residuals, subscriptions)
-    segment = Segment(codebook, boxes, residuals, find_matcher(matcher).from_arrays(group("matcher")), subscriptions)
+    kind = find_matcher(matcher)
+    shared = {f"rows_{n}": a for n, a in group("boxes").items()} if hasattr(kind, "share_boxes") else {}
+    segment = Segment(codebook, boxes, residuals, kind.from_arrays({**group("matcher"), **shared}), subscriptions)
     if "dead" in ids:
         segment.died = np.where(ids["dead"], np.int64(-1), ALIVE)
         segment.deaths = int(ids["dead"].sum())
@@ -108,13 +112,15 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
 
 def _check(boxes: PackedBoxes, codebook: Codebook, residuals: Residuals, subscriptions: Subscriptions) -> None:
     """That arrays fit each other; raises SnapshotError."""
-    rows, clauses = int(boxes.sizes.sum(dtype=np.int64)), boxes.n_clauses
+    places, clauses = boxes.attr.size, boxes.n_clauses
+    rows = boxes.number.size or places
     slots = len(subscriptions.ids.values)
     column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
     string = [codebook.schema.attributes[a].kind is Kind.STRING for a in codebook.used]
     checks = {
-        "rows": boxes.attr.size == boxes.lo.size == rows and boxes.hi.size in (0, rows),
-        "columns": not rows or int(column.max()) < len(codebook.codes),
+        "rows": boxes.lo.size == places and boxes.hi.size in (0, places) and _climbs(boxes.ptr, rows),
+        "row numbers": _within(boxes.number, places),
+        "columns": not places or int(column.max()) < len(codebook.codes),
         "owners": boxes.filter_ids.size in (0, clauses) and _within(boxes.filter_ids, boxes.n_filters),
         "filters": bool(boxes.filter_ids.size) or clauses in (0, boxes.n_filters),
         "residuals": boxes.residuals.size in (0, clauses) and _within(boxes.residuals, residuals.rows.size, -1),
@@ -124,7 +130,8 @@ def _check(boxes: PackedBoxes, codebook: Codebook, residuals: Residuals, subscri
         "codes": string == [isinstance(codebook.codes[a], StringCodes) for a in codebook.used],
         "subscribers": subscriptions.ptr.size == boxes.n_filters + 1 and _climbs(subscriptions.ptr, slots),
         "ids": subscriptions.ids.order.size == slots and _within(subscriptions.ids.order, slots),
-        "id type": isinstance(subscriptions.ids.values, pa.Array) or subscriptions.ids.values.dtype == np.int64,
+        "id type": isinstance(subscriptions.ids.values, pa.Array)
+        or subscriptions.ids.values.dtype in (np.int32, np.int64),
     }
     wrong = [name for name, fine in checks.items() if not fine]
     if wrong:
@@ -136,4 +143,4 @@ def _within(values: npt.NDArray[Any], end: int, start: int = 0) -> bool:
 
 
 def _climbs(ptr: npt.NDArray[Any], end: int) -> bool:
-    return bool(ptr[0] == 0 and ptr[-1] == end and np.all(np.diff(ptr) >= 0))
+    return bool(ptr.size and ptr[0] == 0 and ptr[-1] == end and np.all(np.diff(ptr) >= 0))

@@ -7,7 +7,7 @@ died at v or before is gone, so removing is one store into an array and no reade
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,26 @@ _FEW = 16
 _NO_FILTERS = np.zeros(0, np.int32)
 
 
+class DenseMatcher(Matcher, Protocol):
+    """A matcher that can write the subscriptions of what holds without listing clauses first."""
+
+    is_dense: bool  # whether it can do so now
+
+    def expand(
+        self,
+        events: EventCodes,
+        ptr: npt.NDArray[np.int32],
+        values: npt.NDArray[Any],
+        cursor: Int64s,
+        ends: Int64s,
+        out: npt.NDArray[Any],
+    ) -> None:
+        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
+
+        An event's part of `out` ends at `ends`.
+        """
+
+
 class Subscriptions(NamedTuple):
     """Who subscribed to each filter: slots `ptr[f]` .. `ptr[f + 1] - 1` for filter f."""
 
@@ -57,12 +77,11 @@ class Segment:
         self.codebook = codebook
         self.boxes = boxes
         self.residuals = residuals
-        self.matcher = matcher
         self.subscriptions = subscriptions
         self.attributes = set(codebook.used) | residuals.attributes  # that matching reads
         arrays = any(codebook.schema.attributes[a].is_array for a in codebook.used)
         self.is_plain = not arrays and not boxes.residuals.size  # boxes of scalars say it all
-        self._gate = self._find_gate()
+        self._install(matcher)
         self.died: Int64s | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
 
@@ -114,7 +133,7 @@ class Segment:
 
     def count(self, events: EventBatch) -> Int64s | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
-        if self.died is not None or self.boxes.residuals.size or self.boxes.filter_ids.size:
+        if not self._clauses_say_all():
             return None
         rows, _, codes = self._admit(events)
         weights = self.matcher.weigh(codes, self.subscriptions.ptr)
@@ -123,6 +142,16 @@ class Segment:
         counts = np.zeros(len(events), np.int64)
         counts[rows] = weights
         return counts
+
+    def _clauses_say_all(self) -> bool:
+        """Whether the subscriptions of the clauses that hold are the answer, each of them once."""
+        return self.died is None and not self.boxes.residuals.size and not self.boxes.filter_ids.size
+
+    def dense_matcher(self) -> DenseMatcher | None:
+        """The matcher, if it is one that goes from events to subscriptions in one step and nothing stands in its way."""
+        matcher = self.matcher
+        dense = getattr(matcher, "is_dense", False) and self._clauses_say_all()
+        return cast("DenseMatcher", matcher) if dense else None
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
@@ -144,12 +173,15 @@ class Segment:
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""
         boxes = unpack_boxes(self.boxes)
-        self.matcher = type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions))
-        self._gate = self._find_gate()
+        self._install(type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions)))
 
-    def _find_gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
-        gate = self.matcher.gate()
-        return gate if gate is not None and not self.codebook.schema.attributes[gate[0]].is_array else None
+    def _install(self, matcher: Matcher) -> None:
+        if hasattr(matcher, "share_boxes"):
+            matcher.share_boxes(self.boxes)
+        gate = matcher.gate()
+        self.matcher = matcher
+        # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
+        self._gate = gate if gate is not None and not self.codebook.schema.attributes[gate[0]].is_array else None
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 

@@ -1,9 +1,8 @@
-"""Boxes at rest: the same rows in as few bytes as their codes need.
+"""Boxes at rest: the same rows in as few bytes as they need, and in a form that kernels can check events against.
 
-Matchers have layouts of their own; the boxes themselves are read again only to merge segments, to explain and to save.
-So they are kept small: codes in the narrowest unsigned type, upper ends left out where every interval is a point, row
-counts instead of offsets, owners and residuals left out where there is nothing to say. An interval that is open to the
-right ends at the highest code instead of FAR, which no code exceeds.
+Where filters ask for few values, the same rows come again and again: then every distinct row is kept once, and a clause's
+rows are numbers of one or two bytes. Upper ends are left out where every interval is a point, owners and residuals where
+there is nothing to say.
 """
 
 from __future__ import annotations
@@ -15,14 +14,18 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, Boxes
 
+#: Attributes with fewer codes than this may have their rows numbered.
+_FEW_CODES = 2**16 - 1
+
 
 class PackedBoxes(NamedTuple):
-    """`Boxes` without redundancy. Array types vary with the values they hold."""
+    """`Boxes` without redundancy; the first five arrays are `kernels.rows.Rows`."""
 
-    sizes: npt.NDArray[Any]  # (clauses,) rows of each clause
-    attr: npt.NDArray[Any]  # (rows,) signed, as in Boxes
-    lo: npt.NDArray[Any]  # (rows,)
-    hi: npt.NDArray[Any]  # (rows,), or empty: equal to lo
+    ptr: npt.NDArray[np.int32]  # (clauses + 1,)
+    number: npt.NDArray[Any]  # (rows,) unsigned: place of each row in attr, lo, hi; or empty: its own
+    attr: npt.NDArray[Any]  # signed, as in Boxes
+    lo: npt.NDArray[np.int32]
+    hi: npt.NDArray[np.int32]  # or empty: equal to lo
     filter_ids: npt.NDArray[np.int32]  # (clauses,), or empty: clause c is filter c
     residuals: npt.NDArray[np.int32]  # (clauses,), or empty: no clause has one
     n_filters: int
@@ -30,7 +33,7 @@ class PackedBoxes(NamedTuple):
 
     @property
     def n_clauses(self) -> int:
-        return int(self.sizes.size)
+        return int(self.ptr.size) - 1
 
     @property
     def nbytes(self) -> int:
@@ -45,16 +48,15 @@ class PackedBoxes(NamedTuple):
 
 
 def pack_boxes(boxes: Boxes) -> PackedBoxes:
-    top = (boxes.widths - 1)[np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)]
-    hi = np.where(boxes.hi == FAR, top, boxes.hi)
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
     none = np.zeros(0, np.int32)
-    code = np.min_scalar_type(int(boxes.widths.max(initial=1)) - 1)
+    number, attr, lo, hi = _number_rows(boxes)
     return PackedBoxes(
-        _narrow(np.diff(boxes.ptr)),
-        boxes.attr.astype(np.int8) if boxes.n_attributes <= 128 else boxes.attr,
-        boxes.lo.astype(code),
-        np.zeros(0, code) if np.array_equal(hi, boxes.lo) else hi.astype(code),
+        boxes.ptr.astype(np.int32),
+        number,
+        attr.astype(np.int8) if boxes.n_attributes <= 128 else attr,
+        lo,
+        none if np.array_equal(lo, hi) else hi,
         none if identity else boxes.filter_ids,
         boxes.residuals if np.any(boxes.residuals >= 0) else none,
         boxes.n_filters,
@@ -62,24 +64,32 @@ def pack_boxes(boxes: Boxes) -> PackedBoxes:
     )
 
 
-def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16], Any, Any]:
+    """(number, attr, lo, hi): the distinct rows, if they are few, else all rows."""
+    plain = np.zeros(0, np.uint8), boxes.attr, boxes.lo, boxes.hi
+    if int(boxes.widths.max(initial=1)) >= _FEW_CODES:
+        return plain
+    ends = np.where(boxes.hi == FAR, _FEW_CODES, boxes.hi)
+    key = boxes.attr.astype(np.int64) << 32 | boxes.lo.astype(np.int64) << 16 | ends
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    narrow = np.min_scalar_type(max(first.size - 1, 0))
+    if narrow.itemsize > 2 or first.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
+        return plain
+    return number.astype(narrow), boxes.attr[first], boxes.lo[first], boxes.hi[first]
 
 
 def unpack_boxes(packed: PackedBoxes) -> Boxes:
     n = packed.n_clauses
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(packed.sizes, out=ptr[1:])
-    attr = packed.attr.astype(np.int16)
-    lo = packed.lo.astype(np.int32)
-    hi = packed.hi.astype(np.int32) if packed.hi.size or not lo.size else lo
-    top = (packed.widths - 1)[np.where(attr < 0, ~attr, attr)]
+    attr, lo = packed.attr.astype(np.int16), packed.lo
+    hi = packed.hi if packed.hi.size else lo
+    if packed.number.size:
+        attr, lo, hi = attr[packed.number], lo[packed.number], hi[packed.number]
     return Boxes(
         packed.filter_ids if packed.filter_ids.size or not n else np.arange(n, dtype=np.int32),
-        ptr,
+        packed.ptr.astype(np.int64),
         attr,
         lo,
-        np.where((hi == top) & (hi > 0), FAR, hi),
+        hi,
         packed.residuals if packed.residuals.size else np.full(n, -1, np.int32),
         packed.n_filters,
         packed.widths,

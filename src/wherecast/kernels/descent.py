@@ -11,9 +11,9 @@ The naive matcher looks at every clause. The tree looks at few of them, and at 6
 - A *bitmap leaf* has, per column, one row of bits for each bucket of codes: bit i says whether clause i can hold for
   a code of that bucket. The bucket of a code is some of its middle bits (`(code >> shift) & mask`), so that the same
   form serves an attribute of five values, where rows are exact, and a slice of one with half a million. ANDing one
-  row per column leaves the candidates.
-- A *row leaf* (few clauses) and the candidates of inexact columns are checked interval by interval; a constraint of
-  many intervals is one row that names a sorted list, searched by bisection, so an IN of 10,000 costs 14 steps.
+  row per column leaves the candidates. A *folded* column, of codes 0, 1 and 2, has no row for code 0: it is the AND of
+  the other two, as the clauses that do not ask for 1 or for 2 are those that do not ask at all.
+- A *row leaf* (few clauses) and the candidates of inexact columns are checked against their boxes (`kernels.rows`).
 
 A column is an attribute, except that the second and further constraints of a clause on one array attribute have
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
@@ -44,13 +44,14 @@ from wherecast.kernels.bits import (
     trailing_zeros,
 )
 from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
 #: Fields of a leaf.
-SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, ROWS, SURE = range(8)
-#: Parts of a packed leaf column: column number | shift | bucket bits | first row.
-SHIFT_AT, BITS_AT, ROW_AT = 16, 21, 32
+SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
+#: Parts of a packed leaf column: column number | shift | bucket bits | folded | first row.
+SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
 B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
@@ -70,16 +71,10 @@ class Tree(NamedTuple):
     tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
     table: Ints  # 0 nothing, k > 0 leaf k - 1, k < 0 node -k; a hash holds pairs (key, child)
     leaves: Longs  # (leaves, 8) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`,
-    # place in `row_ptr` (-1: nothing is left to check), number of rows before the sure rows (0: none)
+    # whether something is left to check, number of rows before the sure rows (0: none)
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
-    row_ptr: Ints  # constraints still to check, for the slots of the leaves that have any
-    row_column: npt.NDArray[np.int16]  # (rows,) column, or ~column when lo:hi is a range of `list_lo`
-    row_lo: Ints
-    row_hi: Ints
-    list_lo: Ints  # sorted disjoint intervals of constraints with several
-    list_hi: Ints
 
 
 class Batch(NamedTuple):
@@ -94,7 +89,7 @@ class Scratch(NamedTuple):
     """Memory that one call of a kernel works in."""
 
     stack: Ints  # children still to visit
-    places: Longs  # (columns + 1,) rows to AND
+    places: Longs  # (2 * columns + 1,) rows to AND
     found: Words  # (LEAF_WORDS,) candidates
     sure: Words  # (LEAF_WORDS,) those that need no check
 
@@ -137,53 +132,27 @@ def in_intervals(lo: Ints, hi: Ints, first: Scalar, end: Scalar, code: Scalar) -
 
 
 @inlined
-def code_holds(code: Scalar, column: Scalar, lo: Scalar, hi: Scalar, list_lo: Ints, list_hi: Ints) -> Scalar:
-    """Whether one code satisfies a stored constraint."""
-    if column >= 0:
-        return lo <= code <= hi
-    return in_intervals(list_lo, list_hi, np.int64(lo), np.int64(hi), code)
-
-
-@inlined
-def row_holds(code: Scalar, column: Scalar, lo: Scalar, hi: Scalar, list_lo: Ints, list_hi: Ints, list_ptr: Longs,
-              list_codes: Ints) -> Scalar:  # fmt: skip
-    """Whether a code, or any code of the list that a negative one names, satisfies a stored constraint."""
-    if code >= 0:
-        return code_holds(code, column, lo, hi, list_lo, list_hi)
-    for at in range(list_ptr[~code], list_ptr[~code + 1]):
-        if code_holds(np.int64(list_codes[at]), column, lo, hi, list_lo, list_hi):
-            return True
-    return False
-
-
-@inlined
-def slot_holds(row_ptr: Ints, row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, list_lo: Ints,
-               list_hi: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, slot: Scalar) -> Scalar:  # fmt: skip
-    """Check the constraints that are left for a slot, rarest first."""
-    for row in range(row_ptr[slot], row_ptr[slot + 1]):
-        column = np.int64(row_column[row])
-        code = np.int64(codes[event, column if column >= 0 else ~column])
-        if column >= 0 and code >= 0:
-            if code < row_lo[row] or code > row_hi[row]:
-                return False
-        elif not row_holds(code, column, row_lo[row], row_hi[row], list_lo, list_hi, list_ptr, list_codes):
-            return False
-    return True
-
-
-@inlined
 def gather_rows(
     columns: Longs, first: Scalar, end: Scalar, words: Scalar, base: Scalar, codes: Ints, event: Scalar, places: Longs
-) -> Scalar:
-    """Where the event's row of each leaf column starts in `maps`; columns with a list of codes are left out."""
+) -> tuple[Scalar, Scalar]:
+    """Where the event's rows of each leaf column start in `maps`; columns with a list of codes are left out.
+
+    Returns the number of rows and of columns left out.
+    """
     count: Scalar = 0
+    lists: Scalar = 0
     for at in range(first, end):
         packed = columns[at]
         code = np.int64(codes[event, packed & 0xFFFF])
         bucket = (code >> ((packed >> SHIFT_AT) & 31)) & ((1 << ((packed >> BITS_AT) & 31)) - 1)
-        places[count] = base + ((packed >> ROW_AT) + bucket) * words
+        folded = (packed >> FOLD_AT) & 1
+        row = base + ((packed >> ROW_AT) + max(bucket - folded, 0)) * words
+        places[count] = row
         count += code >= 0
-    return count
+        places[count] = row + words
+        count += (folded > bucket) & (code >= 0)
+        lists += code < 0
+    return count, lists
 
 
 @inlined
@@ -224,11 +193,13 @@ def and_lists(columns: Longs, first: Scalar, end: Scalar, words: Scalar, base: S
             continue
         shift = (packed >> SHIFT_AT) & 31
         mask = (1 << ((packed >> BITS_AT) & 31)) - 1
+        folded = (packed >> FOLD_AT) & 1
         for i in range(words):
             word = ZERO
             for k in range(list_ptr[~code], list_ptr[~code + 1]):
                 bucket = (np.int64(list_codes[k]) >> shift) & mask
-                word |= maps[base + ((packed >> ROW_AT) + bucket) * words + i]
+                row = base + ((packed >> ROW_AT) + max(bucket - folded, 0)) * words + i
+                word |= maps[row] & maps[row + words] if folded > bucket else maps[row]
             found[i] &= word
 
 
@@ -237,9 +208,9 @@ def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr:
               leaf: Scalar, places: Longs, found: Words) -> None:  # fmt: skip
     """The candidates of a bitmap leaf, as bits."""
     words, first, end = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
-    count = gather_rows(columns, first, end, words, leaves[leaf, MAP], codes, event, places)
+    count, lists = gather_rows(columns, first, end, words, leaves[leaf, MAP], codes, event, places)
     and_rows(maps, places, count, words, leaves[leaf, SIZE], found)
-    if count < end - first:
+    if lists > 0:
         and_lists(columns, first, end, words, leaves[leaf, MAP], maps, codes, list_ptr, list_codes, event, found)
 
 
@@ -248,10 +219,10 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Sc
               sure: Words) -> None:  # fmt: skip
     """The clauses of a bitmap leaf that hold without a check, as bits; none if the event has a list here."""
     words, first, end, rows = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, SURE]
-    count = 0
+    count, lists = 0, 0
     if rows > 0:
-        count = gather_rows(columns, first, end, words, leaves[leaf, MAP] + rows * words, codes, event, places)
-    if count > 0 and count == end - first:
+        count, lists = gather_rows(columns, first, end, words, leaves[leaf, MAP] + rows * words, codes, event, places)
+    if count > 0 and lists == 0:
         and_rows(maps, places, count, words, leaves[leaf, SIZE], sure)
     else:
         for i in range(words):
@@ -313,14 +284,18 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 
 @hot
-def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints, counts: Longs) -> Scalar:
+def descend(
+    tree: Tree, rows: Rows, batch: Batch, points: Points, start: Scalar, scratch: Scratch, out: Ints, counts: Longs
+) -> Scalar:
     """Match events start: into `out`, their numbers into `counts`; return the first event that did not fit.
 
     A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
     with a larger array.
     """
-    nodes, tests, table, leaves, columns, maps, slots, row_ptr, row_column, row_lo, row_hi, list_lo, list_hi = tree
+    nodes, tests, table, leaves, columns, maps, slots = tree
+    row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
+    point_codes, point_ptr, point_lists = points
     stack, places, found, sure = scratch
     n = 0
     for event in range(start, codes.shape[0]):
@@ -334,17 +309,18 @@ def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints
                 top = push_children(nodes, tests, table, codes, list_ptr, list_codes, event, -item, stack, top)
                 continue
             leaf = item - 1
-            first, size, words, rows = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS], leaves[leaf, ROWS]
+            first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
+            checked = leaves[leaf, CHECKED] > 0
             if n + size + 64 > out.size:
                 return event
             if words > 0:
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-                if rows >= 0:
+                if checked:
                     find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
             for i in range((size + 63) >> 6):
                 word = found[i] if words > 0 else first_bits(size - 64 * i)
-                if rows < 0 or words > 0:
-                    certain = word if rows < 0 else sure[i]
+                if not checked or words > 0:
+                    certain = sure[i] if checked else word
                     word &= ~certain
                     if HAS_COMPRESS and popcount(certain) > 8:
                         n = list_word(certain, slots, first + 64 * i, out, n)
@@ -353,9 +329,9 @@ def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints
                 while word != ZERO:
                     at = 64 * i + trailing_zeros(word)
                     word &= word - ONE
-                    out[n] = slots[first + at]
-                    n += slot_holds(row_ptr, row_column, row_lo, row_hi, list_lo, list_hi, codes, list_ptr, list_codes,
-                                    event, rows + at)  # fmt: skip
+                    clause = slots[first + at]
+                    out[n] = clause
+                    n += box_holds(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event, clause)
         counts[event] = n - begin
     return codes.shape[0]
 
@@ -363,7 +339,7 @@ def descend(tree: Tree, batch: Batch, start: Scalar, scratch: Scratch, out: Ints
 @hot
 def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, _, _, _, _, _, _, _ = tree
+    nodes, tests, table, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch
     stack, places, found, sure = scratch
     for event in range(codes.shape[0]):
@@ -381,7 +357,7 @@ def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> 
             totals[2] += leaves[leaf, SIZE]
             if leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]
-            elif leaves[leaf, ROWS] >= 0:
+            elif leaves[leaf, CHECKED] > 0:
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
                 find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
                 for i in range(leaves[leaf, WORDS]):

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import hot
+from wherecast.kernels.bits import copy_8
+from wherecast.kernels.jit import Scalar, hot, inlined
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -39,6 +40,27 @@ def count_subscriptions(
         counts[e] += total
 
 
+@inlined
+def copy_run(
+    values: npt.NDArray[Any], slot: Scalar, length: Scalar, out: npt.NDArray[Any], at: Scalar, end: Scalar
+) -> Scalar:
+    """Copy values[slot:slot + length] to out[at:], eight at a time; out[:end] may be overwritten behind the run.
+
+    Most runs are shorter than eight, and how short cannot be predicted: they are copied whole without asking.
+    """
+    done = 0
+    if at + 8 <= end and slot + 8 <= values.size:
+        copy_8(values, slot, out, at)
+        done = 8
+    while done + 8 <= length:
+        copy_8(values, slot + done, out, at + done)
+        done += 8
+    while done < length:
+        out[at + done] = values[slot + done]
+        done += 1
+    return at + length
+
+
 @hot
 def write_values(
     ptr: Ints,
@@ -48,26 +70,22 @@ def write_values(
     version: int,
     values: npt.NDArray[Any],
     cursor: Longs,
+    ends: Longs,
     out: npt.NDArray[Any],
 ) -> None:
-    """Write the values (ids, say) of the live slots of every event at its cursor, and move the cursor on."""
+    """Write the values (ids, say) of the live slots of every event at its cursor, and move the cursor on.
+
+    An event's part of `out` ends at `ends`.
+    """
     for e in range(cursor.size):
-        at = cursor[e]
-        if died.size == 0:
-            # Every filter has a subscriber, and most have one: write it before asking whether there are more.
-            for i in range(event_ptr[e], event_ptr[e + 1]):
-                slot, end = ptr[filter_ids[i]], ptr[filter_ids[i] + 1]
-                out[at] = values[slot]
-                at += 1
-                slot += 1
-                while slot < end:
-                    out[at] = values[slot]
-                    at += 1
-                    slot += 1
-        else:
-            for i in range(event_ptr[e], event_ptr[e + 1]):
-                for slot in range(ptr[filter_ids[i]], ptr[filter_ids[i] + 1]):
-                    if died[slot] > version:
-                        out[at] = values[slot]
+        at, end = cursor[e], ends[e]
+        for i in range(event_ptr[e], event_ptr[e + 1]):
+            slot, stop = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
+            if died.size == 0:
+                at = copy_run(values, slot, stop - slot, out, at, end)
+            else:
+                for s in range(slot, stop):
+                    if died[s] > version:
+                        out[at] = values[s]
                         at += 1
         cursor[e] = at

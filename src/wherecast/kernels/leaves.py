@@ -5,14 +5,14 @@ Theory of operation
 A leaf knows the cells of its path. A column filed under at shift 0 is settled: the code is known, the constraint
 holds, nothing is stored. A column filed under at a larger shift keeps buckets of the cell only. Any other column gets
 one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_BITS` bits of buckets over its whole
-range; constraints of such inexact columns are checked again for the few clauses that survive the AND.
+range; the boxes of the few clauses that survive the AND of such inexact columns are checked.
 
 Where many of a leaf's clauses hold at once (wide ranges, `<>`), that second check would be all the work. Such a leaf has
 a second set of rows for its inexact columns: bit i says that clause i *surely* holds for every code of the bucket. Only
 clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
 
-A column becomes a bitmap only if the rows would cost more bytes than a few checks: a column that one clause in a
-hundred constrains is cheaper to check on the survivors. A leaf with few clauses has no bitmaps at all.
+A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
+cheaper to check on the survivors. A leaf with few clauses has no bitmaps at all.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import numpy.typing as npt
 from wherecast.kernels.bits import ONE
 from wherecast.kernels.descent import (
     BITS_AT,
+    CHECKED,
     COLUMN,
     COLUMN_END,
+    FOLD_AT,
     LEAF_WORDS,
     MAP,
     ROW_AT,
@@ -43,8 +45,8 @@ Floats = npt.NDArray[np.float32]
 #: A column of up to this many codes has one row per code.
 EXACT_CODES = 64
 #: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
-COARSE_BITS = 5
-#: Bytes of a stored constraint (column, lo, hi), the unit in which bitmaps are weighed.
+COARSE_BITS = 4
+#: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
 #: Cycles of checking one clause, of one leaf column, of one leaf: decide between rows and bitmaps.
 CHECK, PER_COLUMN, PER_LEAF = 8, 6, 30
@@ -62,9 +64,9 @@ def bits_of(width: Scalar) -> Scalar:
 
 
 @jit
-def count_rows(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
-    """Number of buckets of a column."""
-    return min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c])
+def count_rows(c: Scalar, width: Ints, bits: Ints, shifts: Ints, folds: Ints) -> Scalar:
+    """Number of rows of a column: a bucket each, but for that of code 0 in a folded one."""
+    return min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c]) - folds[c]
 
 
 @jit
@@ -87,7 +89,7 @@ def path_of(
 
 @jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: Scalar,
-              crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
+              crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
     Returns the number of touched columns and the words. `load` is all zero before and after.
@@ -113,7 +115,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
             all_bits = bits_of(width[c])
             bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
             shifts[c] = all_bits - bits[c]
-        needed = count_rows(c, width, bits, shifts) * ((size + 63) // 64) * 8 + 8
+        needed = count_rows(c, width, bits, shifts, folds) * ((size + 63) // 64) * 8 + 8
         if needed > thrift * ROW_BYTES * load[c]:
             bits[c] = -1
         else:
@@ -141,23 +143,25 @@ def is_exact(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
 
 
 @jit
-def fill_rows(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
-              list_end: Ints, width: Ints, path_shift: Ints, bits: Ints, shifts: Ints, row_ptr: Ints,
-              row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, n: Scalar, fill: Scalar) -> Scalar:  # fmt: skip
-    """Store (or count) the constraints that the bitmaps do not decide; a clause's stand rarest first in `ptr` order."""
+def is_undecided(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints,
+                 bits: Ints, shifts: Ints) -> Scalar:  # fmt: skip
+    """Whether path and bitmaps leave some constraint of a leaf to be checked."""
     for i in range(first, end):
-        if fill:
-            row_ptr[i] = n
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
-            c = column[k]
-            if path_shift[c] == 0 or is_exact(c, width, bits, shifts):
-                continue
-            if fill and list_at[k] >= 0:
-                row_column[n], row_lo[n], row_hi[n] = ~c, list_at[k], list_end[k]
-            elif fill:
-                row_column[n], row_lo[n], row_hi[n] = c, lo[k], hi[k]
-            n += 1
-    return n
+            if path_shift[column[k]] != 0 and not is_exact(column[k], width, bits, shifts):
+                return True
+    return False
+
+
+@jit
+def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+                c: Scalar) -> Scalar:  # fmt: skip
+    """Whether every constraint of a leaf on a column of codes 0, 1, 2 asks for 1 or for 2."""
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if column[k] == c and (list_at[k] >= 0 or lo[k] == 0 or lo[k] != hi[k]):
+                return False
+    return True
 
 
 @jit
@@ -197,17 +201,17 @@ def is_mapped(clause: Scalar, ptr: Longs, column: Ints, path_shift: Ints, bits: 
 @jit
 def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
                 list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
-                shifts: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
+                shifts: Ints, folds: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
     """The rows of one column: a clause without a constraint on it is in all of them.
 
     With `sure`, a clause with a constraint is in a row only if the whole bucket lies in one of its intervals, and a
     clause that also has columns without bitmaps is in none.
     """
-    shift, n_rows = shifts[c], count_rows(c, width, bits, shifts)
+    shift, fold, n_rows = shifts[c], folds[c], count_rows(c, width, bits, shifts, folds)
     low: Scalar = np.int64(0)
     if path_shift[c] > 0 and width[c] > EXACT_CODES:
         low = np.int64(path_key[c]) << path_shift[c]
-    high = low + (np.int64(n_rows) << shift) - 1
+    high = low + (np.int64(n_rows + fold) << shift) - 1
     inner = (1 << shift) - 1 if sure else 0
     for i in range(first, end):
         if sure and not is_mapped(members[i], ptr, column, path_shift, bits):
@@ -223,9 +227,8 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
                 stop: Scalar = np.int64(hi[k] if single else list_hi[at])
                 stop = high if stop >= width[c] - 1 else min(stop, high)
                 if begin <= stop:
-                    set_bits(
-                        maps, place, words, i - first, (begin - low + inner) >> shift, (stop - low - inner) >> shift
-                    )
+                    start, last = (begin - low + inner) >> shift, (stop - low - inner) >> shift
+                    set_bits(maps, place, words, i - first, start - fold, last - fold)
         if free:
             set_bits(maps, place, words, i - first, 0, n_rows - 1)
 
@@ -234,10 +237,9 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    chance: Floats, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], row_ptr: Ints,
-    row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints, fill: Scalar,
-) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
-    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and rows."""
+    chance: Floats, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], fill: Scalar,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns and map words."""
     n_columns = width.size
     path_shift = np.full(n_columns, -1, np.int32)
     path_key = np.zeros(n_columns, np.int32)
@@ -245,31 +247,33 @@ def build_leaves(
     touched = np.zeros(n_columns, np.int32)
     bits = np.full(n_columns, -1, np.int32)
     shifts = np.zeros(n_columns, np.int32)
-    n_packed, n_words, n_rows = 0, 0, 0
+    folds = np.zeros(n_columns, np.int32)
+    n_packed, n_words = 0, 0
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
         n_touched, words = plan_leaf(members, first, end, ptr, column, width, path_shift, thrift[leaf],
-                                     crowded, load, touched, bits, shifts)  # fmt: skip
+                                     crowded, load, touched, bits, shifts, folds)  # fmt: skip
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
-        n_rows = fill_rows(members, first, end, ptr, column, lo, hi, list_at, list_end, width, path_shift, bits,
-                           shifts, row_ptr, row_column, row_lo, row_hi, n_rows, fill)  # fmt: skip
+            leaves[leaf, CHECKED] = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
             if bits[c] >= 0:
+                folds[c] = width[c] == 3 and is_foldable(members, first, end, ptr, column, lo, hi, list_at, c)
                 if fill:
                     columns[n_packed] = (
                         c
                         | (np.int64(shifts[c]) << SHIFT_AT)
                         | (np.int64(bits[c]) << BITS_AT)
+                        | (np.int64(folds[c]) << FOLD_AT)
                         | (np.int64(rows) << ROW_AT)
                     )
                 n_packed += 1
-                rows += count_rows(c, width, bits, shifts)
+                rows += count_rows(c, width, bits, shifts, folds)
                 inexact += not is_exact(c, width, bits, shifts)
         sure = crowded and inexact > 0
         place = n_words
@@ -278,15 +282,14 @@ def build_leaves(
                 c = np.int64(touched[t])
                 if bits[c] >= 0:
                     fill_column(members, first, end, ptr, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
-                                path_shift, path_key, bits, shifts, c, maps, place, words, turn == 1)  # fmt: skip
-                    place += count_rows(c, width, bits, shifts) * words
+                                path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
+                    place += count_rows(c, width, bits, shifts, folds) * words
         n_words += rows * words * (1 + sure)
         if fill:
             leaves[leaf, COLUMN_END] = n_packed
             leaves[leaf, SURE] = rows if sure else 0
         for t in range(n_touched):
             bits[touched[t]] = -1
+            folds[touched[t]] = 0
         path_of(leaf, parent, step, path, path_shift, path_key, 1)
-    if fill:
-        row_ptr[leaf_ptr[leaf_ptr.size - 1]] = n_rows
-    return n_packed, n_words, n_rows
+    return n_packed, n_words

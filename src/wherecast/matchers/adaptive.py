@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.kernels.dense import copy_events, count_dense, list_dense, weigh_dense
+from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.kernels.dense import copy_events, count_dense, expand_dense, list_dense, weigh_dense
 from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
@@ -37,6 +38,7 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.fanout import count_subscriptions
+from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_conditions import Columns, describe, frozen, prepare
 from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
 
@@ -57,11 +59,18 @@ class AdaptiveMatcher:
     name: ClassVar[str] = "adaptive"
 
     def __init__(
-        self, columns: Columns, tree: Tree, facts: Longs, visits: npt.NDArray[np.float64], word_weights: Ints
+        self,
+        columns: Columns,
+        tree: Tree,
+        rows: Rows,
+        facts: Longs,
+        visits: npt.NDArray[np.float64],
+        word_weights: Ints,
     ) -> None:
         self._columns = Columns(*(frozen(array) for array in columns))
         self._tree = Tree(*(frozen(array) for array in tree))
         self._plain = cast("Tree", tuple(self._tree))  # what kernels are given, see `Tree`
+        self._rows = Rows(*(frozen(array) for array in rows))
         self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
@@ -88,28 +97,36 @@ class AdaptiveMatcher:
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
-        matcher = cls(columns, tree, np.array(facts, np.int64), np.zeros(5), words)
-        if batch is not None:
-            matcher._visits = matcher._tally(batch)
+        matcher = cls(columns, tree, rows_of(pack_boxes(boxes)), np.array(facts, np.int64), np.zeros(5), words)
+        if sample is not None and sample.n_events:
+            matcher._visits = matcher._tally(sample)
         return matcher
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
+        return {**self._own_arrays(), **{f"rows_{k}": v for k, v in self._rows._asdict().items()}}
+
+    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
         parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
         return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
+
+    def share_boxes(self, boxes: PackedBoxes) -> None:
+        """Check candidates against these boxes, equal to those it was built from: of two copies one goes."""
+        self._rows = Rows(*(frozen(array) for array in rows_of(boxes)))
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; nothing is copied."""
         columns = Columns(**{k: arrays[k] for k in Columns._fields})
         tree = Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields})
-        return cls(columns, tree, arrays["facts"], arrays["visits"], arrays["word_weights"])
+        rows = Rows(**{k: arrays[f"rows_{k}"] for k in Rows._fields})
+        return cls(columns, tree, rows, arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
         batch = prepare(self._columns, events)
         scratch = self._scratch(batch)
-        ids, counts = self._descend(batch, scratch)
+        ids, counts = self._descend(batch, events, scratch)
         if self._replicated and batch.list_codes.size:
             ids, counts = self._once(ids, counts)
         if self._dense[0] == self._dense[1]:
@@ -143,7 +160,7 @@ class AdaptiveMatcher:
         """
         batch = prepare(self._columns, events)
         scratch = self._scratch(batch)
-        ids, counts = self._descend(batch, scratch)
+        ids, counts = self._descend(batch, events, scratch)
         if self._replicated and batch.list_codes.size:
             ids, counts = self._once(ids, counts)
         totals = np.zeros(counts.size, np.int64)
@@ -151,22 +168,43 @@ class AdaptiveMatcher:
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
         return totals
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether all clauses are in the dense part: then `expand` serves."""
+        return not self._grown
+
+    def expand(
+        self, events: EventCodes, ptr: Ints, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]
+    ) -> None:
+        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, and move the cursors on.
+
+        An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
+        of `ptr`, as for `weigh`.
+        """
+        batch = prepare(self._columns, events)
+        clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
+        expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
+                     frozen(values), cursor, ends, out)  # fmt: skip
+
     def _scratch(self, batch: Batch) -> Scratch:
         longest = int(np.diff(batch.list_ptr).max(initial=1)) if batch.list_codes.size else 1
-        stack, places = np.empty(self._stack * longest, np.int32), np.empty(batch.codes.shape[1] + 1, np.int64)
+        stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * batch.codes.shape[1] + 1, np.int64)
         return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64))
 
-    def _descend(self, batch: Batch, scratch: Scratch) -> tuple[Ints, Longs]:
+    def _descend(self, batch: Batch, events: EventCodes, scratch: Scratch) -> tuple[Ints, Longs]:
         """Matches of the tree part, packed; when the output is full, matching goes on in a further piece."""
         n_events = batch.codes.shape[0]
         counts = np.zeros(n_events, np.int64)
         if not self._grown or not n_events:
             return np.zeros(0, np.int32), counts
+        rows = cast("Rows", tuple(self._rows))
+        codes = np.ascontiguousarray(events.codes, np.int32)
+        points = cast("Points", tuple(frozen(array) for array in (codes, *events[1:])))
         least = 64 * (LEAF_WORDS + 1)
         pieces, start, size = [], 0, least + int(1.2 * n_events * self._visits[MATCHES])
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._plain, batch, start, scratch, out, counts)
+            stop = descend(self._plain, rows, batch, points, start, scratch, out, counts)
             pieces.append(out[: counts[start:stop].sum()])
             if stop == start:
                 size *= 4
@@ -185,17 +223,17 @@ class AdaptiveMatcher:
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""
-        visits = self._visits if events is None else self._tally(prepare(self._columns, events))
+        visits = self._visits if events is None else self._tally(events)
         return float(visits[CANDIDATES])
 
     def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
         """Size and shape of the index, and what an event costs: measured on `events`, else on the sample of `build`.
 
-        `candidates_per_event` are slots that an event's leaves hold, `checked_per_event` those tested one by one.
+        `bytes` leaves out the boxes, which an engine keeps anyway. `candidates_per_event` are slots that an event's leaves hold, `checked_per_event` those tested one by one.
         """
         tree, sizes = self._tree, self._tree.leaves[:, SIZE]
-        visits = self._visits if events is None else self._tally(prepare(self._columns, events))
-        parts = {k: int(v.nbytes) for k, v in self.arrays().items()}
+        visits = self._visits if events is None else self._tally(events)
+        parts = {k: int(v.nbytes) for k, v in self._own_arrays().items()}
         names = "nodes_per_event", "leaves_per_event", "candidates_per_event", "checked_per_event"
         return {
             "clauses": self.n_clauses,
@@ -235,17 +273,23 @@ class AdaptiveMatcher:
             lines.append("  nothing (no column is worth a lookup)")
         return "\n".join(lines)
 
-    def _tally(self, batch: Batch) -> npt.NDArray[np.float64]:
+    def _tally(self, events: EventCodes) -> npt.NDArray[np.float64]:
         """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
+        batch = prepare(self._columns, events)
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:
             scratch = self._scratch(batch)
             tally_descend(self._plain, batch, scratch, totals)
-            totals[MATCHES] = self._descend(batch, scratch)[1].sum()
+            totals[MATCHES] = self._descend(batch, events, scratch)[1].sum()
         visits: npt.NDArray[np.float64] = totals / max(len(batch.codes), 1)
         visits += np.array([0, dense.size, dense.sum(), 0, 0])
         return visits
+
+
+def rows_of(boxes: PackedBoxes) -> Rows:
+    """What kernels need of packed boxes."""
+    return Rows(boxes.ptr, boxes.number, boxes.attr, boxes.lo, boxes.hi)
 
 
 def _offsets(counts: Longs) -> Longs:

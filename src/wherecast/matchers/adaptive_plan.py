@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.descent import LEAF_WORDS, ROWS, SIZE, SLOT, WORDS, Batch, Tree
+from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, Batch, Tree
 from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
 from wherecast.kernels.leaves import EXACT_CODES, build_leaves
 from wherecast.matchers.adaptive_conditions import STEP, Columns, Conditions, sample_codes
@@ -286,39 +286,20 @@ class Planner:
             np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
             c.list_lo, c.list_hi, c.chance, self.columns.width,
         )  # fmt: skip
-        leaves, row_ptr = np.full((sizes.size, 8), -1, np.int64), np.zeros(members.size + 1, np.int32)
-        none = np.zeros(0, np.int64), np.zeros(0, np.uint64), row_ptr, np.zeros(0, np.int16)
-        rows = np.zeros(0, np.int32)
-        n_columns, n_words, n_rows = build_leaves(*given, leaves, *none, rows, rows, 0)
+        leaves = np.zeros((sizes.size, 8), np.int64)
+        n_columns, n_words = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64), 0)
         columns, maps = np.zeros(n_columns, np.int64), np.zeros(n_words, np.uint64)
-        row_column = np.zeros(n_rows, np.int16)
-        row_lo, row_hi = np.zeros(n_rows, np.int32), np.zeros(n_rows, np.int32)
-        build_leaves(*given, leaves, columns, maps, row_ptr, row_column, row_lo, row_hi, 1)
+        build_leaves(*given, leaves, columns, maps, 1)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
-        row_ptr = place_rows(leaves, row_ptr)
         self._set_dense_apart(nodes, leaves)
         return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
-                    np.concatenate([members, np.zeros(64, np.int32)]),
-                    row_ptr, row_column, row_lo, row_hi, *self._lists(row_column, row_lo, row_hi))  # fmt: skip
-
-    def _lists(self, row_column: npt.NDArray[np.int16], row_lo: Ints, row_hi: Ints) -> tuple[Ints, Ints]:
-        """Keep the lists of intervals that rows refer to; the others are in bitmaps."""
-        rows = np.flatnonzero(row_column < 0)
-        starts, nth = np.unique(row_lo[rows], return_inverse=True)
-        ends = np.zeros_like(starts)
-        ends[nth] = row_hi[rows]
-        sizes = ends - starts
-        places = np.cumsum(sizes) - sizes
-        kept = np.repeat(starts - places, sizes) + np.arange(sizes.sum())
-        row_lo[rows] = places[nth]
-        row_hi[rows] = (places + sizes)[nth]
-        return self.conditions.list_lo[kept], self.conditions.list_hi[kept]
+                    np.concatenate([members, np.zeros(64, np.int32)]))  # fmt: skip
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
         """Take the root's rest leaves out of the tree if bitmaps decide all of them."""
         first, end = int(nodes[0, 2]), int(nodes[0, 3])
         rest = leaves[first:end]
-        if end > first and (rest[:, WORDS] > 0).all() and (rest[:, ROWS] < 0).all():
+        if end > first and (rest[:, WORDS] > 0).all() and not rest[:, CHECKED].any():
             self.dense = (first, end)
             nodes[0, 2:] = 0
 
@@ -348,13 +329,3 @@ def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:
             cuts.append(at)
             last = at
     return np.unique(np.array(cuts, np.int64))
-
-
-def place_rows(leaves: Longs, row_ptr: Ints) -> Ints:
-    """Keep `row_ptr` only for leaves with something left to check, and note its place in them."""
-    first, end = leaves[:, SLOT], leaves[:, SLOT] + leaves[:, SIZE]
-    checked = row_ptr[first] < row_ptr[end]
-    sizes = np.where(checked, leaves[:, SIZE], 0)
-    leaves[checked, ROWS] = (np.cumsum(sizes) - sizes)[checked]
-    kept = np.repeat(checked, leaves[:, SIZE])
-    return np.concatenate([row_ptr[:-1][kept], row_ptr[-1:]])

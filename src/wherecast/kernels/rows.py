@@ -1,0 +1,113 @@
+"""One box against one event: what is left to do for a candidate.
+
+Theory of operation
+-------------------
+The rows of a clause stand in the order of their attributes, those of one constraint in the order of their intervals (see
+`index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
+10,000 costs 28 steps. An event's list of codes is compared element by element.
+
+Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.jit import Scalar, inlined
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """The rows of all clauses; kernels unpack it and may be given a plain tuple."""
+
+    ptr: Ints  # (clauses + 1,) rows of clause c are ptr[c]:ptr[c + 1]
+    number: npt.NDArray[Any]  # (rows,) place of each row in what follows, unsigned; or empty: its own
+    attr: npt.NDArray[Any]  # attribute, or ~attribute when the next row belongs to the same constraint
+    lo: Ints
+    hi: Ints  # or empty: equal to lo
+
+
+class Points(NamedTuple):
+    """Events as they were coded, see `index.boxes.EventCodes`; kernels unpack it and may be given a plain tuple."""
+
+    codes: Ints
+    list_ptr: Longs
+    list_codes: Ints
+
+
+@inlined
+def row_place(number: npt.NDArray[Any], row: Scalar) -> Scalar:
+    """Where a row is kept."""
+    return np.int64(number[row]) if number.size > 0 else np.int64(row)
+
+
+@inlined
+def row_attribute(attr: npt.NDArray[Any], place: Scalar) -> Scalar:
+    """Attribute of a row."""
+    a = np.int64(attr[place])
+    return a if a >= 0 else ~a
+
+
+@inlined
+def row_end(lo: Ints, hi: Ints, place: Scalar) -> Scalar:
+    """Upper end of a row's interval."""
+    return hi[place] if hi.size > 0 else lo[place]
+
+
+@inlined
+def find_row(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, first: Scalar, end: Scalar,
+             attribute: Scalar, code: Scalar) -> Scalar:  # fmt: skip
+    """First of the rows first:end that is of a later attribute, or of this one and ends at the code or above."""
+    while first < end:
+        middle = (first + end) >> 1
+        place = row_place(number, middle)
+        a = row_attribute(attr, place)
+        if a < attribute or (a == attribute and row_end(lo, hi, place) < code):
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+@inlined
+def list_meets(list_ptr: Longs, list_codes: Ints, code: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """Whether the list that a negative code names has a code in low .. high."""
+    for k in range(list_ptr[~code], list_ptr[~code + 1]):
+        if low <= list_codes[k] <= high:
+            return True
+    return False
+
+
+@inlined
+def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies a clause."""
+    row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
+    held = False
+    while row < end:
+        place = row_place(number, row)
+        a = np.int64(attr[place])
+        attribute = a if a >= 0 else ~a
+        code = np.int64(codes[event, attribute])
+        if a < 0 and code >= 0:
+            row = find_row(number, attr, lo, hi, row, end, attribute, code)
+            place = row_place(number, row) if row < end else place
+            if row == end or row_attribute(attr, place) != attribute or lo[place] > code:
+                return False
+            row = find_row(number, attr, lo, hi, row, end, attribute + 1, 0)
+            continue
+        if code >= 0:
+            held = lo[place] <= code <= row_end(lo, hi, place)
+        elif not held:
+            held = list_meets(list_ptr, list_codes, code, lo[place], row_end(lo, hi, place))
+        if a >= 0:
+            if not held:
+                return False
+            held = False
+        row += 1
+    return True
