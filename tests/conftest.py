@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from wherecast.matchers.registry import MATCHERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,13 +21,22 @@ settings.register_profile("ci", derandomize=False, print_blob=True, deadline=Non
 settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+#: The matchers of the papers.
+PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session, so that no test of the fast part can start Spark by accident."""
+    """Mark whatever uses the session, so that no test of the fast part can start Spark by accident.
+
+    Of the tests that run with every matcher, the fast part has those of the default and of the simplest.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any(isinstance(value, str) and value in PAPERS for value in parameters):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

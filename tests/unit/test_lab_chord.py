@@ -11,6 +11,8 @@ from wherecast.lab.experiments.chord import balance, hops, membership, operation
 from wherecast.lab.rows import choose, numbers
 from wherecast.overlay.static import BITS, StaticRing
 
+pytestmark = pytest.mark.slow
+
 CHORD = [name for name in EXPERIMENTS if name.startswith("chord-")]
 
 

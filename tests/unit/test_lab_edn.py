@@ -15,6 +15,8 @@ from wherecast.lab.rows import choose, group, levels, numbers
 from wherecast.partition.balance import Moves, server_loads
 from wherecast.workloads.edn import PAPER_MARKET
 
+pytestmark = pytest.mark.slow
+
 EDN = [name for name in EXPERIMENTS if name.startswith("edn-")]
 SMALL = PAPER_MARKET.scaled(0.02)
 

@@ -25,6 +25,8 @@ from wherecast.matchers.scan import ScanMatcher
 from wherecast.workloads.form import OPERATORS
 from wherecast.workloads.truth import Truth
 
+pytestmark = pytest.mark.slow
+
 TINY = {
     "topss-predicates": predicates.Settings((30, 60), n_events=5, rounds=1),
     "topss-matching": W4Case(("lists", "bits", "bytes", "adaptive"), (1_000, 2_000), rounds=1, n_events=5),

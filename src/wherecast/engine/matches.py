@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.ids import SubscriptionId
-from wherecast.engine.segment import DenseMatcher, Segment
+from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.fanout import count_subscriptions, write_values
-from wherecast.matchers.adaptive_conditions import frozen
+from wherecast.kernels.jit import frozen
+from wherecast.matchers.protocol import DenseMatcher
 
 Int64s = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ died at v or before is gone, so removing is one store into an array and no reade
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.values import Scalar
-from wherecast.matchers.protocol import Hits, Matcher
+from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
 
 Int64s = npt.NDArray[np.int64]
 ALIVE = np.int64(2**62)
@@ -33,26 +33,6 @@ ALIVE = np.int64(2**62)
 _MOST_ADMITTED = 0.75
 _FEW = 16
 _NO_FILTERS = np.zeros(0, np.int32)
-
-
-class DenseMatcher(Matcher, Protocol):
-    """A matcher that can write the subscriptions of what holds without listing clauses first."""
-
-    is_dense: bool  # whether it can do so now
-
-    def expand(
-        self,
-        events: EventCodes,
-        ptr: npt.NDArray[np.int32],
-        values: npt.NDArray[Any],
-        cursor: Int64s,
-        ends: Int64s,
-        out: npt.NDArray[Any],
-    ) -> None:
-        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
-
-        An event's part of `out` ends at `ends`.
-        """
 
 
 class Subscriptions(NamedTuple):

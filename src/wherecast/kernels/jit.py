@@ -35,3 +35,10 @@ def hot(function: Kernel) -> Kernel:
 def inlined(function: Kernel) -> Kernel:
     """Compile a helper of a hot kernel, to be inlined: an array is seven words, too many to pass in an inner loop."""
     return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True)(function))
+
+
+def frozen(array: Any) -> Any:
+    """A read-only view. Numba compiles anew for arrays that differ in this: mapped files are read-only, so is all."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -38,9 +38,11 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.fanout import count_subscriptions
+from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Points, Rows
-from wherecast.matchers.adaptive_conditions import Columns, describe, frozen, prepare
+from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
+from wherecast.matchers.columns import Columns, prepare
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

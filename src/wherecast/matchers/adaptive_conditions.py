@@ -16,7 +16,7 @@ meets at most two, in steps of two bits (four times the width), or its single co
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ import numpy.typing as npt
 from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.descent import Batch
-from wherecast.kernels.events import prepare_codes, prepare_lists
+from wherecast.kernels.jit import frozen
+from wherecast.matchers.columns import Columns, prepare
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -41,16 +42,6 @@ STEP = 2
 MOST_COLUMNS = 2**15
 
 
-class Columns(NamedTuple):
-    """What an event code needs on its way to a column."""
-
-    attribute: Ints  # (columns,) attribute of each column, ascending
-    source_width: Ints  # (columns,) codes of the attribute
-    width: Ints  # (columns,) codes of the column
-    table_ptr: Longs  # (columns + 1,) renumbering of a column, empty where codes stay
-    table: Ints
-
-
 class Conditions(NamedTuple):
     """Constraints by clause, rarest first."""
 
@@ -65,28 +56,6 @@ class Conditions(NamedTuple):
     shift: Ints  # filing
     filed: Floats  # chance that an event meets a cell of the filing
     chance: Floats  # chance to hold
-
-
-def frozen(array: Any) -> Any:
-    """A read-only view. Numba compiles anew for arrays that differ in this: mapped files are read-only, so is all."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def prepare(columns: Columns, events: EventCodes) -> Batch:
-    """Bring events into the columns of an index."""
-    codes = frozen(np.ascontiguousarray(events.codes, np.int32))
-    out = np.empty((codes.shape[0], columns.attribute.size), np.int32)
-    given = columns.attribute, columns.source_width, columns.table_ptr, columns.table
-    n_lists = prepare_codes(codes, *given, out)
-    ptr = np.zeros(n_lists + 1, np.int64)
-    if n_lists == 0:
-        return Batch(out, ptr, np.zeros(0, np.int32))
-    list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
-    lists = np.empty(prepare_lists(codes, list_ptr, list_codes, *given, ptr, out[0], 0), np.int32)
-    size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists, 1)
-    return Batch(out, ptr, lists[:size])
 
 
 def _number_columns(clause: Ints, attribute: Ints) -> tuple[Ints, Ints]:

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, Batch, Tree
 from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
 from wherecast.kernels.leaves import EXACT_CODES, build_leaves
-from wherecast.matchers.adaptive_conditions import STEP, Columns, Conditions, sample_codes
+from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
+from wherecast.matchers.columns import Columns
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

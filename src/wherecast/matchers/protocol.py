@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes
 
 
 class Hits(NamedTuple):
@@ -67,6 +68,29 @@ class LiveMatcher(Matcher, Protocol):
 
     def remove(self, clause_ids: npt.NDArray[np.int32]) -> None:
         """Take clauses out. Raises MatcherError, and changes nothing, if one of them is not there."""
+
+
+class DenseMatcher(Matcher, Protocol):
+    """A matcher that can write the subscriptions of what holds without listing clauses first."""
+
+    is_dense: bool  # whether it can do so now
+
+    def expand(
+        self,
+        events: EventCodes,
+        ptr: npt.NDArray[np.int32],
+        values: npt.NDArray[Any],
+        cursor: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        out: npt.NDArray[Any],
+    ) -> None:
+        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
+
+        An event's part of `out` ends at `ends`.
+        """
+
+    def share_boxes(self, boxes: PackedBoxes) -> None:
+        """Use these boxes, equal to those it was built from, in place of its own copy."""
 
 
 def weigh_hits(hits: Hits, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

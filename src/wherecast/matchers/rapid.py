@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.jit import frozen
 from wherecast.kernels.rapid import Bits, Ints, Longs
-from wherecast.matchers.adaptive_conditions import frozen
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.matchers.rapid_binary import BinaryIndex, Tally, count_copies
 from wherecast.matchers.rapid_clauses import ClauseStore, compose_boxes

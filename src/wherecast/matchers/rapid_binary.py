@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.kernels.jit import frozen
 from wherecast.kernels.rapid import (
     MOST_ONES,
     NODE,
@@ -41,7 +42,6 @@ from wherecast.kernels.rapid import (
     remove_rows,
 )
 from wherecast.kernels.rapid_search import choose_trees, search_trees, tally_search
-from wherecast.matchers.adaptive_conditions import frozen
 from wherecast.matchers.protocol import Hits
 
 #: "Does not matter" in an array of subscriptions.

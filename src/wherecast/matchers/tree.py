@@ -34,6 +34,7 @@ import numpy.typing as npt
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.events import drop_repeats
+from wherecast.kernels.jit import frozen
 from wherecast.kernels.tree import (
     CLAUSES,
     LIVE_CLAUSES,
@@ -49,7 +50,7 @@ from wherecast.kernels.tree_grow import BY_LEVELS, BY_TESTS, COLLAPSED, Levels, 
 from wherecast.kernels.tree_links import MOST, link_nodes, measure_depths
 from wherecast.kernels.tree_search import Links, search
 from wherecast.kernels.tree_sets import intern_sets, release_labels
-from wherecast.matchers.adaptive_conditions import Columns, frozen, prepare
+from wherecast.matchers.columns import Columns, prepare
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.matchers.tree_clauses import (
     Constraints,

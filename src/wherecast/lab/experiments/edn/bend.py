@@ -36,8 +36,8 @@ class Settings:
 def run(settings: Settings, progress: Progress) -> list[Row]:
     """Figure 5 for each bend: the imbalance before and after the new subscriptions."""
     rows: list[Row] = []
-    for bend in settings.bends:
-        progress(f"{NAME}: {bend:g} of {', '.join(f'{each:g}' for each in settings.bends)}")
+    for number, bend in enumerate(settings.bends, 1):
+        progress(f"{NAME}: bend {number} of {len(settings.bends)}")
         market = replace(PAPER_MARKET, bend=bend)
         case = growth.Settings(market=market, seeds=settings.seeds, n_new=settings.n_new, steps=1)
         rows += [{"bend": bend, **row} for row in growth.run(case, lambda _: None)]
