@@ -1,18 +1,23 @@
-"""`wherecast demo`: a workload of its own, matched and shown."""
+"""`wherecast demo --no-spark`: a workload of its own, matched and shown. With Spark: tests/integration/test_demo.py."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
-from wherecast import Schema
+from wherecast import Engine, Schema
 from wherecast.cli.app import app
+from wherecast.cli.demo_market import SCHEMA as ALERT_SCHEMA
+from wherecast.cli.demo_market import WATCHED, AlertMarket, ChangeLog
+from wherecast.cli.demo_stream import live_delays
 from wherecast.cli.stocks import SCHEMA, StockMarket
 
-SMALL = ("--subscriptions", "500", "--events", "300")
+SMALL = ("--no-spark", "--subscriptions", "500", "--events", "300")
 
 
 def run(*args):
@@ -63,6 +68,51 @@ def test_out_must_be_a_folder(tmp_path):
     result = run("demo", "--out", tmp_path / "file" / "sub", *SMALL)
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
+
+
+def test_without_pyspark_it_says_so(tmp_path, monkeypatch):
+    """Where Spark is missing the small demo runs, and says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = run("demo", "--out", tmp_path, *SMALL[1:])
+    assert result.exit_code == 0, result.stderr
+    assert "PySpark is not installed (pip install 'wherecast[spark]')" in result.stderr
+    assert (tmp_path / "matches.parquet").exists()
+
+
+def test_alerts_and_quotes_of_the_stream():
+    """Every alert compiles and fixes symbols; about a third of the quotes is for symbols nobody watches."""
+    market = AlertMarket(3)
+    subscriptions = market.subscriptions(2_000)
+    engine = Engine(ALERT_SCHEMA)
+    assert not engine.subscribe_many(subscriptions.select(["id", "filter"])).quarantined
+    quotes = market.quotes(5_000)
+    assert quotes.column_names == [a.name for a in Schema.of(ALERT_SCHEMA)]
+    watched = set(market.symbols[:WATCHED])
+    assert 0.25 < sum(s not in watched for s in quotes["symbol"].to_pylist()) / 5_000 < 0.4
+    assert 0 < engine.match_batch(quotes).total() < 20 * 5_000
+    later = market.quotes(10)
+    assert min(later["time"].to_pylist()) > max(quotes["time"].to_pylist())
+
+
+def test_change_log():
+    """Sequence numbers rise without a gap, new ids are new, and deletes carry no filter."""
+    log = ChangeLog(AlertMarket(3), 1_000)
+    changes = pa.concat_tables([log.write(50), log.write(50)])
+    assert changes["sequence"].to_pylist() == list(range(1, 101))
+    new = [i for i in changes["id"].to_pylist() if i >= 1_000]
+    assert list(dict.fromkeys(new)) == list(range(1_000, log.subscriptions))
+    for op, text in zip(changes["op"].to_pylist(), changes["filter"].to_pylist(), strict=True):
+        assert (op == "delete") == (text is None)
+
+
+def test_when_changes_are_live():
+    """The delay of changes ends with the first batch whose index has them; changes that none has count for nothing."""
+    batches = [
+        SimpleNamespace(started_s=float(n), report=SimpleNamespace(version=version))
+        for n, version in enumerate([1, 1, 2, 3])
+    ]
+    written = [(10, 0.5), (20, 1.5), (30, 2.5)]
+    assert live_delays(written, batches, {1: 0, 2: 10, 3: 20}) == [1.5, 1.5]
 
 
 def test_workload_fits_its_schema():

@@ -193,6 +193,18 @@ def test_a_pin_stays(tmp_path: Path) -> None:
     assert pinned_versions(index.store) == {1, 2}
 
 
+def test_a_new_stream_forgets_old_pins(tmp_path: Path) -> None:
+    """Cleared pins are gone; the next batch 0 takes the current version."""
+    index = Index(tmp_path)
+    index.commit(make_manifest(index, (1, "price > 1")))
+    pins = Pins(index, "checkpoint")
+    pins.clear()
+    pins.pin(0)
+    index.commit(replace(make_manifest(index, (2, "price > 2")), parent=1))
+    pins.clear()
+    assert pins.pin(0) == 2
+
+
 def test_pinned_versions_are_not_cleaned(tmp_path: Path) -> None:
     """A version that a stream may ask for stays; the others go, and the files that only they named."""
     index = Index(tmp_path)

@@ -13,7 +13,10 @@ import typer
 import wherecast
 from wherecast.cli.bench import bench_app
 from wherecast.cli.failures import GuardedGroup
+from wherecast.cli.lab import lab_app
 from wherecast.cli.partition import partition_app
+from wherecast.cli.peer import peer_app
+from wherecast.cli.pipeline import pipeline_app
 
 # Wherecast does no matrix algebra, and starting the threads for it takes NumPy 70 ms.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -28,7 +31,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(lab_app, name="lab")
 app.add_typer(partition_app, name="partition")
+app.add_typer(peer_app, name="peer")
+app.add_typer(pipeline_app, name="pipeline")
 
 
 class OnError(enum.StrEnum):
@@ -65,6 +71,7 @@ def _root(
     Examples:
       wherecast check "symbol = 'IBM' AND price < 120" -s schema.json
       wherecast match -s schema.json --subscriptions subs.csv --events events.csv
+      wherecast pipeline run pipeline.toml
       wherecast demo --out demo-output
     """
 
@@ -148,21 +155,28 @@ def demo(
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; made if it is not there.")
     ],
-    subscriptions: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many subscriptions.")] = 20_000,
-    events: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many events.")] = 5_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 1,
+    subscriptions: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many subscriptions.")] = 100_000,
+    events: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many events.")] = 600_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same workload.")] = 1,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Match in this process, without Spark and without changes.")
+    ] = False,
 ) -> None:
-    """Generate stock quotes and subscriptions to them, and match them.
+    """Stream stock quotes through Spark to the subscriptions they match, while subscriptions change.
+
+    Generates quotes and alerts, builds an index over 8 servers, matches micro-batches into Parquet, and shows how it went:
+    live, as a summary, and as a page with plots. Less than two minutes on 2 cores.
 
     \b
     Examples:
       wherecast demo --out demo-output
-      wherecast demo --out demo-output --subscriptions 50000 --events 1000 --seed 7
+      wherecast demo --out demo-output --subscriptions 1000000 --seed 7
+      wherecast demo --out demo-output --no-spark
     """
     from wherecast.cli.demo import run_demo
 
     gc.enable()
-    run_demo(out, subscriptions, events, seed)
+    run_demo(out, subscriptions, events, seed, with_spark=not no_spark)
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
-"""`wherecast demo`: the main job on a small generated workload, with a look at what came out."""
+"""`wherecast demo`: the main job on a generated workload, on Spark or, where that is not wanted or not there, without."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import time
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from wherecast.cli.failures import usage_error
 from wherecast.cli.match import MatchJob, run_match
-from wherecast.cli.report import indent, say
+from wherecast.cli.report import indent, say, say_note
 from wherecast.cli.stocks import SCHEMA, StockMarket
 from wherecast.engine.engine import Engine
 from wherecast.engine.explain import Explanation
@@ -25,8 +26,21 @@ from wherecast.engine.explain import Explanation
 _TOP = 5
 
 
-def run_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -> None:
+def run_demo(out: Path, n_subscriptions: int, n_events: int, seed: int, *, with_spark: bool) -> None:
     """Write a workload into `out`, match it, and show what came out."""
+    if with_spark and importlib.util.find_spec("pyspark") is None:
+        say_note("PySpark is not installed (pip install 'wherecast[spark]'): this is the small demo, without a stream")
+        with_spark = False
+    if with_spark:
+        from wherecast.cli.demo_stream import run_stream_demo
+
+        run_stream_demo(out, n_subscriptions, n_events, seed)
+    else:
+        run_engine_demo(out, n_subscriptions, n_events, seed)
+
+
+def run_engine_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -> None:
+    """Match in this process: files in, a file out, and a look at it."""
     begin = time.perf_counter()
     job = MatchJob(
         out / "schema.json", out / "subscriptions.parquet", out / "events.parquet", out=out / "matches.parquet"

@@ -12,10 +12,13 @@ from wherecast.spark.compact import compact
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
 from wherecast.spark.match import match
+from wherecast.spark.progress import Watch
 from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.reports import BatchReport
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
-from wherecast.spark.stream import BatchReport, MatchQuery, follow_changes, stream
+from wherecast.spark.stream import MatchQuery, follow_changes, stream
+from wherecast.spark.table_function import register_table_function
 
 __all__ = [
     "Applied",
@@ -31,11 +34,13 @@ __all__ = [
     "Rebalancer",
     "SessionError",
     "Sink",
+    "Watch",
     "apply_changes",
     "build_index",
     "compact",
     "create_session",
     "follow_changes",
     "match",
+    "register_table_function",
     "stream",
 ]

@@ -1,8 +1,8 @@
-"""Building an index as a Spark job: place filters on servers, build each server's engine in a task, commit one manifest.
+"""Building an index as a Spark job: compile texts, place filters on servers, build each server in a task, commit one manifest.
 
-The driver looks at distinct filters only, and only where events are to be routed (`event-space`, `filter-set`, `auto`): it
-compiles them, makes the plan and says for each where it lives. Subscriptions themselves never pass through the driver:
-they are joined with the placement of their filter, sent to their servers by `repartitionById` and built there.
+Tasks compile the texts (see `parts`). Where events are to be routed (`event-space`, `filter-set`, `auto`), the driver looks
+at the compiled filters, makes the plan, and tasks split what they compiled by server. A server is built by one task. No
+subscription passes through the driver.
 """
 
 from __future__ import annotations
@@ -12,25 +12,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
+from wherecast.engine.segment import build_segment
+from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
+from wherecast.matchers.registry import find_matcher
 from wherecast.spark.index import Index
-from wherecast.spark.layers import replicas_of, write_layer
+from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_and_weights, read_parts
 from wherecast.spark.plans import make_plan, save_plan
 from wherecast.spark.store import Store
-from wherecast.spark.subscriptions import (
-    QUARANTINE,
-    compile_distinct,
-    id_type,
-    quarantine,
-    read_rows,
-    reason_of,
-    split_unusable,
-)
+from wherecast.spark.subscriptions import QUARANTINE, id_type, quarantine_frame, read_rows, set_unusable_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,25 +82,31 @@ def build_index(
     index, rows = Index(path), read_rows(subscriptions)
     parent = max(index.versions(), default=None)
     sample = None if events is None else _take_sample(events)
-    plan, placed, refused = None, rows, QUARANTINE.empty_table()
-    if strategy != "broadcast":
-        n_servers = servers or _parallelism(subscriptions)
-        plan, placed, refused = _place(rows, schema, strategy, n_servers, sample)
-        plan = None if plan.strategy == "broadcast" else plan
-    task = ServerBuilder(index.url, schema, matcher, sample)
-    if plan is None:
-        result = rows.coalesce(1).mapInArrow(task.build_whole, _RESULT)
-    else:
-        result = placed.repartitionById(plan.n_servers, placed["server"]).mapInArrow(task.build_servers, _RESULT)
-    layers, attributes, bad = _collect(result.toArrow())
+    usable, refused = set_unusable_apart(rows)
+    parts = placed = _compile(usable, schema)
+    plan = folder = None
+    try:
+        if strategy != "broadcast":
+            parts = placed = parts.persist()  # read for the plan, and again to be placed
+            plan = _plan(parts, schema, strategy, servers or _parallelism(subscriptions), sample)
+            plan = None if plan.strategy == "broadcast" else plan
+        if plan is not None:
+            folder = save_plan(index.store, plan)
+            placed = parts.mapInArrow(PlaceTask(index.url, folder).place, PARTS)
+        n_servers = 1 if plan is None else plan.n_servers
+        task = ServerBuilder(index.url, schema, matcher, sample)
+        result = placed.repartitionById(n_servers, "server").mapInArrow(task.build_servers, _RESULT)
+        layers, attributes, bad = _collect(result.toArrow())
+    finally:
+        parts.unpersist()
     manifest = Manifest(
         version=0,
         schema=schema.to_json(),
         id_type=id_type(rows),
-        plan=None if plan is None else save_plan(index.store, plan),
+        plan=folder,
         servers=tuple(
             (layers[s] if s in layers else write_layer(index.store, Engine(schema, matcher=matcher)),)
-            for s in range(1 if plan is None else plan.n_servers)
+            for s in range(n_servers)
         ),
         attributes=tuple(attributes),
         sequence=sequence,
@@ -113,7 +114,7 @@ def build_index(
         parent=parent,
         compacted=True,
     )
-    left_out = rows.sparkSession.createDataFrame(pa.concat_tables([refused, bad]))
+    left_out = quarantine_frame(rows.sparkSession, pa.concat_tables([refused, bad]))
     return Built(index, index.commit(manifest), plan, left_out)
 
 
@@ -126,8 +127,8 @@ def plan_subscriptions(
 ) -> Plan:
     """The plan that `build_index` would use; nothing is built or written."""
     sample = None if events is None else _take_sample(events)
-    rows = read_rows(subscriptions)
-    return _place(rows, schema, strategy, servers or _parallelism(subscriptions), sample)[0]
+    usable, _ = set_unusable_apart(read_rows(subscriptions))
+    return _plan(_compile(usable, schema), schema, strategy, servers or _parallelism(subscriptions), sample)
 
 
 def _parallelism(frame: DataFrame) -> int:
@@ -142,38 +143,16 @@ def _take_sample(events: DataFrame) -> pa.Table:
     return events.limit(_SAMPLE).toArrow()
 
 
-def _place(
-    rows: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None
-) -> tuple[Plan, DataFrame, pa.Table]:
-    """The plan, the rows with a server each (once per replica), and the rows that are left out."""
-    from pyspark.sql import functions as F  # noqa: N812
+def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
+    """The parts of rows: equal filters meet in one task."""
+    return rows.repartition(_parallelism(rows), "filter").mapInArrow(CompileTask(schema).compile, PARTS)
 
-    spark = rows.sparkSession
-    repeated = rows.groupBy("id").count().where("count > 1 OR id IS NULL").select(F.col("id").alias("twice"))
-    unusable = rows.join(repeated, F.col("id").eqNullSafe(F.col("twice"))).drop("twice").toArrow()
-    if len(unusable):
-        rows = rows.where("id IS NOT NULL").join(repeated, F.col("id") == F.col("twice"), "left_anti")
-    _, refused = split_unusable(unusable)
-    counted = rows.groupBy("filter").count().toArrow()
-    compiled, reasons = compile_distinct(counted["filter"], schema)
-    good = np.flatnonzero(compiled.filter_of >= 0)
-    weights = np.zeros(compiled.filters.n_filters, np.int64)
-    np.add.at(weights, compiled.filter_of[good], np.asarray(counted["count"])[good])
-    plan = make_plan(compiled.filters, weights, schema, n_servers, strategy, sample)
-    ptr, servers = plan.place(compiled.filters)
-    starts, sizes = ptr[:-1][compiled.filter_of[good]], np.diff(ptr)[compiled.filter_of[good]]
-    offsets = np.concatenate(([0], np.cumsum(sizes)))
-    taken = servers[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
-    homes = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(taken))
-    table = pa.table({"text": counted["filter"].take(pa.array(good)), "servers": homes})
-    located = rows.join(spark.createDataFrame(table), F.col("filter") == F.col("text")).drop("text")
-    placed = located.withColumn("server", F.explode("servers"))
-    if reasons:
-        texts = pa.table({"text": list(reasons), "reason": list(reasons.values())})
-        failed = rows.join(spark.createDataFrame(texts), F.col("filter").eqNullSafe(F.col("text"))).toArrow()
-        bad = quarantine(failed["id"].to_pylist(), failed["filter"].to_pylist(), failed["reason"].to_pylist())
-        refused = pa.concat_tables([refused, bad])
-    return plan, placed, refused
+
+def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None) -> Plan:
+    """A plan for the filters of parts."""
+    column = parts.where("filters IS NOT NULL").select("filters").toArrow()["filters"]
+    filters, weights = filters_and_weights(column.to_pylist(), schema)
+    return make_plan(filters, weights, schema, n_servers, strategy, sample)
 
 
 def _collect(result: pa.Table) -> tuple[dict[int, Layer], list[str], pa.Table]:
@@ -195,38 +174,25 @@ class ServerBuilder:
     matcher: str
     sample: pa.Table | None
 
-    def build_whole(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows into server 0."""
-        rows = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None
-        if rows is None:
-            return
-        usable, unusable = split_unusable(rows)
-        yield from self._build(0, usable, unusable)
-
     def build_servers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of this partition, which Spark made of one server's rows (or of several, wrapped around)."""
-        if not (found := list(batches)):
-            return
-        rows = pa.Table.from_batches(found)
-        for server in rows["server"].unique().to_pylist():
-            mine = rows.filter(pa.compute.equal(rows["server"], server))
-            yield from self._build(server, mine, QUARANTINE.empty_table())
+        """Parts of one server, or of several where Spark wrapped around, to layers; refused rows go along."""
+        servers: dict[int, list[Part]] = {}
+        for parts, refused in map(read_parts, batches):
+            for part in parts:
+                servers.setdefault(part.server, []).append(part)
+            for batch in refused.to_batches():
+                yield _left_out(batch)
+        for server in list(servers):
+            yield self._build(server, servers.pop(server))
 
-    def _build(self, server: int, rows: pa.Table, unusable: pa.Table) -> Iterator[pa.RecordBatch]:
-        engine = Engine(self.schema, matcher=self.matcher)
-        outcome = engine.subscribe_many(rows.select(["id", "filter", "priority"]))
-        if self.sample is not None and len(engine):
-            engine.plan(self.sample)
-        bad = [q.row for q in outcome.quarantined]
-        refused = quarantine(
-            rows["id"].take(pa.array(bad, pa.int64())).to_pylist(),
-            rows["filter"].take(pa.array(bad, pa.int64())).to_pylist(),
-            [reason_of(q.error) for q in outcome.quarantined],
-        )
-        layer = write_layer(Store(self.url), engine, replicas=replicas_of(rows))
-        yield _result(server, layer, engine.attributes())
-        for batch in pa.concat_tables([unusable, refused]).to_batches():
-            yield _left_out(server, batch)
+    def _build(self, server: int, parts: list[Part]) -> pa.RecordBatch:
+        sample = None if self.sample is None else EventBatch.read(self.schema, self.sample, on_error="skip")
+        matcher = find_matcher(self.matcher)
+        segment = build_segment([part.members for part in parts], self.schema, matcher, sample)
+        shared = [part.replicas for part in parts if part.replicas is not None]
+        replicas = pa.concat_tables(shared) if shared else None
+        layer = write_segment(Store(self.url), segment, self.schema, self.matcher, replicas)
+        return _result(server, layer, [self.schema.attributes[a].name for a in sorted(segment.attributes)])
 
 
 def _result(server: int, layer: Layer, attributes: list[str]) -> pa.RecordBatch:
@@ -236,7 +202,7 @@ def _result(server: int, layer: Layer, attributes: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, _RESULT_NAMES)
 
 
-def _left_out(server: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _left_out(rows: pa.RecordBatch) -> pa.RecordBatch:
     n = rows.num_rows
-    columns = [pa.array([server] * n, pa.int32()), pa.nulls(n, pa.string()), pa.nulls(n, pa.list_(pa.string()))]
+    columns = [pa.nulls(n, pa.int32()), pa.nulls(n, pa.string()), pa.nulls(n, pa.list_(pa.string()))]
     return pa.RecordBatch.from_arrays([*columns, *rows.columns], _RESULT_NAMES)

@@ -7,6 +7,7 @@ twice changes nothing. Every server gets a layer of what it gains and the ids th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ from wherecast.spark.layers import replicas_of, write_layer
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.plans import save_plan
 from wherecast.spark.subscriptions import QUARANTINE, compile_distinct, quarantine
+from wherecast.spark.tasks import ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,16 +47,25 @@ class Applied(NamedTuple):
     """Columns `id`, `filter`, `reason`; a refused upsert leaves the older subscription in place."""
 
 
-def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
-    """Commit a version with these changes, if there is anything new among them."""
+def apply_changes(
+    changes: DataFrame, index: Index | str, *, refuse: Callable[[pa.Table], None] | None = None
+) -> Applied:
+    """Commit a version with these changes, if there is anything new among them.
+
+    Rows that carry an error in a column `__error` are left out. `refuse` is told the upserts that are refused (as in
+    `Applied.quarantine`, maybe none) before the version is committed: changes that are applied twice refuse nothing the
+    second time, so that later would be too late for one who must not miss any.
+    """
     index = Index(index) if isinstance(index, str) else index
     while True:
         manifest = index.read()
         rows = read_changes(changes, manifest)
         if not len(rows):
+            if refuse is not None:
+                refuse(QUARANTINE.empty_table())
             return Applied(manifest, 0, QUARANTINE.empty_table())
         try:
-            return lay_over(index, manifest, rows)
+            return lay_over(index, manifest, rows, refuse)
         except StaleVersionError:
             continue  # buckets were moved or layers merged meanwhile: lay over that version
 
@@ -66,6 +77,8 @@ def read_changes(changes: DataFrame, manifest: Manifest) -> pa.Table:
     missing = [name for name in _COLUMNS if name not in changes.columns]
     if missing:
         raise SubscriptionError(f"changes need the columns {', '.join(_COLUMNS)}; {missing[0]!r} is missing")
+    if ERROR in changes.columns:
+        changes = changes.where(F.col(ERROR).isNull())
     priority = F.col("priority").cast("float") if "priority" in changes.columns else F.lit(0.0).cast("float")
     fresh = changes.where(F.col("sequence") > manifest.sequence).select(
         F.col("sequence").cast("bigint"), "op", F.col("id").cast(manifest.id_type), "filter", priority.alias("priority")
@@ -82,7 +95,9 @@ def read_changes(changes: DataFrame, manifest: Manifest) -> pa.Table:
     return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 
-def lay_over(index: Index, manifest: Manifest, rows: pa.Table) -> Applied:
+def lay_over(
+    index: Index, manifest: Manifest, rows: pa.Table, refuse: Callable[[pa.Table], None] | None = None
+) -> Applied:
     """A version with one more layer per server."""
     schema = Schema.from_json(manifest.schema)
     upserts = rows.filter(pc.equal(rows["op"], "upsert"))
@@ -107,6 +122,8 @@ def lay_over(index: Index, manifest: Manifest, rows: pa.Table) -> Applied:
         parent=manifest.version,
         compacted=False,
     )
+    if refuse is not None:
+        refuse(refused)
     return Applied(index.commit(changed), len(rows) - len(bad), refused)
 
 

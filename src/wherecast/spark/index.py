@@ -10,6 +10,7 @@ On disk
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
       quarantine/000000007.parquet subscriptions that did not compile, with reasons
       pins/<checkpoint>/           versions that a stream may replay, see `pins`
+      reports/<checkpoint>.json    what became of the last batches of a stream, see `reports`
 
 Creating the manifest is the one moment at which a version comes into being; layers and plans are written before it and
 are nothing to a reader until a manifest names them. Removing is the reverse: first the manifest, then what no other
@@ -34,7 +35,8 @@ from wherecast.spark.store import Store
 if TYPE_CHECKING:
     from wherecast.partition.plan import Plan
 
-VERSIONS, LAYERS, PLANS, QUARANTINE, PINS = "versions", "layers", "plans", "quarantine", "pins"
+VERSIONS, LAYERS, PLANS, QUARANTINE = "versions", "layers", "plans", "quarantine"
+PINS, REPORTS = "pins", "reports"
 #: Files that no version names are left alone this long: somebody may be about to commit the version that does.
 _GRACE_S = 3600.0
 

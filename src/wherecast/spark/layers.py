@@ -7,7 +7,7 @@ in the layers below) and `replicas.arrow` (subscriptions that live on several se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.engine import Engine
+from wherecast.engine.persist import save_segments
+from wherecast.engine.segment import Segment
 from wherecast.errors import SnapshotError
+from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.manifest import Layer
 from wherecast.spark.store import Store
@@ -38,15 +41,32 @@ def write_layer(
     store: Store, engine: Engine, removed: pa.Array | None = None, replicas: pa.Table | None = None
 ) -> Layer:
     """Save an engine as a new folder of the store."""
+    return _write(store, engine.save, len(engine), removed, replicas)
+
+
+def write_segment(
+    store: Store, segment: Segment, schema: Schema, matcher: str, replicas: pa.Table | None = None
+) -> Layer:
+    """Save a segment as the engine that has nothing else."""
+
+    def save(path: Path) -> None:
+        save_segments(path, schema, matcher, (segment,), version=1)
+
+    return _write(store, save, len(segment), None, replicas)
+
+
+def _write(
+    store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None, replicas: pa.Table | None
+) -> Layer:
     with store.new_folder("layers") as (folder, name):
-        engine.save(folder / ENGINE)
+        save(folder / ENGINE)
         if removed is not None and len(removed):
             _write_table(folder / REMOVED, pa.table({"id": removed}))
         if replicas is not None and len(replicas):
             _write_table(folder / REPLICAS, replicas)
         nbytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         gone = 0 if removed is None else len(removed)
-        return Layer(name, layer_checksum(folder), len(engine), gone, nbytes)
+        return Layer(name, layer_checksum(folder), size, gone, nbytes)
 
 
 def replicas_of(rows: pa.Table) -> pa.Table | None:

@@ -58,8 +58,8 @@ class Manifest:
 
     @property
     def subscriptions(self) -> int:
-        """Places where a subscription lives, replicas included."""
-        return sum(layer.subscriptions - layer.removed for layers in self.servers for layer in layers)
+        """What all layers hold together: replicas count, and so does what a later layer replaces or removes."""
+        return sum(layer.subscriptions for layers in self.servers for layer in layers)
 
     def to_bytes(self) -> bytes:
         body = json.dumps(asdict(self), indent=1).encode()

@@ -23,7 +23,7 @@ class Pins:
 
     def __init__(self, index: Index, checkpoint: str) -> None:
         self._index = index
-        self._folder = f"{PINS}/{hashlib.sha256(checkpoint.encode()).hexdigest()[:16]}"
+        self._folder = f"{PINS}/{stream_name(checkpoint)}"
 
     def pin(self, batch: int) -> int:
         """The version of a batch: the one pinned before, else the current one, pinned now and durably."""
@@ -43,6 +43,10 @@ class Pins:
         versions = {int(name.removesuffix(".json")): self._read(f"{self._folder}/{name}") for name in names}
         return {batch: version for batch, version in versions.items() if version is not None}
 
+    def clear(self) -> None:
+        """Remove all pins: the stream begins anew."""
+        self._index.store.remove(self._folder)
+
     def _read(self, name: str) -> int | None:
         try:
             return int(json.loads(self._index.store.read(name))["version"])
@@ -57,6 +61,11 @@ class Pins:
         for name in self._index.store.names(self._folder):
             if int(name.removesuffix(".json")) < batch:
                 self._index.store.remove(f"{self._folder}/{name}")
+
+
+def stream_name(checkpoint: str) -> str:
+    """What a stream is called inside an index."""
+    return hashlib.sha256(checkpoint.encode()).hexdigest()[:16]
 
 
 def pinned_versions(store: Store) -> set[int]:

@@ -203,12 +203,21 @@ def create_session(
         settings = {n: v for n, v in settings.items() if n in config or (n.startswith("spark.sql.") and n not in given)}
     else:
         master = master or "local[*]"
-        if SparkSession.getActiveSession() is None:
+        if not has_session():
             _prepare_environment(master)
         builder = builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
+
+
+def has_session() -> bool:
+    """Whether a session runs in this process already."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
 
 
 def _prepare_environment(master: str) -> None:

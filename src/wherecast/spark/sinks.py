@@ -6,7 +6,7 @@ Spark may hand the same batch over again. A sink is exactly-once when writing ba
 |-----------|----------------------------------------------------------------------|------------------------------------|
 | `Parquet` | an attempt beside, one manifest per batch, then moved into sight      | exactly once                       |
 | `Delta`   | the table's own transaction number is the batch number               | exactly once                       |
-| `Kafka`   | keys name batch and row, equal in every attempt                       | at least once; duplicates have equal keys |
+| `Kafka`   | keys name batch and row, equal in every attempt                      | at least once, repeats by their key |
 | `Foreach` | a function of yours, told the batch number                            | what your function makes of it     |
 """
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,12 +39,26 @@ class Sink(Protocol):
         """Write a batch; a second time must not add to the first."""
 
 
+@contextmanager
+def _computed(rows: DataFrame) -> Iterator[DataFrame]:
+    """Rows that are computed whole before the first is written, for writers that are not a part of Spark's plan.
+
+    Such a writer would also compute them out of sight of the stream's observations, which would wait for ever.
+    """
+    held = rows.persist()
+    try:
+        held.count()
+        yield held
+    finally:
+        held.unpersist()
+
+
 class Parquet:
     """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self._store = Store(path)
+        self.path = self._store.url
 
     def holds(self, batch: int) -> bool:
         """A batch is in when its manifest is; a move that was cut short is done now."""
@@ -94,8 +109,9 @@ class Delta:
         """Append in a transaction that the table takes once per (application, batch)."""
         if not _has_delta(matches.sparkSession):
             raise WherecastError("this Spark session has no Delta Lake; add the package io.delta:delta-spark to it")
-        writer = matches.write.format("delta").mode("append")
-        writer.option("txnAppId", self.application).option("txnVersion", batch).save(self.path)
+        with _computed(matches) as rows:
+            writer = rows.write.format("delta").mode("append")
+            writer.option("txnAppId", self.application).option("txnVersion", batch).save(self.path)
 
 
 def _has_delta(spark: SparkSession) -> bool:
@@ -106,8 +122,9 @@ def _has_delta(spark: SparkSession) -> bool:
 class Kafka:
     """A Kafka topic: one message per match, JSON, keyed so that a consumer can tell a repeated message.
 
-    The key is `batch/subscription/hash of the event`: it does not depend on the attempt. A producer that dies half way leaves
-    a part of the batch in the topic and the next attempt writes it again, with the same keys.
+    The key is `batch/subscription/digest/number`: the digest is that of the message, the number tells equal messages of a
+    batch apart. None of it depends on the attempt. One that dies half way leaves a part of the batch in the topic, and the
+    next writes all of it again, with the same keys: who drops messages whose key was there sees every match once.
     """
 
     topic: str
@@ -119,19 +136,32 @@ class Kafka:
 
     def write(self, matches: DataFrame, batch: int) -> None:
         """Send a message per row."""
-        from pyspark.sql import functions as F  # noqa: N812
+        with _computed(_keyed(matches, batch)) as messages:
+            writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self.servers)
+            writer.option("topic", self.topic).options(**self.options).save()
 
-        content = F.to_json(F.struct(*matches.columns))
-        name = F.col("subscription").cast("string") if "subscription" in matches.columns else F.lit("")
-        key = F.concat_ws("/", F.lit(str(batch)), name, F.sha2(content, 256))
-        writer = matches.select(key.alias("key"), content.alias("value")).write.format("kafka")
-        writer = writer.option("kafka.bootstrap.servers", self.servers).option("topic", self.topic)
-        writer.options(**self.options).save()
+
+def _keyed(matches: DataFrame, batch: int) -> DataFrame:
+    """`key` and `value` of messages, the same in every attempt at a batch."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if "subscriptions" in matches.columns:  # servers answer in any order
+        matches = matches.withColumn("subscriptions", F.array_sort("subscriptions"))
+    name = F.col("subscription").cast("string") if "subscription" in matches.columns else F.lit("")
+    content = F.to_json(F.struct(*matches.columns))
+    messages = matches.select(name.alias("name"), content.alias("value")).withColumn("digest", F.sha2("value", 256))
+    # Equal messages are interchangeable, so it does not matter which of them gets which number.
+    number = F.row_number().over(Window.partitionBy("name", "digest").orderBy("digest"))
+    return messages.select(F.concat_ws("/", F.lit(str(batch)), "name", "digest", number).alias("key"), "value")
 
 
 @dataclass(frozen=True, slots=True)
 class Foreach:
-    """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed."""
+    """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed.
+
+    Matches are computed once, however often the function looks at them, even if never.
+    """
 
     function: Callable[[DataFrame, int], None]
 
@@ -139,4 +169,5 @@ class Foreach:
         return False
 
     def write(self, matches: DataFrame, batch: int) -> None:
-        self.function(matches, batch)
+        with _computed(matches) as rows:
+            self.function(rows, batch)

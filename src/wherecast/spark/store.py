@@ -35,9 +35,10 @@ class Store:
     """A folder on some file system, named by a path or a URL."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        self.url = os.fspath(url)
-        self._fs, self._root = open_filesystem(self.url)
+        self._fs, self._root = open_filesystem(os.fspath(url))
         self.local = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
+        # Absolute: tasks open it again by its URL, and their working directory may be another.
+        self.url = os.fspath(url) if self.local is None else str(self.local)
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises FileNotFoundError."""
@@ -68,6 +69,19 @@ class Store:
             draft.unlink(missing_ok=True)
         _sync_folder(target.parent)
         return True
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in place of the one that may be there. Readers see either; a crash may lose it."""
+        if self.local is None:
+            self._fs.create_dir(self._path(name).rpartition("/")[0], recursive=True)
+            with self._fs.open_output_stream(self._path(name)) as stream:
+                stream.write(content)
+            return
+        target = self.local / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        draft.write_bytes(content)
+        draft.replace(target)
 
     @contextmanager
     def new_folder(self, parent: str) -> Iterator[tuple[Path, str]]:

@@ -14,13 +14,16 @@ that change meanwhile make a new version, which the next batch pins.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from wherecast.errors import WherecastError
 from wherecast.partition.balance import imbalance
 from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
@@ -28,62 +31,38 @@ from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import Output, match
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.reports import BatchReport, Reports
 from wherecast.spark.sinks import Sink
-from wherecast.spark.tasks import ERROR
+from wherecast.spark.store import Store
+from wherecast.spark.subscriptions import quarantine_frame
+from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_REPORTS = 100
 #: Layers that a server may have before they are merged: each costs a little for every event.
 MOST_LAYERS = 16
 #: Versions kept beside those that are pinned.
 KEPT_VERSIONS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """What became of one micro-batch."""
-
-    batch: int
-    version: int
-    """Of the index, as pinned."""
-    events: int
-    sent: int
-    """Pairs of event and server; as many as events where there is one server."""
-    matches: int
-    dropped: int
-    """Events that no summary admitted, which no server saw."""
-    errors: int
-    """Events that did not fit the schema."""
-    replayed: bool
-    """The sink had the batch already."""
-    imbalance: float
-    """Expected work of the busiest server by that of the idlest, by the plan."""
-    rebalanced: int | None
-    """The version that was made because of this batch, if one was."""
-    seconds: float
-    overhead_ms: float
-    """Spent on pinning and bookkeeping, apart from matching, writing and rebalancing."""
-
-
 class MatchQuery:
     """A running stream: Spark's query, and our numbers beside its own."""
 
-    def __init__(self, query: StreamingQuery, reports: deque[BatchReport]) -> None:
+    def __init__(self, query: StreamingQuery, reports: Reports) -> None:
         self.query = query
         self._reports = reports
 
     @property
     def reports(self) -> list[BatchReport]:
-        """The last batches, oldest first."""
-        return list(self._reports)
+        """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
+        return self._reports.read()
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name for it
         """Spark's progress of each batch, with ours under `wherecast`."""
-        ours = {report.batch: asdict(report) for report in self._reports}
+        ours = {report.batch: asdict(report) for report in self.reports}
         progress = [_as_dict(p) for p in self.query.recentProgress]
         return [{**p, "wherecast": ours.get(p.get("batchId", -1))} for p in progress]
 
@@ -102,16 +81,17 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BatchRunner:
-    """What `foreachBatch` calls."""
+    """What `foreachBatch` calls; on Spark Connect in a process of the server, so it holds what can be sent there."""
 
     index: Index
     pins: Pins
     sink: Sink
     output: Output
-    subscribers: DataFrame | None
+    subscribers: str | None
+    """Name of a temporary view."""
     dead_letters: Sink | None
     rebalancer: Rebalancer | None
-    reports: deque[BatchReport]
+    reports: Reports
 
     def __call__(self, events: DataFrame, batch: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -124,7 +104,7 @@ class BatchRunner:
         after = time.perf_counter()
         changed = None if self.rebalancer is None or done else self.rebalancer.observe(events, self.index, manifest)
         plan = self.index.plan(manifest)
-        self.reports.append(
+        self.reports.add(
             BatchReport(
                 batch,
                 version,
@@ -148,7 +128,7 @@ class BatchRunner:
             self.index,
             version=manifest,
             output=self.output,
-            subscribers=self.subscribers,
+            subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="keep",
             traffic=traffic,
         )
@@ -160,7 +140,7 @@ class BatchRunner:
             F.sum(is_bad.cast("int")).alias("errors"),
         )
         if self.dead_letters is None:
-            self.sink.write(matched.where(~is_bad).drop("error"), batch)
+            self.sink.write(_good(matched), batch)
         else:
             self._write_both(matched.persist(), [c for c in events.columns if c != ERROR], batch)
         return {name: int(value or 0) for name, value in {**traffic.get, **found.get}.items()}
@@ -170,11 +150,16 @@ class BatchRunner:
         assert self.dead_letters is not None
         try:
             if not self.sink.holds(batch):
-                self.sink.write(matched.where("error IS NULL").drop("error"), batch)
+                self.sink.write(_good(matched), batch)
             if not self.dead_letters.holds(batch):
-                self.dead_letters.write(matched.where("error IS NOT NULL").select(*columns, "error"), batch)
+                bad = matched.where("error IS NOT NULL").select(*columns, "error")
+                self.dead_letters.write(bad.withColumnRenamed(MESSAGE, "message"), batch)
         finally:
             matched.unpersist()
+
+
+def _good(matched: DataFrame) -> DataFrame:
+    return matched.where("error IS NULL").drop("error", MESSAGE)
 
 
 def stream(
@@ -200,15 +185,18 @@ def stream(
         checkpoint: Spark's checkpoint folder; it also names the stream's pins.
         output: As for `match`.
         subscribers: As for `match`.
-        dead_letters: Where events go that do not fit the schema, with their reason; without one they are left out and
-            counted.
+        dead_letters: Where events go that do not fit the schema, with their reason in `error` (and those that came as
+            a message which cannot be read, with its text in `message`); without one they are left out and counted.
         rebalancer: Moves buckets of an event-space index when traffic makes the servers' loads uneven.
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
     """
     index = Index(index) if isinstance(index, str) else index
-    reports: deque[BatchReport] = deque(maxlen=_REPORTS)
-    runner = BatchRunner(index, Pins(index, checkpoint), sink, output, subscribers, dead_letters, rebalancer, reports)
+    reports, pins = Reports(index, checkpoint), Pins(index, checkpoint)
+    if not Store(checkpoint).exists("metadata"):  # a new stream, whose batches count from 0
+        _begin(pins, sink, checkpoint)
+    view = None if subscribers is None else _view(subscribers)
+    runner = BatchRunner(index, pins, sink, output, view, dead_letters, rebalancer, reports)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", checkpoint)
     if trigger:
         writer = writer.trigger(**trigger)
@@ -217,11 +205,29 @@ def stream(
     return MatchQuery(writer.start(), reports)
 
 
+def _begin(pins: Pins, sink: Sink, checkpoint: str) -> None:
+    """Forget what an earlier stream of this name left behind; raise where that is not ours to forget."""
+    if sink.holds(0):
+        raise WherecastError(
+            f"the sink holds batches of an earlier stream, but the checkpoint {checkpoint!r} is new: its batches would be "
+            "taken for those; give the old checkpoint, or another place for the matches"
+        )
+    pins.clear()
+
+
+def _view(frame: DataFrame) -> str:
+    """A name for a DataFrame that the session of a batch knows too, wherever the batch runs."""
+    name = f"wherecast_{secrets.token_hex(8)}"
+    frame.createTempView(name)
+    return name
+
+
 def follow_changes(
     changes: DataFrame,
     index: Index | str,
     checkpoint: str,
     *,
+    dead_letters: Sink | None = None,
     most_layers: int = MOST_LAYERS,
     keep_versions: int = KEPT_VERSIONS,
     **trigger: Any,
@@ -229,15 +235,20 @@ def follow_changes(
     """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
 
     Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
-    are among the newest `keep_versions` are removed.
+    are among the newest `keep_versions` are removed. Changes that cannot be read and upserts whose filter is refused go to
+    `dead_letters` with their reason, before the others take effect; without one they are left out.
     """
     from wherecast.spark.changes import apply_changes  # noqa: PLC0415
     from wherecast.spark.compact import compact  # noqa: PLC0415
 
     index = Index(index) if isinstance(index, str) else index
 
-    def apply(batch: DataFrame, _: int) -> None:
-        applied = apply_changes(batch, index)
+    def apply(batch: DataFrame, number: int) -> None:
+        def refuse(quarantine: pa.Table) -> None:
+            if dead_letters is not None and not dead_letters.holds(number):
+                dead_letters.write(_refused(batch, quarantine), number)
+
+        applied = apply_changes(batch, index, refuse=refuse)
         if max(map(len, applied.manifest.servers)) <= most_layers:
             return
         with suppress(StaleVersionError):  # buckets were moved meanwhile; the next changes merge them too
@@ -246,3 +257,16 @@ def follow_changes(
 
     writer = changes.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def _refused(changes: DataFrame, quarantine: pa.Table) -> DataFrame:
+    """What a batch of changes has for the dead letters: `id`, `filter`, `message` where there is one, and `error`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    refused = quarantine_frame(changes.sparkSession, quarantine).withColumnRenamed("reason", "error")
+    if ERROR not in changes.columns:
+        return refused
+    unread = changes.where(F.col(ERROR).isNotNull()).select(
+        F.col("id").cast("string"), "filter", F.col(MESSAGE).alias("message"), F.col(ERROR).alias("error")
+    )
+    return unread.unionByName(refused, allowMissingColumns=True)

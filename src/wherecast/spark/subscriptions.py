@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from wherecast.errors import FilterError, SubscriptionError
@@ -17,7 +16,7 @@ from wherecast.language.compile import Compiled, Compiler
 from wherecast.language.schema import Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: What a quarantined row looks like.
 QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
@@ -43,26 +42,33 @@ def id_type(rows: DataFrame) -> str:
     return str(rows.schema["id"].dataType.simpleString())
 
 
-def split_unusable(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table]:
     """Rows whose id can be registered, and those that are quarantined because it is missing or not unique."""
-    counts = rows["id"].value_counts()
-    often = counts.field("values").filter(pa.array(np.asarray(counts.field("counts")) > 1))
-    bad = np.asarray(rows["id"].is_null())
-    if len(often):
-        bad = bad | np.asarray(pa.compute.is_in(rows["id"], often))
-    if not bad.any():
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spark = rows.sparkSession
+    wrong = rows.groupBy("id").count().where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")).toArrow()
+    if not len(wrong):
         return rows, QUARANTINE.empty_table()
-    unusable = rows.filter(pa.array(bad))
+    ids = F.broadcast(spark.createDataFrame(wrong, f"wrong {id_type(rows)}"))
+    same = F.col("id").eqNullSafe(F.col("wrong"))
+    unusable = rows.join(ids, same).toArrow()
     reasons = [
         "the id is missing" if id is None else f"the id {id!r} occurs more than once"
         for id in unusable["id"].to_pylist()
     ]
-    return rows.filter(pa.array(~bad)), quarantine(unusable["id"].to_pylist(), unusable["filter"].to_pylist(), reasons)
+    refused = quarantine(unusable["id"].to_pylist(), unusable["filter"].to_pylist(), reasons)
+    return rows.join(ids, same, "left_anti"), refused
 
 
 def quarantine(ids: list[Any], filters: list[str | None], reasons: list[str]) -> pa.Table:
     """Quarantined rows as a table."""
     return pa.table([[None if i is None else str(i) for i in ids], filters, reasons], schema=QUARANTINE)
+
+
+def quarantine_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Quarantined rows as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table."""
+    return spark.createDataFrame(table, "id string, filter string, reason string")
 
 
 def compile_distinct(texts: pa.ChunkedArray, schema: Schema) -> tuple[Compiled, dict[str | None, str]]:

@@ -20,6 +20,8 @@ from wherecast.spark.manifest import Manifest
 
 #: Columns that matching adds on the way; the names are unlikely to be an event's own.
 IDS, ERROR, SERVER, SERVERS, WHY = "__ids", "__error", "__server", "__servers", "__why"
+#: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
+MESSAGE = "__message"
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000

@@ -1,0 +1,207 @@
+"""The demo on Spark: a pipeline from a configuration of its own, fed while it runs, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from wherecast.cli.compiling import note_first_compilation
+from wherecast.cli.demo_market import SCHEMA, AlertMarket, ChangeLog
+from wherecast.cli.demo_page import DemoResult, write_page
+from wherecast.cli.failures import usage_error
+from wherecast.cli.pipeline import follow
+from wherecast.cli.report import say
+from wherecast.language.events import EventBatch
+from wherecast.spark.config import read_config
+from wherecast.spark.pipeline import Pipeline, open_pipeline
+from wherecast.spark.progress import BatchProgress, Watch, live_view, summarize
+
+if TYPE_CHECKING:
+    from wherecast.spark.stream import MatchQuery
+
+SERVERS = 8
+BATCHES = 20
+#: Changes are written after every so many batches, as a share of the subscriptions.
+_CHANGES_EVERY, _CHANGED_SHARE = 4, 0.005
+
+_CONFIG = f"""\
+# The pipeline of `wherecast demo`. Run it again with: wherecast pipeline run {{place}}/pipeline.toml
+
+[pipeline]
+index = "index"
+checkpoint = "checkpoint"
+output = "pairs"
+subscribers = true
+trigger = "0 seconds"
+
+[schema]
+file = "schema.json"
+
+[subscriptions]
+path = "subscriptions.parquet"
+
+[plan]
+strategy = "event-space"
+servers = {SERVERS}
+rebalance = 2.0
+
+[events]
+source = "files"
+path = "events"
+per_trigger = 1
+
+[changes]
+source = "files"
+path = "changes"
+
+[sink]
+kind = "parquet"
+path = "matches"
+
+[spark]
+"spark.sql.shuffle.partitions" = {SERVERS}
+"""
+_OURS = ("index", "checkpoint", "events", "changes", "matches")
+
+
+@dataclass(slots=True)
+class Demo:
+    """A folder with a workload, and what is fed into it while the pipeline runs."""
+
+    out: Path
+    changes: ChangeLog
+    batches: int
+    """Files of events, each a micro-batch."""
+    written: list[tuple[int, float]] = field(default_factory=list)
+    """Of each file of changes: its last sequence number, and when it was written (Unix time)."""
+
+    def feed(self, done: int) -> None:
+        """Write the next changes when it is time, never so late that no batch is left to see them."""
+        due = min(done, self.batches - 2) // _CHANGES_EVERY
+        if due > len(self.written):
+            count = max(4, int(self.changes.subscriptions * _CHANGED_SHARE))
+            _put(self.changes.write(count), self.out / "changes" / f"{len(self.written):03d}.parquet")
+            self.written.append((self.changes.sequence, time.time()))
+
+
+def run_stream_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -> None:
+    """Write a workload into `out`, run the pipeline over it, and show what came out."""
+    begin = time.perf_counter()
+    demo = _write_workload(out, n_subscriptions, n_events, seed)
+    say(f"generated {n_subscriptions:,} subscriptions and {n_events:,} quotes in {_since(begin)}: {out}/")
+    note_first_compilation()
+    step = time.perf_counter()
+    with open_pipeline(read_config(out / "pipeline.toml")) as pipeline:
+        say(f"started Spark in {_since(step)}")
+        step = time.perf_counter()
+        built = pipeline.build()
+        build_s = time.perf_counter() - step
+        say(f"built the index on {SERVERS} servers in {build_s:.1f} s")
+        assert built.plan is not None
+        say(built.plan.partition.explain())
+        batches = _run(pipeline, demo)
+        result = _result(pipeline, demo, batches, n_subscriptions, build_s)
+    _show(result)
+    page = write_page(out / "report.html", result)
+    typer.echo(f"\nthe page with plots: {page}")
+    typer.echo(f"where the pipeline stands: wherecast pipeline status {out / 'pipeline.toml'}")
+    typer.echo(f"all done in {_since(begin)}")
+
+
+def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -> Demo:
+    market, begin = AlertMarket(seed), time.time() - BATCHES
+    sizes = [len(part) for part in np.array_split(np.empty(n_events), min(BATCHES, n_events))]
+    try:
+        for name in _OURS:
+            shutil.rmtree(out / name, ignore_errors=True)
+        for name in ("events", "changes"):
+            (out / name).mkdir(parents=True)
+        (out / "schema.json").write_text(json.dumps(SCHEMA, indent=2) + "\n", encoding="utf-8")
+        (out / "pipeline.toml").write_text(_CONFIG.format(place=out), encoding="utf-8")
+        pq.write_table(market.subscriptions(n_subscriptions), out / "subscriptions.parquet")
+        for number, size in enumerate(sizes):
+            file = out / "events" / f"{number:03d}.parquet"
+            _put(market.quotes(size), file)
+            os.utime(file, times=(begin + number, begin + number))  # a stream takes files by age
+    except OSError as error:
+        raise usage_error(f"'{out}' cannot be written: {error.strerror or error}") from None
+    return Demo(out, ChangeLog(market, n_subscriptions), len(sizes))
+
+
+def _put(table: pa.Table, path: Path) -> None:
+    """Make a file appear whole: a stream is looking."""
+    partial = path.with_name(f".{path.name}")
+    pq.write_table(table, partial)
+    partial.rename(path)
+
+
+def _run(pipeline: Pipeline, demo: Demo) -> list[BatchProgress]:
+    """Run until every file of events is through."""
+    with Watch(pipeline.spark) as watch, live_view("quotes on their way to subscribers") as show:
+        running = pipeline.run()
+
+        def batches_of(query: MatchQuery) -> list[BatchProgress]:
+            batches = watch.batches(query)
+            demo.feed(len(batches))
+            return batches
+
+        return follow(running, batches_of, (show,), until=lambda batches: len(batches) >= demo.batches)
+
+
+def _result(
+    pipeline: Pipeline, demo: Demo, batches: list[BatchProgress], n_subscriptions: int, build_s: float
+) -> DemoResult:
+    index = pipeline.index
+    plan = index.plan(index.read())
+    assert plan is not None
+    events = pa.concat_tables(pq.read_table(file) for file in sorted((demo.out / "events").iterdir()))
+    routes = plan.route(EventBatch.read(plan.schema, events))
+    per_server = np.bincount(routes.servers, minlength=plan.n_servers)
+    sequences = {version: index.read(version).sequence for version in index.versions()}
+    return DemoResult(
+        n_subscriptions,
+        demo.changes.sequence,
+        build_s,
+        batches,
+        summarize(batches),
+        plan.partition.loads().tolist(),
+        per_server.tolist(),
+        live_delays(demo.written, batches, sequences),
+    )
+
+
+def live_delays(
+    written: list[tuple[int, float]], batches: list[BatchProgress], sequences: dict[int, int]
+) -> list[float]:
+    """Seconds from writing each file of changes to the start of the first batch that is matched with them."""
+    delays = []
+    for sequence, at in written:
+        for batch in batches:
+            if batch.report is not None and sequences.get(batch.report.version, 0) >= sequence:
+                delays.append(batch.started_s - at)
+                break
+    return delays
+
+
+def _show(result: DemoResult) -> None:
+    table = Table("what", "measured", title="the run", title_justify="left")
+    for name, value in result.figures():
+        table.add_row(name, value)
+    typer.echo()
+    Console(highlight=False).print(table, markup=False)
+
+
+def _since(begin: float) -> str:
+    return f"{time.perf_counter() - begin:.1f} s"

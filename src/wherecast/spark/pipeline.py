@@ -1,0 +1,330 @@
+"""A pipeline from its configuration: build, explain, run.
+
+Also a program for `spark-submit`, and for `python -m wherecast.spark.pipeline CONFIG.toml`: it runs until it is stopped or,
+with the trigger `available-now`, until everything is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from wherecast.errors import WherecastError
+from wherecast.language.schema import Schema
+from wherecast.spark.build import Built, build_index, plan_subscriptions
+from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, SinkConfig, SourceConfig, read_config
+from wherecast.spark.index import Index
+from wherecast.spark.kafka import connector_package, read_changes, read_events
+from wherecast.spark.match import Output, check_columns
+from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.session import create_session, has_session
+from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
+from wherecast.spark.stream import MatchQuery, follow_changes, stream
+from wherecast.spark.tasks import ERROR, MESSAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+    from wherecast.partition.plan import Plan, Strategy
+
+_PER_TRIGGER = {"files": "maxFilesPerTrigger", "kafka": "maxOffsetsPerTrigger", "rate": "rowsPerSecond"}
+_KAFKA_TIMEOUT_S = 5
+
+
+class PipelineError(WherecastError):
+    """A pipeline that cannot start or go on; the message says what stopped it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The queries of a pipeline."""
+
+    matches: MatchQuery
+    changes: StreamingQuery | None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, this long at most; whether it has come. Raises PipelineError if a query failed."""
+        with plain_errors():
+            ended = self.matches.query.awaitTermination(seconds) is True  # type: ignore[arg-type]  # fractions work
+            if self.changes is not None and (failure := self.changes.exception()) is not None:
+                self.matches.stop()
+                raise failure
+        return ended
+
+    def stop(self) -> None:
+        """Stop both; what is committed stays committed."""
+        self.matches.stop()
+        if self.changes is not None:
+            self.changes.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A configuration in a session."""
+
+    config: PipelineConfig
+    spark: SparkSession
+
+    @property
+    def index(self) -> Index:
+        return Index(self.config.path(self.config.index))
+
+    def subscriptions(self) -> DataFrame:
+        """The table of subscriptions."""
+        about = self.config.subscriptions
+        with plain_errors():
+            return self.spark.read.format(about.format).load(self._place("subscriptions", about.path))
+
+    def build(self) -> Built:
+        """Build a new version of the index from all subscriptions."""
+        plan = self.config.plan
+        with plain_errors():
+            return build_index(
+                self.subscriptions(),
+                self.config.schema,
+                self.index.url,
+                strategy=cast("Strategy", plan.strategy),
+                servers=plan.servers,
+                events=self.sample(),
+            )
+
+    def explain(self) -> Plan:
+        """The plan that a build would use; nothing is written."""
+        plan = self.config.plan
+        strategy = cast("Strategy", plan.strategy)
+        with plain_errors():
+            return plan_subscriptions(self.subscriptions(), self.config.schema, strategy, plan.servers, self.sample())
+
+    def sample(self) -> DataFrame | None:
+        """Events to plan for: those of `plan.sample`, else what a source of files has so far."""
+        source, name = self.config.events, self.config.plan.sample
+        if name is not None:
+            return self.spark.read.load(self._place("plan", name))
+        if source.source != "files":
+            return None
+        place = self._place("events", str(source.path))
+        if "://" not in place and not any(Path(place).iterdir()):
+            return None
+        reader = self.spark.read.options(**_texts(source.options)).schema(self._columns(source))
+        return _select(reader.format(source.format).load(place), source)
+
+    def run(self) -> Running:
+        """Build the index if there is none, then start matching, and following changes where they are configured."""
+        config = self.config
+        with plain_errors():
+            events = self.events()
+            if not self.index.versions():
+                self.build()
+            check_columns(events, self.index, self.index.read())
+            changes = self._follow_changes()
+            plan = config.plan
+            matches = stream(
+                events,
+                self.index,
+                self._sink("sink"),
+                self.checkpoint("events"),
+                output=cast("Output", config.output),
+                subscribers=self.subscriptions().drop("filter", "priority") if config.subscribers else None,
+                dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
+                rebalancer=None if plan.rebalance is None else Rebalancer(plan.rebalance),
+                trigger=_trigger(config.trigger),
+                name="wherecast",
+            )
+            return Running(matches, changes)
+
+    def checkpoint(self, query: str) -> str:
+        """Where a query keeps its place: `events` or `changes`."""
+        return f"{self.config.path(self.config.checkpoint)}/{query}"
+
+    def events(self) -> DataFrame:
+        """The stream of events; those that cannot be read carry the reason in a column `__error`."""
+        source = self.config.events
+        if source.source == "kafka":
+            check_brokers("events", str(source.servers))
+            known = self.config.schema if source.columns is None else Schema.from_spark(self._columns(source))
+            events = read_events(self.spark, str(source.servers), str(source.topic), known, **_options(source))
+        else:
+            events = self._read("events", source, self._columns(source))
+        return _select(events, source)
+
+    def changes(self) -> DataFrame | None:
+        """The stream of changes, where there is one."""
+        source, id_type = self.config.changes, self.index.read().id_type
+        if source is None:
+            return None
+        if source.source == "kafka":
+            check_brokers("changes", str(source.servers))
+            return read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source))
+        declared = f"sequence bigint, op string, id {id_type}, filter string, priority float"
+        return self._read("changes", source, _struct(declared))
+
+    def _columns(self, source: SourceConfig) -> StructType:
+        from pyspark.errors import PySparkException
+
+        if source.columns is None:
+            return self.config.schema.to_spark()
+        try:
+            return _struct(source.columns)
+        except PySparkException as error:
+            raise ConfigError(f"events.columns is no list of columns with types: {brief(error)}") from None
+
+    def _follow_changes(self) -> StreamingQuery | None:
+        """Start to apply changes; those that are there already come before events that are there already."""
+        changes, limits = self.changes(), self.config.limits
+        if changes is None:
+            return None
+        query = follow_changes(
+            changes,
+            self.index,
+            self.checkpoint("changes"),
+            dead_letters=None if self.config.refused_changes is None else self._sink("refused_changes"),
+            most_layers=limits.layers,
+            keep_versions=limits.versions,
+            **_trigger(self.config.trigger),
+        )
+        if self.config.trigger == AVAILABLE_NOW:
+            query.awaitTermination()
+        return query
+
+    def _read(self, table: str, source: SourceConfig, columns: StructType) -> DataFrame:
+        """A streaming DataFrame of a source that is no Kafka."""
+        reader = self.spark.readStream.options(**_options(source))
+        if source.source == "rate":
+            return reader.format("rate").load()
+        return reader.format(source.format).schema(columns).load(self._place(table, str(source.path)))
+
+    def _sink(self, table: str) -> Sink:
+        sink: SinkConfig = getattr(self.config, table)
+        if sink.kind == "kafka":
+            check_brokers(table, str(sink.servers))
+            return Kafka(str(sink.topic), str(sink.servers), _texts(sink.options))
+        path = self.config.path(str(sink.path))
+        return Parquet(path) if sink.kind == "parquet" else Delta(path, "wherecast")
+
+    def _place(self, table: str, name: str) -> str:
+        """A path that must be there; URLs are left to Spark."""
+        place = self.config.path(name)
+        if "://" not in place and not Path(place).exists():
+            raise ConfigError(f"[{table}]: there is no '{place}'")
+        return place
+
+
+@contextmanager
+def open_pipeline(config: PipelineConfig, master: str | None = None) -> Iterator[Pipeline]:
+    """A pipeline in a session: the one that runs already, else one that ends with it."""
+    borrowed = has_session()
+    logging.getLogger("py4j.clientserver").setLevel(
+        logging.CRITICAL
+    )  # what a batch raises is its query's error as well
+    try:
+        spark = create_session("wherecast", master, **config.spark)
+    except WherecastError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"Spark does not start (master {master or 'by default'}): {brief(error)}") from error
+    try:
+        yield Pipeline(config, spark)
+    finally:
+        if not borrowed:
+            spark.stop()
+
+
+def check_brokers(table: str, servers: str) -> None:
+    """Raises PipelineError if no Kafka broker can be reached: Spark itself would try for a long time, in silence."""
+    reasons = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _KAFKA_TIMEOUT_S).close()
+        except ValueError:
+            raise ConfigError(f"{table}.servers is {servers!r}; expected such as 'host:9092,other:9092'") from None
+        except OSError as error:
+            reasons.append(f"{server.strip()}: {error.strerror or error}")
+        else:
+            return
+    raise PipelineError(f"[{table}]: no Kafka broker answers ({'; '.join(reasons)}); is it running?")
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Spark's errors, which may be pages long, as a PipelineError of one line."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise PipelineError(brief(error)) from error
+
+
+def brief(error: Exception) -> str:
+    """What went wrong, in one line: our own error where one is behind it."""
+    text = str(error)
+    if "data source: kafka" in text:
+        return (
+            f"this Spark session has no Kafka connector; add {connector_package()}: "
+            f'"spark.jars.packages" in [spark], or --packages of spark-submit'
+        )
+    raised = re.findall(r"^\s*([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    ours = [message for name, message in raised if name.startswith("wherecast.")]
+    if ours:
+        return str(ours[-1])
+    if "Traceback (most recent call last)" in text and raised:
+        return ": ".join(raised[-1])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _select(events: DataFrame, source: SourceConfig) -> DataFrame:
+    """Events as `select` makes them; what is wrong with one stays with it."""
+    if not source.select:
+        return events
+    return events.selectExpr(*source.select, *(name for name in (MESSAGE, ERROR) if name in events.columns))
+
+
+def _options(source: SourceConfig) -> dict[str, str]:
+    """Spark's options of a source."""
+    limit = {} if source.per_trigger is None else {_PER_TRIGGER[source.source]: source.per_trigger}
+    return _texts({**limit, **source.options})
+
+
+def _trigger(text: str) -> dict[str, Any]:
+    return {"availableNow": True} if text == AVAILABLE_NOW else {"processingTime": text}
+
+
+def _struct(declared: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return cast("StructType", StructType.fromDDL(declared))
+
+
+def _texts(options: Any) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
+def main(arguments: list[str]) -> int:
+    """Run a pipeline to its end; the exit code."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m wherecast.spark.pipeline CONFIG.toml\n")
+        return 2
+    try:
+        with open_pipeline(read_config(Path(arguments[0]))) as pipeline:
+            running = pipeline.run()
+            while not running.wait(3600):
+                pass
+    except WherecastError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

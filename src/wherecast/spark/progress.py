@@ -1,0 +1,231 @@
+"""How a running query is doing: Spark's durations and our numbers of each micro-batch, and a live view of them.
+
+`Watch` is a listener of Spark's. It hears of a batch when it is through, and puts our report of that batch beside Spark's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from wherecast.spark.reports import BatchReport
+from wherecast.spark.stream import MatchQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Batches that the live view shows.
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One micro-batch that is through."""
+
+    batch: int
+    started: str
+    """UTC, ISO 8601."""
+    events: int
+    seconds: float
+    """From the trigger to the commit."""
+    durations_ms: Mapping[str, int]
+    """Spark's steps, by its names: `latestOffset`, `walCommit`, `addBatch`, `commitOffsets`, ..."""
+    report: BatchReport | None
+    """Ours; None once it is no longer among the last ones."""
+
+    @property
+    def events_per_s(self) -> float:
+        return self.events / self.seconds if self.seconds else 0.0
+
+    @property
+    def started_s(self) -> float:
+        """Unix time."""
+        return dt.datetime.fromisoformat(self.started).timestamp()
+
+    def to_json(self) -> str:
+        """One line of a log."""
+        return json.dumps({**asdict(self), "events_per_s": round(self.events_per_s, 1)})
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Some batches together."""
+
+    batches: int
+    events: int
+    matches: int
+    sent: int
+    """Pairs of event and server."""
+    dropped: int
+    """Events that no server saw, because no summary admits them."""
+    errors: int
+    seconds: float
+    median_s: float
+    slowest_s: float
+    imbalance: float
+    """Of the last batch."""
+    version: int
+    """Of the index, in the last batch."""
+
+    @property
+    def events_per_s(self) -> float:
+        return self.events / self.seconds if self.seconds else 0.0
+
+
+def summarize(batches: Sequence[BatchProgress]) -> Summary:
+    """The sums and the middle of some batches."""
+    reports = [batch.report for batch in batches if batch.report is not None]
+    seconds = [batch.seconds for batch in batches]
+    return Summary(
+        len(batches),
+        sum(batch.events for batch in batches),
+        sum(report.matches for report in reports),
+        sum(report.sent for report in reports),
+        sum(report.dropped for report in reports),
+        sum(report.errors for report in reports),
+        sum(seconds),
+        median(seconds) if seconds else 0.0,
+        max(seconds, default=0.0),
+        reports[-1].imbalance if reports else 1.0,
+        reports[-1].version if reports else 0,
+    )
+
+
+class Watch:
+    """Listens to the queries of a session while it is open: `with Watch(spark) as watch: ...`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._heard: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
+        self._lock = threading.Lock()
+        self._listener = _make_listener(self._hear)
+
+    def __enter__(self) -> Self:
+        self._spark.streams.addListener(self._listener)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spark.streams.removeListener(self._listener)
+
+    def batches(self, query: MatchQuery) -> list[BatchProgress]:
+        """The batches of a query that are through, oldest first."""
+        name = str(query.query.id)
+        with self._lock:
+            heard, self._heard[name] = self._heard[name], []
+        known = self._batches[name]
+        if not query.query.isActive:  # the last word of a query that has ended may still be on its way
+            heard += [p for p in query.recentProgress if int(p["batchId"]) not in known]
+        reports = {report.batch: report for report in query.reports}
+        for progress in heard:
+            batch = int(progress["batchId"])
+            # A trigger that finds nothing new is told under the number of the batch to come.
+            if progress["numInputRows"] or batch in reports:
+                known[batch] = _combine(progress, reports.get(batch))
+        return list(known.values())
+
+    def _hear(self, progress: dict[str, Any]) -> None:
+        with self._lock:
+            self._heard[str(progress["id"])].append(progress)
+
+
+def _combine(progress: Mapping[str, Any], report: BatchReport | None) -> BatchProgress:
+    durations = {name: int(value) for name, value in progress["durationMs"].items()}
+    return BatchProgress(
+        int(progress["batchId"]),
+        str(progress["timestamp"]),
+        # Spark counts rows as often as a batch reads them.
+        int(progress["numInputRows"]) if report is None else report.events,
+        durations.get("triggerExecution", 0) / 1e3,
+        durations,
+        report,
+    )
+
+
+def _make_listener(hear: Callable[[dict[str, Any]], None]) -> Any:
+    """A listener of Spark's; its base class is there only where PySpark is."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            hear(json.loads(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    return Listener()
+
+
+Show = Callable[[Sequence[BatchProgress]], None]
+
+_TITLES = ("batch", "index", "events", "events/s", "matches", "dropped", "bad", "imbalance", "seconds")
+
+
+@contextmanager
+def live_view(title: str) -> Iterator[Show]:
+    """Call what it yields with all batches so far: a table that is drawn anew, or a line per batch off a terminal."""
+    if not sys.stderr.isatty():
+        yield _line_writer()
+        return
+    with Live(console=Console(stderr=True), refresh_per_second=4) as live:
+        yield lambda batches: live.update(draw_table(title, batches))
+
+
+def draw_table(title: str, batches: Sequence[BatchProgress]) -> Table:
+    """The last batches, and all of them together."""
+    table = Table(title=title, title_justify="left", show_footer=True)
+    whole = summarize(batches)
+    together = ("all", whole.version, whole.events, whole.events_per_s, whole.matches, whole.dropped, whole.errors)
+    for name, value in zip(_TITLES, _cells((*together, whole.imbalance, whole.seconds)), strict=True):
+        table.add_column(name, value, justify="right")
+    for batch in batches[-_SHOWN:]:
+        table.add_row(*_cells(_values(batch)))
+    return table
+
+
+def _line_writer() -> Show:
+    """Writes each batch once, as a line."""
+    shown = 0
+
+    def show(batches: Sequence[BatchProgress]) -> None:
+        nonlocal shown
+        for batch in batches[shown:]:
+            cells = zip(_TITLES, _cells(_values(batch)), strict=True)
+            sys.stderr.write("  ".join(f"{name} {value}" for name, value in cells) + "\n")
+        shown = len(batches)
+        sys.stderr.flush()
+
+    return show
+
+
+def _values(batch: BatchProgress) -> tuple[Any, ...]:
+    report = batch.report
+    ours = (None,) * 4 if report is None else (report.matches, report.dropped, report.errors, report.imbalance)
+    version = None if report is None else report.version
+    return (batch.batch, version, batch.events, batch.events_per_s, *ours, batch.seconds)
+
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    forms = dict.fromkeys(_TITLES, "{:,.0f}") | {"imbalance": "{:.2f}", "seconds": "{:.2f}"}
+    return [
+        "-" if value is None else value if isinstance(value, str) else forms[name].format(value)
+        for name, value in zip(_TITLES, values, strict=True)
+    ]

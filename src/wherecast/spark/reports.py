@@ -1,0 +1,64 @@
+"""Reports: what became of the last micro-batches of a stream, kept in the index where anybody can read them.
+
+A batch may be run by another process than the one that started the stream: on Spark Connect it is the server's. So the
+reports are a file, replaced as a whole after every batch, and not a list in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from wherecast.spark.index import REPORTS, Index
+from wherecast.spark.pins import stream_name
+
+#: Batches whose reports are kept.
+_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What became of one micro-batch."""
+
+    batch: int
+    version: int
+    """Of the index, as pinned."""
+    events: int
+    sent: int
+    """Pairs of event and server; as many as events where there is one server."""
+    matches: int
+    dropped: int
+    """Events that no summary admitted, which no server saw."""
+    errors: int
+    """Events that did not fit the schema."""
+    replayed: bool
+    """The sink had the batch already."""
+    imbalance: float
+    """Expected work of the busiest server by that of the idlest, by the plan."""
+    rebalanced: int | None
+    """The version that was made because of this batch, if one was."""
+    seconds: float
+    overhead_ms: float
+    """Spent on pinning and bookkeeping, apart from matching, writing and rebalancing."""
+
+
+class Reports:
+    """The reports of one stream, told from others by its checkpoint."""
+
+    def __init__(self, index: Index, checkpoint: str) -> None:
+        self._store = index.store
+        self._name = f"{REPORTS}/{stream_name(checkpoint)}.json"
+        self._known: list[BatchReport] | None = None
+
+    def add(self, report: BatchReport) -> None:
+        """Append the report of a batch; one that is run again replaces what was said of it."""
+        known = self.read() if self._known is None else self._known
+        self._known = [*(r for r in known if r.batch < report.batch), report][-_KEPT:]
+        self._store.replace(self._name, json.dumps([asdict(r) for r in self._known]).encode())
+
+    def read(self) -> list[BatchReport]:
+        """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
+        try:
+            return [BatchReport(**fields) for fields in json.loads(self._store.read(self._name))]
+        except FileNotFoundError:
+            return []

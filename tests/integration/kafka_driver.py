@@ -1,0 +1,44 @@
+"""A stream from topic to topic in a process of its own, which can be told to die after a batch was written.
+
+Run by test_kafka.py: `python kafka_driver.py SERVERS FOLDER JARS BATCH`. Matches the topic `trades` against the index in
+the folder and writes to the topic `alerts`. Once batch number BATCH is in the topic, and before Spark commits it, the
+process kills itself; with -1 it runs to the end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from wherecast import spark as ws
+from wherecast.spark.kafka import read_events
+from wherecast.spark.stream import BatchRunner
+
+
+def main(servers: str, folder: Path, jars: str, batch: int) -> None:
+    session = ws.create_session("driver", "local[2]", **{"spark.jars": jars, "spark.sql.shuffle.partitions": 2})
+    index = ws.Index(str(folder / "index"))
+    run = BatchRunner.__call__
+
+    def run_and_die(runner: BatchRunner, events: Any, number: int) -> None:
+        run(runner, events, number)
+        if number == batch:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    BatchRunner.__call__ = run_and_die  # type: ignore[method-assign]
+    query = ws.stream(
+        read_events(session, servers, "trades", index.schema(), maxOffsetsPerTrigger=20),
+        index,
+        ws.Kafka("alerts", servers),
+        str(folder / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

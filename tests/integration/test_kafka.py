@@ -1,0 +1,198 @@
+"""Events, changes, matches and dead letters through a real broker and Spark's own connector.
+
+In a process of its own (`pytest -m kafka`): the connector must be there when the session starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+from tests.kafka.artifacts import connector_jars
+from tests.kafka.broker import running_broker
+
+from wherecast import spark as ws
+from wherecast.engine.engine import Engine
+from wherecast.language.schema import Schema
+from wherecast.spark import kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+DRIVER = Path(__file__).with_name("kafka_driver.py")
+SCHEMA = Schema.of({"row": "long", "symbol": "string", "price": "double"})
+SUBSCRIPTIONS = [
+    (0, "price > 0"),
+    (1, "symbol = 'A' AND price < 50"),
+    (2, "symbol IN ('B', 'C')"),
+    (3, "price BETWEEN 20 AND 60"),
+    (4, "symbol IS NULL"),
+]
+POISON = {
+    "not JSON": "no JSON object",
+    '{"row": 1, "symbol": "A", "price": "dear"}': "price is dear, expected double",
+    '{"row": 1.5}': "row is 1.5, expected bigint",
+    '[{"row": 1}]': "no JSON object",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker."""
+    with running_broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def jars() -> str:
+    """The connector, as `spark.jars` wants it."""
+    return ",".join(map(str, connector_jars(pyspark.__version__).jars))
+
+
+@pytest.fixture(scope="module")
+def session(jars: str) -> Iterator[SparkSession]:
+    """A session with the connector."""
+    if pyspark.SparkContext._active_spark_context is not None:
+        pytest.fail("Spark runs already, without the Kafka connector; run these tests alone: pytest -m kafka")
+    session = ws.create_session("kafka-tests", "local[2]", **{"spark.jars": jars, "spark.sql.shuffle.partitions": 2})
+    yield session
+    session.stop()
+
+
+def create_topic(session: SparkSession, broker: str, name: str, partitions: int) -> None:
+    jvm: Any = session.sparkContext._jvm
+    admin_package = jvm.org.apache.kafka.clients.admin
+    properties = jvm.java.util.Properties()
+    properties.setProperty("bootstrap.servers", broker)
+    admin = admin_package.AdminClient.create(properties)
+    try:
+        topic = admin_package.NewTopic(name, partitions, 1)
+        admin.createTopics(jvm.java.util.Collections.singleton(topic)).all().get()
+    finally:
+        admin.close()
+
+
+def send(session: SparkSession, broker: str, topic: str, messages: Iterable[str]) -> None:
+    frame = session.createDataFrame([(message,) for message in messages], "value string").coalesce(1)
+    frame.write.format("kafka").option("kafka.bootstrap.servers", broker).option("topic", topic).save()
+
+
+def receive(session: SparkSession, broker: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
+    """Keys and contents of all messages of a topic."""
+    reader = session.read.format("kafka").option("kafka.bootstrap.servers", broker).option("subscribe", topic)
+    rows = reader.load().selectExpr("string(key) AS key", "string(value) AS value").collect()
+    return [(row.key, json.loads(row.value)) for row in rows]
+
+
+def make_events(n: int, first: int = 0) -> list[dict[str, Any]]:
+    rows = range(first, first + n)
+    return [{"row": row, "symbol": "ABCD"[row % 4] if row % 7 else None, "price": float(row % 90)} for row in rows]
+
+
+def expected(subscriptions: Iterable[tuple[int, str]], events: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    engine = Engine(SCHEMA)
+    engine.subscribe_many(list(subscriptions))
+    rows, ids = engine.match_batch(pa.Table.from_pylist(events, SCHEMA.to_arrow())).pairs()
+    return Counter((events[row]["row"], id) for row, id in zip(rows.tolist(), ids.tolist(), strict=True))
+
+
+def build(session: SparkSession, path: Path, strategy: Any) -> ws.Index:
+    rows = pa.table({"id": [r[0] for r in SUBSCRIPTIONS], "filter": [r[1] for r in SUBSCRIPTIONS]})
+    return ws.build_index(session.createDataFrame(rows), SCHEMA, str(path), strategy=strategy, servers=2).index
+
+
+def pairs(messages: Iterable[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    return Counter((message["row"], message["subscription"]) for message in messages)
+
+
+def test_topics_in_topics_out(session: SparkSession, broker: str, tmp_path: Path) -> None:
+    """One running pipeline: matches are the engine's, changes hold from the next batch on, poison is set apart."""
+    for topic, partitions in {"events": 3, "changes": 1, "matches": 2, "dead": 1, "refused": 1}.items():
+        create_topic(session, broker, topic, partitions)
+    index = build(session, tmp_path / "index", "event-space")
+    before, after = make_events(30), make_events(20, 100)
+    send(session, broker, "events", [*map(json.dumps, before), *POISON])
+    query = ws.stream(
+        kafka.read_events(session, broker, "events", SCHEMA, maxOffsetsPerTrigger=12),
+        index,
+        ws.Kafka("matches", broker),
+        str(tmp_path / "checkpoint-events"),
+        dead_letters=ws.Kafka("dead", broker),
+    )
+    followed = ws.follow_changes(
+        kafka.read_changes(session, broker, "changes", "bigint"),
+        index,
+        str(tmp_path / "checkpoint-changes"),
+        dead_letters=ws.Kafka("refused", broker),
+    )
+    try:
+        query.processAllAvailable()
+        # Back-pressure: no batch is larger than was allowed, and all together hold everything.
+        sizes = [report.events for report in query.reports]
+        assert sum(sizes) == len(before) + len(POISON)
+        assert max(sizes) <= 12
+        changes = [
+            {"sequence": 1, "op": "upsert", "id": 5, "filter": "symbol = 'D'"},
+            {"sequence": 2, "op": "delete", "id": 0},
+            {"sequence": 3, "op": "upsert", "id": 6, "filter": "prise < 1"},
+            {"sequence": 4, "op": "replace", "id": 6},
+        ]
+        send(session, broker, "changes", ["not JSON", *map(json.dumps, changes)])
+        followed.processAllAvailable()
+        assert index.read().sequence == 3
+        send(session, broker, "events", map(json.dumps, after))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        followed.stop()
+
+    found = receive(session, broker, "matches")
+    assert len({key for key, _ in found}) == len(found)
+    changed = [*SUBSCRIPTIONS[1:], (5, "symbol = 'D'")]
+    assert pairs(content for _, content in found) == expected(SUBSCRIPTIONS, before) + expected(changed, after)
+    assert sum(report.matches for report in query.reports) == len(found)
+    assert sum(report.errors for report in query.reports) == len(POISON)
+    dead = {content["message"]: content["error"] for _, content in receive(session, broker, "dead")}
+    assert dead.keys() == POISON.keys()
+    assert all(reason in dead[message] and dead[message].startswith("events/") for message, reason in POISON.items())
+    refused = sorted(content["error"] for _, content in receive(session, broker, "refused"))
+    assert len(refused) == 3
+    assert refused[0].startswith("changes/0@0: the message is no JSON object")
+    assert "op is replace" in refused[1]
+    assert "did you mean" in refused[2]
+
+
+def test_killed_between_write_and_commit(session: SparkSession, broker: str, jars: str, tmp_path: Path) -> None:
+    """The batch is in the topic twice, with equal keys; who drops equal keys sees every match exactly once."""
+    for topic in ("trades", "alerts"):
+        create_topic(session, broker, topic, 2)
+    build(session, tmp_path / "index", "broadcast")
+    events = make_events(25)
+    events += events[:25]  # events that are equal are events all the same
+    send(session, broker, "trades", map(json.dumps, events))
+
+    def drive(batch: int) -> int:
+        with (tmp_path / "log").open("ab") as log:
+            command = [sys.executable, str(DRIVER), broker, str(tmp_path), jars, str(batch)]
+            return subprocess.run(command, stdout=log, stderr=log, env=os.environ, timeout=120, check=False).returncode
+
+    assert drive(1) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+    written = {key for key, _ in receive(session, broker, "alerts")}
+    assert drive(-1) == 0, (tmp_path / "log").read_text()[-3000:]
+    found = receive(session, broker, "alerts")
+    times = Counter(key for key, _ in found)
+    assert {key for key, n in times.items() if n == 2} == {key for key in written if key.startswith("1/")} != set()
+    assert max(times.values()) == 2
+    assert pairs(dict(found).values()) == expected(SUBSCRIPTIONS, events)

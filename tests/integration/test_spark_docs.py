@@ -1,0 +1,44 @@
+"""The Spark code of README and guide runs as pasted, from top to bottom, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wherecast.spark.config import read_config
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guides" / "spark.md"
+
+
+def fences(path: Path, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_python(tmp_path: Path) -> None:
+    """README, then guide, in a process of their own: what they assert holds, and each quote reaches whom it should."""
+    (readme,) = fences(ROOT / "README.md", "python spark")
+    assert len([line for line in readme.splitlines() if line]) <= 15
+    mark = "print('--- end of README')\n"
+    program = tmp_path / "pasted.py"
+    program.write_text("\n".join([readme, mark, *fences(GUIDE, "python spark")]))
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = done.stdout.split("---")[0].split("\n\n")[:2]
+    assert re.search(r"\|\s*1\|\s*IBM\|.*ann\|", first)
+    assert re.search(r"\|\s*2\|\s*SAP\|.*bob\|", first)
+    assert re.search(r"SAP.*\[2, 3\]|SAP.*\[3, 2\]", second)
+
+
+def test_configuration_of_the_guide(tmp_path: Path) -> None:
+    """The file that the guide shows is a valid one."""
+    (block,) = fences(GUIDE, "toml")
+    (tmp_path / "pipeline.toml").write_text(block)
+    config = read_config(tmp_path / "pipeline.toml")
+    assert config.events.per_trigger == 100_000

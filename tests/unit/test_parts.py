@@ -1,0 +1,102 @@
+"""Parts: what tasks compile, split by server and build is what one engine would be, however the rows were cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from wherecast.engine.engine import Engine
+from wherecast.language.schema import Schema
+from wherecast.partition.plan import Plan
+from wherecast.spark import parts as parts_module
+from wherecast.spark.build import ServerBuilder
+from wherecast.spark.layers import Served, open_layers
+from wherecast.spark.manifest import Layer
+from wherecast.spark.parts import CompileTask, PlaceTask, filters_and_weights, read_parts
+from wherecast.spark.plans import save_plan
+from wherecast.spark.store import Store
+
+SCHEMA = Schema.of({"symbol": "string", "price": "double"})
+FILTERS = [
+    "symbol = 'A' AND price < 10",
+    "symbol IN ('A', 'B')",
+    "symbol = 'C' OR symbol = 'D'",
+    "symbol = 'A' AND price < 10",
+    "symbol = 'E' AND price * 2 > 9",
+    "symbol = 'B'",
+    "symbol = 'F' AND price >= 3",
+]
+EVENTS = pa.table({"symbol": list("AABCDEFZ"), "price": [1.0, 50.0, 2.0, 3.0, 4.0, 5.0, 2.0, 1.0]})
+
+
+def rows_of(filters: Iterable[str | None], *, texts: bool = False) -> pa.RecordBatch:
+    filters = list(filters)
+    ids = [f"id-{i}" for i in range(len(filters))] if texts else list(range(len(filters)))
+    priorities = pa.array([0.0] * len(filters), pa.float32())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(ids), pa.array(filters, pa.string()), priorities], ["id", "filter", "priority"]
+    )
+
+
+def build(path: Path, parts: Iterable[pa.RecordBatch]) -> dict[int, Served]:
+    """The servers that are built of parts."""
+    built = list(ServerBuilder(str(path), SCHEMA, "adaptive", None).build_servers(parts))
+    rows = [row for batch in built for row in batch.to_pylist() if row["layer"] is not None]
+    return {row["server"]: open_layers(str(path), (Layer(**json.loads(row["layer"])),)) for row in rows}
+
+
+def expected(batch: pa.RecordBatch) -> list[list[object]]:
+    engine = Engine(SCHEMA)
+    engine.subscribe_many(batch)
+    return [sorted(ids) for ids in engine.match_batch(EVENTS)]
+
+
+@pytest.mark.parametrize("part_rows", [1, 3, 1000])
+@pytest.mark.parametrize("texts", [False, True])
+def test_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_rows: int, texts: bool) -> None:
+    """A server of all parts finds what an engine of all rows finds, wherever the rows were cut."""
+    monkeypatch.setattr(parts_module, "_PART_ROWS", part_rows)
+    batch = rows_of(FILTERS, texts=texts)
+    pieces = [batch.slice(i, 1) for i in range(len(FILTERS))]
+    (server,) = build(tmp_path, CompileTask(SCHEMA).compile(pieces)).items()
+    assert server[0] == 0
+    assert [sorted(ids) for ids in server[1].engine.match_batch(EVENTS)] == expected(batch)
+
+
+def test_many_servers(tmp_path: Path) -> None:
+    """Servers hold what the plan says, together everything; replicas are the subscriptions that several hold."""
+    batch = rows_of(FILTERS)
+    compiled = list(CompileTask(SCHEMA).compile([batch]))
+    filters, weights = filters_and_weights([row["filters"] for b in compiled for row in b.to_pylist()], SCHEMA)
+    assert sorted(weights.tolist()) == [1, 1, 1, 1, 1, 2]
+    plan = Plan.build(filters, weights, SCHEMA, 3, strategy="event-space")
+    folder = save_plan(Store(str(tmp_path)), plan)
+    servers = build(tmp_path, PlaceTask(str(tmp_path), folder).place(compiled))
+    held = {server: set(served.engine) for server, served in servers.items()}
+    assert set.union(*held.values()) == set(range(len(FILTERS)))
+    for server, served in servers.items():
+        several = {id for id in held[server] if sum(id in ids for ids in held.values()) > 1}
+        replicas = [] if served.replicas is None else served.replicas.to_pylist()
+        assert {row["id"] for row in replicas} == several
+        assert all(sorted(row["servers"]) == [s for s in held if row["id"] in held[s]] for row in replicas)
+    found = [served.engine.match_batch(EVENTS).to_lists() for served in servers.values()]
+    assert [sorted({id for ids in lists for id in ids}) for lists in zip(*found, strict=True)] == expected(batch)
+
+
+def test_refused_rows_go_along(tmp_path: Path) -> None:
+    """A text that does not compile leaves its row, with the reason, and nothing else."""
+    compiled = list(CompileTask(SCHEMA).compile([rows_of(["prise > 1", "symbol = 'A'", None])]))
+    filters, weights = filters_and_weights(
+        [row["filters"] for b in compiled for row in b.to_pylist() if row["filters"] is not None], SCHEMA
+    )
+    folder = save_plan(Store(str(tmp_path)), Plan.build(filters, weights, SCHEMA, 2, strategy="event-space"))
+    placed = list(PlaceTask(str(tmp_path), folder).place(compiled))
+    parts, refused = zip(*map(read_parts, placed), strict=True)
+    assert [part.members.ids.tolist() for some in parts for part in some] == [[1]]
+    left_out = pa.concat_tables(refused).to_pylist()
+    assert [(row["id"], row["filter"]) for row in left_out] == [("0", "prise > 1"), ("2", None)]
+    assert "price" in left_out[0]["reason"]
