@@ -9,20 +9,18 @@ paper's table 1; "batch" is per event with all events in one call. The best of s
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
+from wherecast.bench.measure import timed
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import build_index
+from wherecast.lab.timing import Subject, check_matches
 from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
-from wherecast.workloads.form import Workload
 from wherecast.workloads.reference import SOURCES, make_workload
 
 FORMULATIONS: dict[str, type[DatabaseMatcher]] = {m.name: m for m in (GroupingMatcher, SequentialMatcher)}
@@ -46,10 +44,8 @@ def main() -> None:
         index = build_index(take_filters(filters, filter_of), schema)  # equal filters apart, as in the paper
         events = index.codebook.encode(EventBatch.read(schema, workload.event_batch()))
         for name in options.formulations:
-            start = time.perf_counter()
-            matcher = FORMULATIONS[name].build(index.boxes, url=options.postgres)
-            load = time.perf_counter() - start
-            check(matcher, workload, events)
+            matcher, load = timed(partial(FORMULATIONS[name].build, index.boxes, url=options.postgres))
+            check_matches(Subject.of(name, matcher, events), workload.truth())
             alone = best(partial(matcher.match, some(events, 1)))
             batch = best(partial(matcher.match, some(events, options.events))) / options.events
             size_mb = matcher.stats()["bytes"] / 1e6
@@ -63,22 +59,11 @@ def some(events: EventCodes, n: int) -> EventCodes:
     return events._replace(codes=events.codes[:n])
 
 
-def check(matcher: DatabaseMatcher, workload: Workload, events: EventCodes) -> None:
-    """Stop unless the first events match what brute force says."""
-    truth = workload.truth()
-    ptr, ids = matcher.match(some(events, truth.counts.size))
-    sums = np.diff(np.concatenate(([0], np.cumsum(ids, dtype=np.int64)))[ptr])
-    if not (np.array_equal(np.diff(ptr), truth.counts) and np.array_equal(sums, truth.id_sums)):
-        raise SystemExit(f"{matcher.name}: {ids.size} matches, expected {truth.matches}; nothing is timed")
-
-
 def best(run: Callable[[], object]) -> float:
     """Seconds of the fastest call."""
     taken: list[float] = []
     while not taken or (len(taken) < 5 and sum(taken) < BUDGET):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
+        taken.append(timed(run)[1])
     return min(taken)
 
 

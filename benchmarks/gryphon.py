@@ -1,112 +1,68 @@
-"""The simulation of the Gryphon paper: time, visits and space of the matching tree, with each of its optimisations.
+"""What the lab leaves out of Gryphon: the default and the general tree, the time to build trees, and changes of them.
 
-    python benchmarks/gryphon.py            1,000 to 100,000 subscriptions
-    python benchmarks/gryphon.py --full     and a million, without the trees that keep their `*` chains
+    python benchmarks/gryphon.py [--full]
 
-What each tree finds is compared with brute force before it is timed. Times are the best of three over all events, in
-one thread; `visits` and `edges` are per event; `bound` is the paper's on visits. Then some subscriptions are removed
-from the default tree and inserted again.
+The paper's simulation with 1,000 to 100,000 subscriptions, with `--full` also with a million. The collapsed tree stands
+beside the others, as in the lab. What each tree finds is compared with brute force before it is timed. Times are the
+best of three rounds over 2,000 events, in one thread; visits and edges are per event. Then some subscriptions are
+removed from the default tree and inserted again.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wherecast.errors import MatcherError
-from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.matchers.tree import Settings, TreeMatcher
+from wherecast.bench.measure import timed
+from wherecast.lab.experiments.gryphon.trees import MILLION, SIMULATION, TREES, Case, Settings
+from wherecast.lab.timing import Subject, time_subjects
+from wherecast.matchers.tree import GeneralTreeMatcher, TreeMatcher
 from wherecast.matchers.tree_bound import bound_visits
-from wherecast.workloads.gryphon import Simulation, event_codes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from wherecast.index.boxes import EventCodes
-    from wherecast.workloads.form import Workload
-    from wherecast.workloads.truth import Truth
-
-SIZES = (1_000, 3_000, 10_000, 25_000, 50_000, 100_000)
-MILLION = 1_000_000
+CHOSEN = {
+    "plain": TREES["plain"],
+    "collapsed": TREES["collapsed"],
+    "tree-general": GeneralTreeMatcher.settings,
+    "tree": TreeMatcher.settings,
+}
 #: Calls per measurement of changes.
 CALLS = 10
-TREES = {
-    "plain": Settings(collapse=False, factors=0),
-    "plain, successors": Settings(collapse=False, successors=True, factors=0),
-    "plain, 3 factors": Settings(collapse=False, factors=3),
-    "collapsed": Settings(factors=0),
-    "collapsed, successors": Settings(successors=True, factors=0),
-    "collapsed, 1 factor": Settings(factors=1),
-    "collapsed, 2 factors": Settings(factors=2),
-    "collapsed, 3 factors": Settings(factors=3),
-    "all three, 3 factors": Settings(successors=True, factors=3),
-    "general": Settings(general=True, factors=0),
-    "the default": TreeMatcher.settings,
-}
+N_EVENTS, SEED, ROUNDS = 2_000, 4, 3
 
 
-def check(matcher: Any, events: EventCodes, truth: Truth, ids: np.ndarray) -> None:
-    """Stop if the matcher finds anything but the truth; `ids` are the subscriptions of the clauses."""
-    ptr, found = matcher.match(events._replace(codes=events.codes[: truth.counts.size]))
-    sums = np.concatenate([[0], np.cumsum(ids[found])])
-    assert np.array_equal(np.diff(ptr), truth.counts)
-    assert np.array_equal(np.diff(sums[ptr]), truth.id_sums)
-
-
-def time_best(action: Callable[[], object]) -> float:
-    """Seconds of the fastest of three runs."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def run(simulation: Simulation, size: int) -> None:
-    """All trees, and the adaptive matcher, on one number of subscriptions."""
-    workload = simulation.workload(size)
-    boxes, events, truth = simulation.boxes(workload.predicates), event_codes(workload.events), workload.truth()
-    bound, ids = bound_visits(size, simulation.attributes, simulation.values), np.arange(size)
+def measure(n: int) -> None:
+    """Print a line for each tree, and what changes of the default one take."""
+    case = Case.draw(SIMULATION, n, N_EVENTS, SEED)
+    bound = bound_visits(n, SIMULATION.attributes, SIMULATION.values)
+    grown = {name: how for name, how in CHOSEN.items() if how.collapse or n < MILLION}
+    built = {name: timed(lambda how=how: TreeMatcher.build(case.boxes, settings=how)) for name, how in grown.items()}
+    subjects = [Subject.of(name, tree, case.events) for name, (tree, _) in built.items()]
+    truth = case.workload.truth()
+    timings = time_subjects(subjects, N_EVENTS, truth, rounds=ROUNDS)
     matches = truth.matches / truth.counts.size
-    print(f"\n{size:,} subscriptions, {matches:.1f} matches per event, bound {bound:,.0f} visits")
-    print(f"{'':24}{'us/event':>10}{'visits':>10}{'edges':>10}{'nodes':>12}{'MB':>10}{'build s':>10}")
-    for name, settings in TREES.items():
-        if size >= MILLION and not settings.collapse:
-            continue
-        start = time.perf_counter()
-        try:
-            tree = TreeMatcher.build(boxes, settings=settings)
-        except MatcherError as refusal:
-            print(f"{name:24}{refusal}")
-            continue
-        built = time.perf_counter() - start
-        check(tree, events, truth, ids)
-        show(name, time_best(lambda tree=tree: tree.match(events)) / events.n_events, tree.stats(events), built)
-    start = time.perf_counter()
-    adaptive = AdaptiveMatcher.build(boxes, events)
-    built = time.perf_counter() - start
-    check(adaptive, events, truth, ids)
-    show("adaptive", time_best(lambda: adaptive.match(events)) / events.n_events, adaptive.stats(), built)
+    print(
+        f"\n{n:,} subscriptions, {matches:.1f} matches per event (of the first {truth.counts.size}), bound {bound:,.0f} visits"
+    )
+    print(f"{'':14}{'us/event':>10}{'visits':>10}{'edges':>10}{'nodes':>12}{'MB':>10}{'build s':>10}")
+    for name, (tree, build_s) in built.items():
+        facts, visits = tree.stats(), tree.tally(case.events)
+        line = f"{name:14}{timings[name].best_us_per_event:10.2f}{visits.nodes:10.0f}{visits.edges:10.0f}"
+        print(f"{line}{facts['nodes']:12,}{facts['bytes'] / 1e6:10.1f}{build_s:10.2f}", flush=True)
     for batch in (1, 100):
-        removal, insertion = time_changes(simulation, workload, batch)
-        print(
-            f"the default, {batch} a call: {removal * 1e6:.1f} us per removal, {insertion * 1e6:.1f} us per insertion"
-        )
+        removal, insertion = (1e6 * seconds for seconds in time_changes(case, built["tree"][0], batch))
+        print(f"tree, {batch} a call: {removal:.1f} us per removal, {insertion:.1f} us per insertion", flush=True)
 
 
-def time_changes(simulation: Simulation, workload: Workload, batch: int) -> tuple[float, float]:
-    """Seconds per removal and per insertion on a live tree, in calls of `batch` subscriptions."""
-    tree = TreeMatcher.build(simulation.boxes(workload.predicates))
+def time_changes(case: Case, tree: TreeMatcher, batch: int) -> tuple[float, float]:
+    """Seconds per removal and per insertion, in calls of `batch` subscriptions. The tree is then as it was."""
     removing = inserting = 0.0
-    for round in range(CALLS):
-        chosen = np.arange(round * batch, (round + 1) * batch) % len(workload)
-        boxes = simulation.boxes(workload.predicates.take(chosen))
+    for call in range(CALLS):
+        chosen = np.arange(call * batch, (call + 1) * batch, dtype=np.int32) % len(case.workload)
+        boxes = SIMULATION.boxes(case.workload.predicates.take(chosen))
         start = time.perf_counter()
-        tree.remove(chosen.astype(np.int32))
+        tree.remove(chosen)
         between = time.perf_counter()
         ids = tree.insert(boxes)
         inserting += time.perf_counter() - between
@@ -115,30 +71,23 @@ def time_changes(simulation: Simulation, workload: Workload, batch: int) -> tupl
     return removing / CALLS / batch, inserting / CALLS / batch
 
 
-def show(name: str, seconds: float, facts: dict[str, Any], built: float) -> None:
-    """One line of the table."""
-    edges = facts.get("edges_per_event", float("nan"))
-    line = f"{name:24}{seconds * 1e6:10.2f}{facts['nodes_per_event']:10.0f}{edges:10.0f}"
-    print(f"{line}{facts['nodes']:12,}{facts['bytes'] / 1e6:10.1f}{built:10.2f}")
-
-
-def compile_kernels(simulation: Simulation) -> None:
-    """Call all that is timed once, on little."""
-    workload = simulation.workload(1000, 10)
-    for settings in TREES.values():
-        TreeMatcher.build(simulation.boxes(workload.predicates), settings=settings).match(event_codes(workload.events))
-    time_changes(simulation, workload, 1)
+def warm_up() -> None:
+    """Compile every kernel that is timed."""
+    case = Case.draw(SIMULATION, 1_000, 10, SEED)
+    for how in CHOSEN.values():
+        tree = TreeMatcher.build(case.boxes, settings=how)
+        tree.match(case.events)
+        time_changes(case, tree, 1)
 
 
 def main() -> None:
     """Print one table per number of subscriptions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="a million subscriptions as well")
-    sizes = (*SIZES, MILLION) if parser.parse_args().full else SIZES
-    simulation = Simulation()
-    compile_kernels(simulation)
-    for size in sizes:
-        run(simulation, size)
+    sizes = Settings().sizes + (MILLION,) * parser.parse_args().full
+    warm_up()
+    for n in sizes:
+        measure(n)
 
 
 if __name__ == "__main__":

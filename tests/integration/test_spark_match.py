@@ -223,6 +223,25 @@ def test_changes_make_versions(spark: SparkSession, tmp_path: Path, strategy: st
     assert ws.compact(spark, str(tmp_path)).version == 3
 
 
+def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """Events that only a removed subscription asked for are not sent any more."""
+    from pyspark.sql import Observation
+
+    build(spark, tmp_path, "event-space", [(1, "symbol = 'A'"), (2, "symbol = 'B'"), (3, "symbol = 'B' AND price > 5")])
+    ws.apply_changes(
+        spark.createDataFrame([(1, "delete", 1, None)], "sequence long, op string, id long, filter string"),
+        str(tmp_path),
+    )
+    ws.compact(spark, str(tmp_path))
+    index = ws.Index(str(tmp_path))
+    plan = index.plan(index.read())
+    assert plan.stats()["subscriptions"] == 2
+    traffic = Observation()
+    events = frame(spark, pa.table({"symbol": ["A", "B", "A"], "price": [1.0, 9.0, 2.0]}))
+    assert ws.match(events, index, traffic=traffic).count() == 2
+    assert traffic.get["dropped"] == 2
+
+
 def test_cleaning_keeps_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:
     """Versions go with the layers that only they name."""
     build(spark, tmp_path, "broadcast")

@@ -91,9 +91,11 @@ def test_numbers_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     query = start(spark, tmp_path)
     try:
         query.processAllAvailable()
-        reports, progress = query.reports, query.recentProgress
+        reports, progress, last = query.reports, query.recentProgress, query.lastProgress
     finally:
         query.stop()
+    assert last is not None
+    assert last["wherecast"] == next((p["wherecast"] for p in progress if p["batchId"] == last["batchId"]), None)
     assert sum(report.matches for report in reports) == sum(expected(events).values())
     unwanted = sum(symbol != "S1" for symbol in events["symbol"].to_pylist())
     dropped = sum(report.dropped for report in reports)
@@ -110,8 +112,15 @@ def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tm
     query = start(spark, tmp_path)
     query.processAllAvailable()
     query.stop()
-    with pytest.raises(WherecastError, match="earlier stream"):
+    with pytest.raises(WherecastError, match="the sink holds batches of an earlier stream"):
         start(spark, tmp_path, checkpoint=str(tmp_path / "another"))
+    held = ws.Parquet(str(tmp_path / "out"))
+    source = spark.readStream.schema("row bigint, symbol string, price double").parquet(str(tmp_path / "events"))
+    new = {"checkpoint": str(tmp_path / "another"), "dead_letters": held}
+    with pytest.raises(WherecastError, match="the sink for dead letters holds batches of an earlier stream"):
+        ws.stream(source, str(tmp_path / "index"), ws.Parquet(str(tmp_path / "new")), **new)
+    with pytest.raises(WherecastError, match="the sink for dead letters holds batches of an earlier stream"):
+        ws.follow_changes(source, str(tmp_path / "index"), **new)
     again = start(spark, tmp_path)
     again.processAllAvailable()
     again.stop()

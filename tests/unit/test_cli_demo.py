@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from typer.testing import CliRunner
 
 from wherecast import Engine, Schema
 from wherecast.cli.app import app
 from wherecast.cli.demo_market import SCHEMA as ALERT_SCHEMA
 from wherecast.cli.demo_market import WATCHED, AlertMarket, ChangeLog
-from wherecast.cli.demo_stream import live_delays
+from wherecast.cli.demo_stream import _make_room, _write_workload, live_delays
 from wherecast.cli.stocks import SCHEMA, StockMarket
 
 SMALL = ("--no-spark", "--subscriptions", "500", "--events", "300")
@@ -59,6 +60,37 @@ def test_again_into_the_same_folder(tmp_path):
     """A second run replaces the files of the first."""
     assert run("demo", "--out", tmp_path, *SMALL).exit_code == 0
     assert run("demo", "--out", tmp_path, *SMALL).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["index", "events", "matches", "pipeline.toml"])
+def test_what_is_not_of_a_demo_is_left_alone(tmp_path, name):
+    """On Spark the demo replaces folders: only those of an earlier demo."""
+    if name == "pipeline.toml":
+        (tmp_path / name).write_text("# mine\n")
+    else:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("x")
+    before = sorted(tmp_path.rglob("*"))
+    result = run("demo", "--out", tmp_path, *SMALL[1:])
+    assert result.exit_code == 2
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", result.stderr)
+    assert f"'{tmp_path / name}' was not made by a demo" in plain
+    assert "--out" in plain
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_is_of_a_demo_is_replaced(tmp_path):
+    """Folders beside the configuration of an earlier demo go; what else is there stays."""
+    for _ in range(2):
+        _write_workload(tmp_path / "out", 20, 10, seed=1)
+        assert len(list((tmp_path / "out" / "events").iterdir())) == 10
+        for name in ("index", "events"):
+            (tmp_path / "out" / name / "old").mkdir(parents=True)
+        (tmp_path / "out" / "note").write_text("mine")
+    _make_room(tmp_path / "out")
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "note", "pipeline.toml", "schema.json", "subscriptions.parquet",
+    }  # fmt: skip
 
 
 def test_out_must_be_a_folder(tmp_path):

@@ -278,6 +278,28 @@ class TestLoad:
         assert partition.weights().argmax() == grown[0]
         assert np.delete(partition.weights(), grown).tolist() == np.delete(before, grown).tolist()
 
+    def test_counting_anew_forgets_what_is_gone(self):
+        """Loads, copies and summaries are those of a partition of what is left; buckets stay where they are."""
+        filters = compile_all("symbol = 'A'", "symbol IN ('B', 'C')", "price > 1")
+        partition = EventSpace.build(filters, ones(filters), SCHEMA, 3, attributes=["symbol"], unrouted="replicate")
+        table = partition.table.copy()
+        partition.recount(left := compile_all("symbol = 'B'"), ones(left))
+        assert partition.table.tolist() == table.tolist()
+        assert (partition.total, partition.unrouted, partition.copies) == (1, 0, 1)
+        routes = partition.route(quotes("A", "B", "C"))
+        assert routes.event_ids.tolist() == [1]
+        assert routes.servers.tolist() == partition.place(left).servers.tolist()
+
+    def test_events_seen_are_carried_over(self):
+        """To a partition with the same buckets, and to no other."""
+        filters = stocks(50)
+        old = EventSpace.build(filters, ones(filters), SCHEMA, 4, attributes=["symbol"])
+        old.observe(quotes("S7", "S7", "S8"))
+        for servers, seen in ((4, 3), (5, 0)):
+            new = EventSpace.build(filters, ones(filters), SCHEMA, servers, attributes=["symbol"])
+            new.carry_over(old)
+            assert new.seen.sum() == seen
+
     def test_rebalancing_comes_back_within_the_threshold(self):
         """Skewed inserts unbalance; a few moves mend it, and filters go only where the moves say."""
         filters = stocks(2000)

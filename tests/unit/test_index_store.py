@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
-from wherecast.spark.layers import open_layers, replicas_of, write_layer
+from wherecast.spark.layers import open_layers, write_layer
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.pins import Pins, pinned_versions
+from wherecast.spark.pins import Pins, pinned_versions, stream_name
+from wherecast.spark.reports import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store, open_filesystem
 
@@ -85,6 +87,47 @@ def test_a_store_on_another_file_system(tmp_path: Path, monkeypatch: pytest.Monk
     assert store.names("layers") == []
 
 
+def test_one_place_has_one_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a folder is written, its URL is the same, and so is the name of the stream with that checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    ways = [
+        "ck/events",
+        "ck/events/",
+        "./ck/../ck/events",
+        str(tmp_path / "ck/events"),
+        f"file://{tmp_path}/ck/events/",
+    ]
+    assert {Store(way).url for way in ways} == {str(tmp_path / "ck/events")}
+    assert len({stream_name(way) for way in ways}) == 1
+    assert stream_name("ck/changes") != stream_name("ck/events")
+
+
+def test_hadoops_name_of_s3() -> None:
+    """What Spark calls s3a:// is opened as s3://, and keeps the name that Spark knows."""
+    url = "s3a://bucket/index?region=eu-west-1"
+    found, path = open_filesystem(url)
+    assert (found.type_name, path) == ("s3", "bucket/index")
+    assert Store(url).url == url
+
+
+def test_age_of_a_folder_on_an_object_store(tmp_path: Path) -> None:
+    """Where folders have no time, the newest file inside counts; where nothing has one, it is taken for new."""
+    files = {"a": 100.0, "b/c": 300.0, "b/d": 200.0}
+
+    class ObjectStore:
+        def get_file_info(self, asked):
+            if not isinstance(asked, fs.FileSelector):
+                return fs.FileInfo(asked, fs.FileType.Directory)
+            assert asked.recursive
+            return [fs.FileInfo(name, fs.FileType.File, mtime=mtime) for name, mtime in files.items()]
+
+    store = Store(tmp_path)
+    store._fs = ObjectStore()
+    assert store.age_s("layers/x", 1000.0) == 700.0
+    files.clear()
+    assert store.age_s("layers/x", 1000.0) == 0.0
+
+
 def test_an_unreachable_url() -> None:
     """A scheme that nobody knows is refused with what would do."""
     with pytest.raises(IndexStoreError, match="fsspec"):
@@ -101,7 +144,7 @@ def test_versions_are_numbered_and_stay(tmp_path: Path) -> None:
     second = index.commit(replace(make_manifest(index, (2, "price > 2")), parent=1))
     assert (first.version, second.version, index.latest()) == (1, 2, 2)
     assert index.read(1) == first
-    assert index.serve(index.read(), 0).engine.match({"price": 3.0}) == [2]
+    assert index.serve(index.read(), 0).match({"price": 3.0}) == [2]
     with pytest.raises(IndexStoreError, match="begin again"):
         index.commit(replace(make_manifest(index, (3, "price > 3")), parent=1))
     with pytest.raises(IndexStoreError, match="newest: 1, 2"):
@@ -133,7 +176,7 @@ def test_layers_lie_over_each_other(tmp_path: Path) -> None:
     store = Store(tmp_path)
     base = write_layer(store, make_engine((1, "price > 1"), (2, "price > 2"), (3, "price > 3")))
     delta = write_layer(store, make_engine((2, "price < 0"), (4, "price > 4")), pa.array([2, 3, 99]))
-    engine = open_layers(store.url, (base, delta)).engine
+    engine = open_layers(store.url, (base, delta))
     assert sorted(engine.match({"price": 9.0})) == [1, 4]
     assert engine.match({"price": -1.0}) == [2]
     assert len(engine) == 3
@@ -171,13 +214,6 @@ def test_a_layer_that_was_tampered_with_is_refused(tmp_path: Path, name: str) ->
         open_layers(store.url, (layer,))
 
 
-def test_replicas() -> None:
-    """Only subscriptions on several servers are listed."""
-    rows = pa.table({"id": [1, 2], "servers": pa.array([[0], [0, 2]], pa.list_(pa.int32()))})
-    assert replicas_of(rows).to_pylist() == [{"id": 2, "servers": [0, 2]}]
-    assert replicas_of(rows.select(["id"])) is None
-
-
 # -- pins -------------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +227,24 @@ def test_a_pin_stays(tmp_path: Path) -> None:
     assert [pins.pin(0), pins.pin(1), Pins(index, "checkpoint").pin(0)] == [1, 2, 1]
     assert Pins(index, "another").pin(0) == 2
     assert pinned_versions(index.store) == {1, 2}
+
+
+def test_a_pin_is_of_a_version_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that is cleaned away between looking and pinning is not pinned; the current one is."""
+    index = Index(tmp_path)
+    index.commit(make_manifest(index, (1, "price > 1")))
+    create = Store.create
+
+    def overtaken(store: Store, name: str, content: bytes) -> bool:
+        if "pins" in name and index.versions() == [1]:
+            index.commit(replace(make_manifest(index, (2, "price > 2")), parent=1))
+            assert index.clean(keep=1) == [1]
+        return create(store, name, content)
+
+    monkeypatch.setattr(Store, "create", overtaken)
+    pins = Pins(index, "checkpoint")
+    assert pins.pin(0) == 2
+    assert pins.known() == {0: 2}
 
 
 def test_a_new_stream_forgets_old_pins(tmp_path: Path) -> None:
@@ -228,6 +282,20 @@ def test_young_files_are_left_alone(tmp_path: Path) -> None:
     assert len(index.store.names("layers")) == 1
 
 
+def test_drafts_of_the_killed_are_removed(tmp_path: Path) -> None:
+    """What a process that was killed left half done goes once it is old; what is young may be somebody's at work."""
+    index = Index(tmp_path)
+    index.commit(make_manifest(index, (1, "price > 1")))
+    draft = tmp_path / "layers" / ".draft-abc"
+    (draft / "engine").mkdir(parents=True)
+    (draft / "engine" / "half").write_text("x")
+    index.clean()
+    assert draft.exists()
+    index.clean(grace_s=0)
+    assert not draft.exists()
+    assert index.serve(index.read(), 0)
+
+
 def test_a_damaged_pin_is_refused(tmp_path: Path) -> None:
     """A pin that cannot be read stops the stream: guessing could match against another version."""
     index = Index(tmp_path)
@@ -251,3 +319,48 @@ def test_a_sink_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     assert sink.holds(3)
     assert (tmp_path / "batch_id=3" / "part.parquet").exists()
     assert sink.holds(3)
+
+
+def test_attempts_of_the_killed_are_removed(tmp_path: Path) -> None:
+    """Once a batch is in, what other runs left of it goes; attempts at other batches stay."""
+    sink, store = Parquet(str(tmp_path)), Store(tmp_path)
+    for name in ("000000000003-abcd", "000000000003-dead", "000000000004-abcd"):
+        (tmp_path / "_attempts" / name).mkdir(parents=True)
+    assert not sink.holds(3)
+    assert len(store.names("_attempts")) == 3
+    store.create("_wherecast/000000000003.json", b'{"batch": 3, "attempt": "_attempts/000000000003-abcd"}')
+    assert sink.holds(3)
+    assert store.names("_attempts") == ["000000000004-abcd"]
+    assert (tmp_path / "batch_id=3").exists()
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def make_report(batch: int, events: int, *, replayed: bool = False) -> BatchReport:
+    return BatchReport(batch, 1, events, events, 7, 0, 0, replayed, 1.0, None, 0.5, 2.0)
+
+
+def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:
+    """A batch that the sink has already is marked as replayed; what was counted when it was matched stays."""
+    reports = Reports(Index(tmp_path), "checkpoint")
+    for batch in range(3):
+        reports.add(make_report(batch, 100))
+    again = Reports(Index(tmp_path), "checkpoint")
+    again.add(make_report(2, 0, replayed=True))
+    assert again.read() == [*(make_report(batch, 100) for batch in range(2)), make_report(2, 100, replayed=True)]
+    again.add(make_report(3, 0, replayed=True))  # nothing is known of it
+    assert again.read()[-1] == make_report(3, 0, replayed=True)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"7", b'[{"batch": 1}]', b'["x"]', b'{"a": 1}'])
+def test_damaged_reports_are_forgotten(tmp_path: Path, content: bytes) -> None:
+    """Numbers for people never stop a stream: the next batch begins a new file."""
+    reports = Reports(Index(tmp_path), "checkpoint")
+    reports.add(make_report(0, 100))
+    [file] = (tmp_path / "reports").iterdir()
+    file.write_bytes(content)
+    assert reports.read() == []
+    again = Reports(Index(tmp_path), "checkpoint")
+    again.add(make_report(1, 50))
+    assert again.read() == [make_report(1, 50)]

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from wherecast.engine.engine import Engine
+from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark import parts as parts_module
 from wherecast.spark.build import ServerBuilder
-from wherecast.spark.layers import Served, open_layers
+from wherecast.spark.layers import open_layers
 from wherecast.spark.manifest import Layer
 from wherecast.spark.parts import CompileTask, PlaceTask, filters_and_weights, read_parts
 from wherecast.spark.plans import save_plan
@@ -42,7 +43,7 @@ def rows_of(filters: Iterable[str | None], *, texts: bool = False) -> pa.RecordB
     )
 
 
-def build(path: Path, parts: Iterable[pa.RecordBatch]) -> dict[int, Served]:
+def build(path: Path, parts: Iterable[pa.RecordBatch]) -> dict[int, Engine]:
     """The servers that are built of parts."""
     built = list(ServerBuilder(str(path), SCHEMA, "adaptive", None).build_servers(parts))
     rows = [row for batch in built for row in batch.to_pylist() if row["layer"] is not None]
@@ -64,11 +65,11 @@ def test_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_rows: 
     pieces = [batch.slice(i, 1) for i in range(len(FILTERS))]
     (server,) = build(tmp_path, CompileTask(SCHEMA).compile(pieces)).items()
     assert server[0] == 0
-    assert [sorted(ids) for ids in server[1].engine.match_batch(EVENTS)] == expected(batch)
+    assert [sorted(ids) for ids in server[1].match_batch(EVENTS)] == expected(batch)
 
 
 def test_many_servers(tmp_path: Path) -> None:
-    """Servers hold what the plan says, together everything; replicas are the subscriptions that several hold."""
+    """Servers hold what the plan says, together everything; no event finds a subscription on two of them."""
     batch = rows_of(FILTERS)
     compiled = list(CompileTask(SCHEMA).compile([batch]))
     filters, weights = filters_and_weights([row["filters"] for b in compiled for row in b.to_pylist()], SCHEMA)
@@ -76,15 +77,12 @@ def test_many_servers(tmp_path: Path) -> None:
     plan = Plan.build(filters, weights, SCHEMA, 3, strategy="event-space")
     folder = save_plan(Store(str(tmp_path)), plan)
     servers = build(tmp_path, PlaceTask(str(tmp_path), folder).place(compiled))
-    held = {server: set(served.engine) for server, served in servers.items()}
-    assert set.union(*held.values()) == set(range(len(FILTERS)))
-    for server, served in servers.items():
-        several = {id for id in held[server] if sum(id in ids for ids in held.values()) > 1}
-        replicas = [] if served.replicas is None else served.replicas.to_pylist()
-        assert {row["id"] for row in replicas} == several
-        assert all(sorted(row["servers"]) == [s for s in held if row["id"] in held[s]] for row in replicas)
-    found = [served.engine.match_batch(EVENTS).to_lists() for served in servers.values()]
-    assert [sorted({id for ids in lists for id in ids}) for lists in zip(*found, strict=True)] == expected(batch)
+    assert set().union(*servers.values()) == set(range(len(FILTERS)))
+    routes = plan.route(EventBatch.read(SCHEMA, EVENTS))
+    found: list[list[object]] = [[] for _ in range(len(EVENTS))]
+    for event, server in zip(routes.event_ids.tolist(), routes.servers.tolist(), strict=True):
+        found[event] += servers[server].match(EVENTS.slice(event, 1).to_pylist()[0])
+    assert [sorted(ids) for ids in found] == expected(batch)
 
 
 def test_refused_rows_go_along(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -56,11 +57,22 @@ def test_small_one_has_defaults(write, tmp_path):
     assert (config.output, config.trigger, config.subscribers) == ("pairs", "1 second", False)
     assert (config.plan.strategy, config.plan.servers, config.plan.rebalance) == ("auto", None, None)
     assert (config.limits.layers, config.limits.versions) == (16, 10)
+    assert config.subscriptions.sequence == 0
     assert config.changes is None
     assert config.dead_letters is None
     assert config.path("matches") == str(tmp_path / "matches")
     assert config.path("s3://bucket/matches") == "s3://bucket/matches"
     assert config.path("/matches") == "/matches"
+
+
+def test_places_do_not_depend_on_where_one_stands(write, tmp_path, monkeypatch):
+    """A file that is named from its own folder has the places that it has from elsewhere."""
+    path = write({"pipeline.checkpoint": "checkpoint/"})
+    monkeypatch.chdir(tmp_path)
+    for config in (read_config(path), read_config(Path(path.name))):
+        assert config.path("matches") == str(tmp_path / "matches")
+        assert config.checkpoint_of("events") == str(tmp_path / "checkpoint" / "events")
+    assert read_config(write({"pipeline.checkpoint": "s3://b/ck/"})).checkpoint_of("events") == "s3://b/ck/events"
 
 
 def test_documented_example_is_valid(tmp_path):
@@ -91,6 +103,9 @@ WRONG = [
     ({"plan.rebalance": 0.5}, (), r"plan.rebalance is 0.5; expected 1 or more"),
     ({"plan.strategy": "magic"}, (), r"plan.strategy is 'magic'"),
     ({"limits.layers": 0}, (), r"limits.layers is 0; expected 1 or more"),
+    ({"limits.versions": 1}, (), r"limits.versions is 1; expected 2 or more"),
+    ({"subscriptions.sequence": -1}, (), r"subscriptions.sequence is -1; expected 0 or more"),
+    ({"subscriptions.sequence": 1.5}, (), r"subscriptions.sequence is 1.5; expected a whole number"),
     ({"events.path": None}, (), r"\[events\] of files needs the key 'path'"),
     ({"events.source": "kafka"}, (), r"\[events\] of kafka needs the key 'servers'"),
     ({"events.select": "price"}, (), r"events.select is 'price'; expected a list of strings"),

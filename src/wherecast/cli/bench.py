@@ -106,7 +106,8 @@ def run_declared(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Cases; default all.", show_default=False)
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="floor, growth, memory, build, updates, latency or threads.")
+        str | None,
+        typer.Option(metavar="GROUP", help="floor, growth, memory, build, updates, latency, threads or papers."),
     ] = None,
     scale: ScaleOption = 1.0,
     repeat: RepeatOption = 5,

@@ -36,8 +36,10 @@ BATCHES = 20
 #: Changes are written after every so many batches, as a share of the subscriptions.
 _CHANGES_EVERY, _CHANGED_SHARE = 4, 0.005
 
+#: What the configuration of a demo begins with: by it the next demo knows what it may remove.
+_HEADER = "# The pipeline of `wherecast demo`."
 _CONFIG = f"""\
-# The pipeline of `wherecast demo`. Run it again with: wherecast pipeline run {{place}}/pipeline.toml
+{_HEADER} Run it again with: wherecast pipeline run {{place}}/pipeline.toml
 
 [pipeline]
 index = "index"
@@ -124,12 +126,10 @@ def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -
     market, begin = AlertMarket(seed), time.time() - BATCHES
     sizes = [len(part) for part in np.array_split(np.empty(n_events), min(BATCHES, n_events))]
     try:
-        for name in _OURS:
-            shutil.rmtree(out / name, ignore_errors=True)
+        _make_room(out)
         for name in ("events", "changes"):
-            (out / name).mkdir(parents=True)
+            (out / name).mkdir()
         (out / "schema.json").write_text(json.dumps(SCHEMA, indent=2) + "\n", encoding="utf-8")
-        (out / "pipeline.toml").write_text(_CONFIG.format(place=out), encoding="utf-8")
         pq.write_table(market.subscriptions(n_subscriptions), out / "subscriptions.parquet")
         for number, size in enumerate(sizes):
             file = out / "events" / f"{number:03d}.parquet"
@@ -138,6 +138,21 @@ def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -
     except OSError as error:
         raise usage_error(f"'{out}' cannot be written: {error.strerror or error}") from None
     return Demo(out, ChangeLog(market, n_subscriptions), len(sizes))
+
+
+def _make_room(out: Path) -> None:
+    """Remove what an earlier demo left in a folder, and mark it as a demo's; what is somebody else's is refused."""
+    config = out / "pipeline.toml"
+    if not (config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_HEADER)):
+        for name in (config.name, *_OURS):
+            if (out / name).exists():
+                raise usage_error(
+                    f"'{out / name}' was not made by a demo and is not replaced; name another folder with --out"
+                )
+    for name in _OURS:
+        shutil.rmtree(out / name, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    config.write_text(_CONFIG.format(place=out), encoding="utf-8")
 
 
 def _put(table: pa.Table, path: Path) -> None:

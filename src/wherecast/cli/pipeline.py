@@ -115,6 +115,8 @@ def run(
             say("there is no index yet: building it")
         with Watch(pipeline.spark) as watch:
             running = pipeline.run()
+            if running.built is not None:
+                _report_left_out(running.built)
             end = float("inf") if timeout is None else time.monotonic() + timeout
             with live_view("wherecast pipeline") as show:
                 batches = follow(running, watch.batches, (show, log), lambda _: time.monotonic() >= end)
@@ -215,6 +217,8 @@ def _report_left_out(built: Built) -> None:
     for row in built.quarantine.toLocalIterator():
         bad.add(f"id {row.id!r:.80}: {row.reason}")
     bad.finish()
+    if bad.count:
+        say_note(f"{bad.count:,} subscriptions were refused and left out")
 
 
 def _describe_plan(plan: Plan | None) -> str:

@@ -22,7 +22,7 @@ from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches, id_c
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner
-from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, members_of
+from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
@@ -330,6 +330,11 @@ class Engine:
         state, segments, _ = self._readable()
         alive = [s.subscriptions.ids.take(np.flatnonzero(s.alive(state.version))) for s in segments]
         return id_column(np.concatenate(alive) if alive else np.zeros(0, np.int64))
+
+    def filters(self) -> tuple[Filters, npt.NDArray[np.int64]]:
+        """Filters that somebody has, and how many have each; one that is registered anew may occur twice until a merge."""
+        state, segments, _ = self._readable()
+        return filters_of(segments, self.schema, state.version)
 
     def attributes(self) -> list[str]:
         """Names of the attributes that some filter asks for: what matching reads of an event."""

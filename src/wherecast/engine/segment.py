@@ -294,6 +294,15 @@ def members_of(segment: Segment, version: int) -> Members:
     return Members(segment.filters(used), filter_of, ids.take(slots), weights)
 
 
+def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Int64s]:
+    """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
+    parts = [members_of(segment, version) for segment in segments]
+    is_string = np.array([a.kind is Kind.STRING for a in schema])
+    filters = concat_filters([_digested(part.filters, schema) for part in parts], is_string)
+    weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
+    return filters, np.concatenate([np.zeros(0, np.int64), *weights])
+
+
 def _event_ids(event_ptr: Int64s) -> Int64s:
     return np.repeat(np.arange(event_ptr.size - 1), np.diff(event_ptr))
 

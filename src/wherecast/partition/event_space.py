@@ -33,7 +33,7 @@ from wherecast.partition.balance import Moves
 from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom, buckets_of
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
-from wherecast.partition.protocol import Placement, Routes
+from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
 from wherecast.partition.summary import Dictionary, Hashes, Longs
 
@@ -166,6 +166,16 @@ class EventSpace:
         self.unrouted -= lost
         self.total -= int(weights.sum())
 
+    def recount(self, filters: Filters, weights: Longs) -> None:
+        """Begin anew with these filters, which are all that are left; buckets stay where they are."""
+        self.ledger = Dictionary.empty()
+        self.signatures, self.subscriptions = np.zeros_like(self.signatures), np.zeros_like(self.subscriptions)
+        self.unrouted = self.total = 0
+        signatures = self._sign(filters)
+        self._count(signatures, weights)
+        self.copies = self._weigh_copies(self._place(signatures), weights)
+        self.rebuild()
+
     def rebuild(self) -> None:
         """Build the summary anew from the signatures that are left."""
         self._bloom = Bloom.build(self.ledger.signatures(), self.table.size, self.bits)
@@ -226,10 +236,21 @@ class EventSpace:
 
     def observe(self, events: EventBatch) -> None:
         """Let the load follow traffic: every event that reaches a bucket counts."""
+        self.seen += self.count_events(events)
+
+    def count_events(self, events: EventBatch) -> Longs:
+        """How many events reach each bucket."""
         signatures = sign_events(events, self.attributes, self.seed)
         if not self._drops_none:
             signatures = signatures[self.ledger.may_hold(signatures)]
-        self.seen += np.bincount(buckets_of(signatures, self.table.size), minlength=self.table.size)
+        return np.bincount(buckets_of(signatures, self.table.size), minlength=self.table.size)
+
+    def carry_over(self, before: Partition) -> None:
+        """Go on with the events that another partition saw, if its buckets are the same."""
+        if not isinstance(before, EventSpace):
+            return
+        if (before.attributes, before.seed, before.table.size) == (self.attributes, self.seed, self.table.size):
+            self.seen = before.seen.copy()
 
     @property
     def _drops_none(self) -> bool:

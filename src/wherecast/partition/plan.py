@@ -138,7 +138,7 @@ class Plan:
         """Shrink the summaries to these filters, which are all that are left; servers keep what they have."""
         self.version += 1
         if isinstance(self.partition, EventSpace):
-            self.partition.rebuild()
+            self.partition.recount(filters, weights)
         elif isinstance(self.partition, FilterSet):
             self.partition.rebuild(filters, weights)
 

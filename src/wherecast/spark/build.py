@@ -7,9 +7,8 @@ subscription passes through the driver.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -160,7 +159,7 @@ def _collect(result: pa.Table) -> tuple[dict[int, Layer], list[str], pa.Table]:
     layers: dict[int, Layer] = {}
     attributes: set[str] = set()
     for row in result.filter(result["layer"].is_valid()).to_pylist():
-        layers[row["server"]] = Layer(**json.loads(row["layer"]))
+        layers[row["server"]] = Layer.from_json(row["layer"])
         attributes.update(row["attributes"])
     return layers, sorted(attributes), result.filter(result["layer"].is_null()).select(QUARANTINE.names)
 
@@ -189,15 +188,13 @@ class ServerBuilder:
         sample = None if self.sample is None else EventBatch.read(self.schema, self.sample, on_error="skip")
         matcher = find_matcher(self.matcher)
         segment = build_segment([part.members for part in parts], self.schema, matcher, sample)
-        shared = [part.replicas for part in parts if part.replicas is not None]
-        replicas = pa.concat_tables(shared) if shared else None
-        layer = write_segment(Store(self.url), segment, self.schema, self.matcher, replicas)
+        layer = write_segment(Store(self.url), segment, self.schema, self.matcher)
         return _result(server, layer, [self.schema.attributes[a].name for a in sorted(segment.attributes)])
 
 
 def _result(server: int, layer: Layer, attributes: list[str]) -> pa.RecordBatch:
     none = pa.array([None], pa.string())
-    columns: list[Any] = [pa.array([server], pa.int32()), pa.array([json.dumps(asdict(layer))])]
+    columns: list[Any] = [pa.array([server], pa.int32()), pa.array([layer.to_json()])]
     columns += [pa.array([attributes], pa.list_(pa.string())), none, none, none]
     return pa.RecordBatch.from_arrays(columns, _RESULT_NAMES)
 

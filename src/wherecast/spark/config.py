@@ -15,6 +15,7 @@
     [subscriptions]
     path = "subscriptions.parquet"      # id, filter and the subscriber's columns
     format = "parquet"
+    sequence = 0                        # number of the last change that the table contains, where there are changes
 
     [plan]
     strategy = "auto"                   # broadcast, event-space, filter-set
@@ -49,7 +50,7 @@
 
     [limits]                            # optional
     layers = 16                         # of a server, laid by changes, before they are merged
-    versions = 10                       # kept beside those that a running batch may need
+    versions = 10                       # kept beside those that a running batch may need; 2 or more
 
     [spark]                             # optional: settings of the session
     "spark.sql.shuffle.partitions" = 8
@@ -87,6 +88,7 @@ class SchemaConfig:
 class SubscriptionsConfig:
     path: str
     format: str = "parquet"
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,10 @@ class PipelineConfig:
         """A path of the configuration as seen from here; URLs and absolute paths stay as they are."""
         return name if "://" in name else str(self.folder / name)
 
+    def checkpoint_of(self, query: str) -> str:
+        """Where a query keeps its place: `events` or `changes`."""
+        return f"{self.path(self.checkpoint).rstrip('/')}/{query}"
+
 
 _TABLES = (
     "pipeline",
@@ -177,10 +183,15 @@ _CHOICES = {
     "dead_letters.kind": ("parquet", "kafka", "delta"),
     "refused_changes.kind": ("parquet", "kafka", "delta"),
 }
-_AT_LEAST_1 = (
-    *("plan.servers", "plan.rebalance", "events.per_trigger", "changes.per_trigger"),
-    *("limits.layers", "limits.versions"),
-)
+_AT_LEAST = {
+    "subscriptions.sequence": 0,
+    "plan.servers": 1,
+    "plan.rebalance": 1,
+    "events.per_trigger": 1,
+    "changes.per_trigger": 1,
+    "limits.layers": 1,
+    "limits.versions": 2,  # a batch that is about to begin may still mean the last but one
+}
 _NEEDS = {"files": ("path",), "kafka": ("servers", "topic"), "rate": (), "parquet": ("path",), "delta": ("path",)}
 _KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "a string"),
@@ -221,7 +232,7 @@ def read_config(path: Path) -> PipelineConfig:
     if main.trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(main.trigger):
         raise ConfigError(f"pipeline.trigger is {main.trigger!r}; expected {AVAILABLE_NOW!r} or such as '5 seconds'")
     return PipelineConfig(
-        path.parent,
+        path.parent.absolute(),
         main.index,
         main.checkpoint,
         main.output,
@@ -274,8 +285,8 @@ def _check_value(place: str, value: Any, declared: str) -> None:
     expected, words = _KINDS[declared.removesuffix(" | None")]
     if not isinstance(value, expected) or isinstance(value, bool) != (expected is bool):
         raise ConfigError(f"{place} is {value!r}; expected {words}")
-    if place in _AT_LEAST_1 and value < 1:
-        raise ConfigError(f"{place} is {value!r}; expected 1 or more")
+    if place in _AT_LEAST and value < _AT_LEAST[place]:
+        raise ConfigError(f"{place} is {value!r}; expected {_AT_LEAST[place]} or more")
 
 
 def _schema(config: SchemaConfig, folder: Path) -> Schema:

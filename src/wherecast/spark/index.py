@@ -26,9 +26,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.layers import Served, open_layers
+from wherecast.spark.layers import open_layers
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.store import Store
 
@@ -89,7 +90,7 @@ class Index:
     def schema(self, version: int | None = None) -> Schema:
         return Schema.from_json(self.read(version).schema)
 
-    def serve(self, manifest: Manifest, server: int) -> Served:
+    def serve(self, manifest: Manifest, server: int) -> Engine:
         """The open engine of a server. Raises IndexStoreError if a file is missing or damaged."""
         return open_layers(self.url, manifest.servers[server])
 
@@ -105,7 +106,7 @@ class Index:
         """Remove versions that nobody needs: neither pinned by a stream nor among the newest `keep`.
 
         Returns the versions removed. Layers and plans that no version names go with them once they are older than
-        `grace_s`, because a build may be about to name a new one.
+        `grace_s`, because a build may be about to name a new one; so do drafts of those who were killed.
         """
         from wherecast.spark.pins import pinned_versions  # noqa: PLC0415 - pins know the index
 
@@ -121,7 +122,7 @@ class Index:
 
     def _sweep(self, folder: str, named: Iterable[str], grace_s: float) -> None:
         keep = set(named)
-        for name in self.store.names(folder):
+        for name in self.store.names(folder, drafts=True):
             path = f"{folder}/{name}"
             if path not in keep and self.store.age_s(path, time.time()) >= grace_s:
                 self.store.remove(path)

@@ -1,7 +1,7 @@
 """Layers: saved engines that are laid over each other, and what tasks keep open of them.
 
-The folder of a layer holds a saved engine (`engine/`) and, where there is something to say, `removed.arrow` (ids that die
-in the layers below) and `replicas.arrow` (subscriptions that live on several servers, and on which).
+The folder of a layer holds a saved engine (`engine/`) and, where there are some, `removed.arrow`: ids that die in the layers
+below.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wherecast.engine.engine import Engine
 from wherecast.engine.persist import save_segments
@@ -24,89 +23,66 @@ from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.manifest import Layer
 from wherecast.spark.store import Store
 
-ENGINE, REMOVED, REPLICAS = "engine", "removed.arrow", "replicas.arrow"
+ENGINE, REMOVED = "engine", "removed.arrow"
 #: Engines kept open per worker process: mapped, so an idle one costs address space and little else.
 _OPEN_ENGINES = 32
 
 
-class Served(NamedTuple):
-    """What one server serves in one version."""
-
-    engine: Engine
-    replicas: pa.Table | None
-    """Columns `id` and `servers`: subscriptions that other servers hold too."""
-
-
-def write_layer(
-    store: Store, engine: Engine, removed: pa.Array | None = None, replicas: pa.Table | None = None
-) -> Layer:
+def write_layer(store: Store, engine: Engine, removed: pa.Array | None = None) -> Layer:
     """Save an engine as a new folder of the store."""
-    return _write(store, engine.save, len(engine), removed, replicas)
+    return _write(store, engine.save, len(engine), removed)
 
 
 def write_segment(
-    store: Store, segment: Segment, schema: Schema, matcher: str, replicas: pa.Table | None = None
+    store: Store, segment: Segment, schema: Schema, matcher: str, removed: pa.Array | None = None
 ) -> Layer:
     """Save a segment as the engine that has nothing else."""
 
     def save(path: Path) -> None:
         save_segments(path, schema, matcher, (segment,), version=1)
 
-    return _write(store, save, len(segment), None, replicas)
+    return _write(store, save, len(segment), removed)
 
 
-def _write(
-    store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None, replicas: pa.Table | None
-) -> Layer:
+def _write(store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None) -> Layer:
     with store.new_folder("layers") as (folder, name):
         save(folder / ENGINE)
         if removed is not None and len(removed):
-            _write_table(folder / REMOVED, pa.table({"id": removed}))
-        if replicas is not None and len(replicas):
-            _write_table(folder / REPLICAS, replicas)
+            _write_ids(folder / REMOVED, removed)
         nbytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
         gone = 0 if removed is None else len(removed)
         return Layer(name, layer_checksum(folder), size, gone, nbytes)
 
 
-def replicas_of(rows: pa.Table) -> pa.Table | None:
-    """Subscriptions that live on several servers, and on which."""
-    if "servers" not in rows.column_names:
-        return None
-    several = pc.greater(pc.list_value_length(rows["servers"]), 1)
-    return rows.select(["id", "servers"]).filter(several)
-
-
 def layer_checksum(folder: Path) -> str:
     """SHA-256 of the files that hold the sums or the content of all others."""
     digest = hashlib.sha256()
-    for name in (f"{ENGINE}/manifest.json", REMOVED, REPLICAS):
+    for name in (f"{ENGINE}/manifest.json", REMOVED):
         file = folder / name
         digest.update(name.encode() + (file.read_bytes() if file.exists() else b""))
     return digest.hexdigest()
 
 
 @lru_cache(maxsize=_OPEN_ENGINES)
-def open_layers(url: str, layers: tuple[Layer, ...]) -> Served:
+def open_layers(url: str, layers: tuple[Layer, ...]) -> Engine:
     """The engine of some layers, kept open for the tasks to come.
 
     Raises:
         IndexStoreError: a layer is missing or damaged; nothing is served from half an index.
     """
     store = Store(url)
-    engine, replicas = None, []
+    engine = None
     for layer in layers:
-        opened, removed, shared = _open_layer(store, layer)
-        replicas += [shared] if shared is not None else []
+        opened, removed = _open_layer(store, layer)
         if engine is None:
             engine = opened
         else:
             engine.apply(opened, removed)
     assert engine is not None
-    return Served(engine, pa.concat_tables(replicas) if replicas else None)
+    return engine
 
 
-def _open_layer(store: Store, layer: Layer) -> tuple[Engine, Sequence[Any], pa.Table | None]:
+def _open_layer(store: Store, layer: Layer) -> tuple[Engine, Sequence[Any]]:
     place = f"{store.url}/{layer.folder}"
     try:
         folder = store.fetch(layer.folder)
@@ -114,20 +90,19 @@ def _open_layer(store: Store, layer: Layer) -> tuple[Engine, Sequence[Any], pa.T
             raise IndexStoreError(
                 f"{place} is not what the index says (its checksum does not fit); build the index again"
             )
-        removed = _read_table(folder / REMOVED)
-        ids = [] if removed is None else removed["id"].to_pylist()
-        return Engine.open(folder / ENGINE), ids, _read_table(folder / REPLICAS)
+        return Engine.open(folder / ENGINE), _read_ids(folder / REMOVED)
     except (OSError, pa.ArrowException, SnapshotError) as error:
         raise IndexStoreError(f"{place} cannot be read ({error}); restore the files or build the index again") from None
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
+def _write_ids(path: Path, ids: pa.Array) -> None:
+    table = pa.table({"id": ids})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 
-def _read_table(path: Path) -> pa.Table | None:
+def _read_ids(path: Path) -> Sequence[Any]:
     if not path.exists():
-        return None
+        return []
     with pa.OSFile(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
+        return list(pa.ipc.open_file(source).read_all()["id"].to_pylist())

@@ -32,6 +32,13 @@ class Layer:
     """Ids that it takes out of the layers below."""
     nbytes: int
 
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Layer:
+        return cls(**json.loads(text))
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:

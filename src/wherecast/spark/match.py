@@ -2,10 +2,11 @@
 
 Broadcast: every task maps the whole index and matches the events it has. Other plans: events are routed (those that no
 summary admits are dropped), sent to their servers by `repartitionById`, and matched there. Tasks get the address of the
-index and a version, nothing else; what they open they keep for the tasks that follow.
+index and a manifest, nothing else; what they open they keep for the tasks that follow.
 
-A subscription may live on several servers and an event be sent to several. The pair is then reported by the first server
-that has both, so nothing is reported twice and nobody has to compare afterwards.
+Nothing is reported twice: a subscription may live on several servers, but no event is sent to two of these. Event-space
+sends an event to the owner of its bucket, and to the residual server, which has other subscriptions; filter-set has every
+subscription once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, cast
 
 from wherecast.errors import SchemaError
+from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.tasks import ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
@@ -56,24 +58,25 @@ def match(
     """
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
-    check_columns(events, index, manifest)
+    check_columns(events, manifest)
     task = MatchTask(index.url, manifest, output == "counts", explain, on_error == "raise")
     if manifest.plan is None:
         found = _match_here(events, task, traffic)
     else:
-        found = _match_routed(events, task, output, traffic)
+        keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
+        found = _match_routed(events, task, output, traffic, keep_events=keep_events, keep_errors=keep_errors)
     if on_error != "keep":
         found = found.where(f"{ERROR} IS NULL").drop(ERROR)
     return _shape(found, output, subscribers, unmatched, explain, keep_errors=on_error == "keep")
 
 
-def check_columns(events: DataFrame, index: Index, manifest: Manifest) -> None:
+def check_columns(events: DataFrame, manifest: Manifest) -> None:
     """Raises SchemaError where a column has a name that the result needs, or no filter can be served."""
     taken = {IDS, SERVER, SERVERS, WHY, _EVENT, "subscription", "subscriptions", "matches", "explanation"}
     clash = sorted(taken & set(events.columns))
     if clash:
         raise SchemaError(f"the events have a column {clash[0]!r}, which matching adds; rename it")
-    known = index.schema(manifest.version)
+    known = Schema.from_json(manifest.schema)
     present = {name.split(".")[0] for name in manifest.attributes} & set(events.columns)
     if manifest.attributes and not present:
         names = ", ".join(a.name for a in known)
@@ -89,7 +92,16 @@ def _match_here(events: DataFrame, task: MatchTask, traffic: Observation | None)
     return events.mapInArrow(task.match_here, _with(events, _result_fields(task)))
 
 
-def _match_routed(events: DataFrame, task: MatchTask, output: Output, traffic: Observation | None) -> DataFrame:
+def _match_routed(
+    events: DataFrame,
+    task: MatchTask,
+    output: Output,
+    traffic: Observation | None,
+    *,
+    keep_events: bool,
+    keep_errors: bool,
+) -> DataFrame:
+    """Events by way of their servers. Those that have none travel only if they are wanted in the result."""
     from pyspark.sql import functions as F  # noqa: N812
 
     original = events
@@ -109,9 +121,13 @@ def _match_routed(events: DataFrame, task: MatchTask, output: Output, traffic: O
             F.sum(F.size(SERVERS)).alias("sent"),
             F.sum(unwanted.cast("int")).alias("dropped"),
         )
-    # An event without a server goes to server 0 as one that is known to match nothing; it carries its error, if any.
-    sent = routed.withColumn(SERVER, F.explode_outer(SERVERS))
-    sent = sent.repartitionById(len(task.manifest.servers), F.coalesce(F.col(SERVER), F.lit(0)))
+    n = len(task.manifest.servers)
+    sent = routed.withColumn(SERVER, F.explode_outer(SERVERS)).drop(SERVERS)
+    if not keep_events:
+        wanted = F.col(SERVER).isNotNull()
+        sent = sent.where(wanted | F.col(ERROR).isNotNull() if keep_errors else wanted)
+    anywhere = F.lit(0) if output == "pairs" else F.pmod(F.col(_EVENT), F.lit(n)).cast("int")
+    sent = sent.repartitionById(n, F.coalesce(F.col(SERVER), anywhere))
     result = sent.mapInArrow(task.match_served, _with(events, _result_fields(task)))
     if output == "pairs":
         return result

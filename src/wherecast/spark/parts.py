@@ -37,8 +37,6 @@ class Part(NamedTuple):
 
     server: int
     members: Members
-    replicas: pa.Table | None = None
-    """Columns `id` and `servers`: those of them that other servers get too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class CompileTask:
             if good.size:
                 ids = rows["id"].take(pa.array(good))
                 yield part_row(
-                    Part(0, Members(compiled.filters, filter_of[good], _id_values(ids), incoming.priorities[good]))
+                    Part(0, Members(compiled.filters, filter_of[good], id_values(ids), incoming.priorities[good]))
                 )
             if bad.size:
                 errors = dict(compiled.errors)
@@ -87,19 +85,15 @@ class PlaceTask:
 def split_members(members: Members, plan: Plan) -> Iterator[Part]:
     """What each server gets."""
     ptr, servers = plan.place(members.filters)
-    owner, copies = np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), np.diff(ptr)
+    owner = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
     ids = np.asarray(members.ids)
     for server in np.unique(servers).tolist():
         chosen = np.unique(owner[servers == server])
-        number = np.full(copies.size, -1, np.int64)
+        number = np.full(ptr.size - 1, -1, np.int64)
         number[chosen] = np.arange(chosen.size)
         mine = np.flatnonzero(number[members.filter_of] >= 0)
         filters, filter_of = take_filters(members.filters, chosen), number[members.filter_of[mine]]
-        several = mine[copies[members.filter_of[mine]] > 1]
-        homes = [servers[ptr[f] : ptr[f + 1]] for f in members.filter_of[several].tolist()]
-        replicas = pa.table({"id": pa.array(ids[several]), "servers": pa.array(homes, pa.list_(pa.int32()))})
-        some = Members(filters, filter_of, ids[mine], members.priorities[mine])
-        yield Part(server, some, replicas if len(replicas) else None)
+        yield Part(server, Members(filters, filter_of, ids[mine], members.priorities[mine]))
 
 
 def filters_and_weights(column: Iterable[bytes], schema: Schema) -> tuple[Filters, Longs]:
@@ -114,7 +108,7 @@ def part_row(part: Part) -> pa.RecordBatch:
     """A part as a row. Its filters stand apart from the rest, for who wants only these."""
     filters, *who = part.members
     weights = np.bincount(part.members.filter_of, minlength=filters.n_filters)
-    values = [pickle.dumps((filters, weights), 5), pickle.dumps((who, part.replicas), 5)]
+    values = [pickle.dumps((filters, weights), 5), pickle.dumps(who, 5)]
     columns = [pa.array([part.server], pa.int32()), *(pa.array([v], pa.binary()) for v in values)]
     return pa.RecordBatch.from_arrays([*columns, *(pa.nulls(1, pa.string()) for _ in QUARANTINE)], _NAMES)
 
@@ -126,8 +120,8 @@ def read_parts(batch: pa.RecordBatch) -> tuple[list[Part], pa.Table]:
     for server, filters, members in zip(*columns, strict=True):
         if members.is_valid:
             compiled, _ = pickle.loads(filters.as_buffer())  # noqa: S301 - from our own tasks
-            who, replicas = pickle.loads(members.as_buffer())  # noqa: S301
-            parts.append(Part(server.as_py(), Members(compiled, *who), replicas))
+            who = pickle.loads(members.as_buffer())  # noqa: S301
+            parts.append(Part(server.as_py(), Members(compiled, *who)))
     refused = pa.Table.from_batches([batch]).filter(batch.column("members").is_null())
     return parts, refused.select(QUARANTINE.names)
 
@@ -144,7 +138,8 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _id_values(ids: pa.ChunkedArray) -> np.ndarray:
+def id_values(ids: pa.ChunkedArray) -> np.ndarray:
+    """Ids as an engine takes them."""
     return ids.to_numpy() if pa.types.is_integer(ids.type) else np.array(ids.to_pylist(), object)
 
 

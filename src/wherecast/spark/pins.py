@@ -33,9 +33,13 @@ class Pins:
             if known is not None:
                 return known
             version = self._index.latest()
-            if self._index.store.create(name, json.dumps({"batch": batch, "version": version}).encode()):
+            if not self._index.store.create(name, json.dumps({"batch": batch, "version": version}).encode()):
+                continue
+            # A version may be cleaned away before its pin is there, but not while it is the current one.
+            if version == self._index.latest():
                 self._forget_before(batch - _KEPT)
                 return version
+            self._index.store.remove(name)
 
     def known(self) -> dict[int, int]:
         """The versions of the batches whose pins are kept, oldest first."""
@@ -64,8 +68,8 @@ class Pins:
 
 
 def stream_name(checkpoint: str) -> str:
-    """What a stream is called inside an index."""
-    return hashlib.sha256(checkpoint.encode()).hexdigest()[:16]
+    """What a stream is called inside an index; the same for every way to write the place of its checkpoint."""
+    return hashlib.sha256(Store(checkpoint).url.encode()).hexdigest()[:16]
 
 
 def pinned_versions(store: Store) -> set[int]:

@@ -23,6 +23,7 @@ from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, S
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import Output, check_columns
+from wherecast.spark.pins import stream_name
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _PER_TRIGGER = {"files": "maxFilesPerTrigger", "kafka": "maxOffsetsPerTrigger", "rate": "rowsPerSecond"}
 _KAFKA_TIMEOUT_S = 5
+#: How often a run without a view looks after its queries.
+_LOOK_S = 5.0
 
 
 class PipelineError(WherecastError):
@@ -50,6 +53,8 @@ class Running:
 
     matches: MatchQuery
     changes: StreamingQuery | None
+    built: Built | None
+    """The index, if there was none before."""
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, this long at most; whether it has come. Raises PipelineError if a query failed."""
@@ -85,16 +90,23 @@ class Pipeline:
             return self.spark.read.format(about.format).load(self._place("subscriptions", about.path))
 
     def build(self) -> Built:
-        """Build a new version of the index from all subscriptions."""
-        plan = self.config.plan
+        """Build a new version of the index from all subscriptions.
+
+        Raises:
+            PipelineError: the index has changes that the table of subscriptions does not have.
+        """
+        plan, sequence = self.config.plan, self.config.subscriptions.sequence
         with plain_errors():
+            subscriptions, sample = self.subscriptions(), self.sample()
+            _check_not_undone(self.index, sequence)
             return build_index(
-                self.subscriptions(),
+                subscriptions,
                 self.config.schema,
                 self.index.url,
                 strategy=cast("Strategy", plan.strategy),
                 servers=plan.servers,
-                events=self.sample(),
+                events=sample,
+                sequence=sequence,
             )
 
     def explain(self) -> Plan:
@@ -119,31 +131,17 @@ class Pipeline:
 
     def run(self) -> Running:
         """Build the index if there is none, then start matching, and following changes where they are configured."""
-        config = self.config
         with plain_errors():
             events = self.events()
-            if not self.index.versions():
-                self.build()
-            check_columns(events, self.index, self.index.read())
+            built = None if self.index.versions() else self.build()
+            check_columns(events, self.index.read())
             changes = self._follow_changes()
-            plan = config.plan
-            matches = stream(
-                events,
-                self.index,
-                self._sink("sink"),
-                self.checkpoint("events"),
-                output=cast("Output", config.output),
-                subscribers=self.subscriptions().drop("filter", "priority") if config.subscribers else None,
-                dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
-                rebalancer=None if plan.rebalance is None else Rebalancer(plan.rebalance),
-                trigger=_trigger(config.trigger),
-                name="wherecast",
-            )
-            return Running(matches, changes)
-
-    def checkpoint(self, query: str) -> str:
-        """Where a query keeps its place: `events` or `changes`."""
-        return f"{self.config.path(self.config.checkpoint)}/{query}"
+            try:
+                return Running(self._match(events), changes, built)
+            except BaseException:
+                if changes is not None:
+                    changes.stop()
+                raise
 
     def events(self) -> DataFrame:
         """The stream of events; those that cannot be read carry the reason in a column `__error`."""
@@ -177,6 +175,22 @@ class Pipeline:
         except PySparkException as error:
             raise ConfigError(f"events.columns is no list of columns with types: {brief(error)}") from None
 
+    def _match(self, events: DataFrame) -> MatchQuery:
+        """Start matching."""
+        config = self.config
+        return stream(
+            events,
+            self.index,
+            self._sink("sink"),
+            config.checkpoint_of("events"),
+            output=cast("Output", config.output),
+            subscribers=self.subscriptions().drop("filter", "priority") if config.subscribers else None,
+            dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
+            rebalancer=None if config.plan.rebalance is None else Rebalancer(config.plan.rebalance),
+            trigger=_trigger(config.trigger),
+            name="wherecast",
+        )
+
     def _follow_changes(self) -> StreamingQuery | None:
         """Start to apply changes; those that are there already come before events that are there already."""
         changes, limits = self.changes(), self.config.limits
@@ -185,7 +199,7 @@ class Pipeline:
         query = follow_changes(
             changes,
             self.index,
-            self.checkpoint("changes"),
+            self.config.checkpoint_of("changes"),
             dead_letters=None if self.config.refused_changes is None else self._sink("refused_changes"),
             most_layers=limits.layers,
             keep_versions=limits.versions,
@@ -208,7 +222,12 @@ class Pipeline:
             check_brokers(table, str(sink.servers))
             return Kafka(str(sink.topic), str(sink.servers), _texts(sink.options))
         path = self.config.path(str(sink.path))
-        return Parquet(path) if sink.kind == "parquet" else Delta(path, "wherecast")
+        return Parquet(path) if sink.kind == "parquet" else Delta(path, self._application(table))
+
+    def _application(self, table: str) -> str:
+        """What a Delta table calls the writer of a sink: others that write to that table must not be taken for it."""
+        query = "changes" if table == "refused_changes" else "events"
+        return f"wherecast-{stream_name(self.config.checkpoint_of(query))}-{table}"
 
     def _place(self, table: str, name: str) -> str:
         """A path that must be there; URLs are left to Spark."""
@@ -236,6 +255,20 @@ def open_pipeline(config: PipelineConfig, master: str | None = None) -> Iterator
     finally:
         if not borrowed:
             spark.stop()
+
+
+def _check_not_undone(index: Index, sequence: int) -> None:
+    """Raises PipelineError if a table with changes up to `sequence` is behind the current version of the index.
+
+    The query of the changes is past those that the index has: what a build leaves out of them would be gone for good.
+    """
+    applied = index.read().sequence if index.versions() else 0
+    if applied > sequence:
+        raise PipelineError(
+            f"the index has changes up to {applied}, the table of subscriptions up to {sequence} by its key 'sequence' in "
+            f"[subscriptions]: a build would undo those between; bring the table up to date and set the key to the number "
+            f"of the last change in it"
+        )
 
 
 def check_brokers(table: str, servers: str) -> None:
@@ -318,7 +351,9 @@ def main(arguments: list[str]) -> int:
     try:
         with open_pipeline(read_config(Path(arguments[0]))) as pipeline:
             running = pipeline.run()
-            while not running.wait(3600):
+            if running.built is not None and (refused := running.built.quarantine.count()):
+                sys.stderr.write(f"{refused:,} subscriptions were refused; `wherecast pipeline build` names them\n")
+            while not running.wait(_LOOK_S):
                 pass
     except WherecastError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -1,6 +1,6 @@
 """Rebalancing in flight: when traffic makes some servers do much more than others, buckets move to other servers.
 
-A `Rebalancer` looks at a sample of every few batches and lets the plan count which buckets events fall into. Once the
+A `Rebalancer` looks at every few batches and lets the plan count which buckets their events fall into. Once the
 imbalance passes the threshold, the plan moves as few buckets as bring it back, and a new version of the index is made of
 the old one: servers that give filters up get a layer that removes them, servers that gain some get a layer of those.
 Batches that are pinned to the old version still find it; the next batch pins the new one, plan and layers together. So
@@ -9,9 +9,8 @@ nothing is lost and nothing is matched twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,11 +28,12 @@ from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
 from wherecast.spark.manifest import Layer, Manifest
 from wherecast.spark.plans import open_plan, save_plan
+from wherecast.spark.servers import run_on_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RESULT = "server bigint, layer string"
+_RESULT = "server int, layer string"
 
 
 @dataclass(slots=True)
@@ -44,8 +44,6 @@ class Rebalancer:
     """Largest load by smallest."""
     every: int = 10
     """Batches between two looks."""
-    sample: int = 5_000
-    """Events of a look."""
     _batches: int = field(default=0, init=False)
     _plan: Plan | None = field(default=None, init=False)
     _folder: str | None = field(default=None, init=False)
@@ -55,15 +53,10 @@ class Rebalancer:
         self._batches += 1
         if manifest.plan is None or self._batches % self.every:
             return None
-        if self._folder != manifest.plan:  # somebody changed the subscriptions: their plan counts from now on
-            plan = index.plan(manifest)
-            self._plan = None if plan is None else Plan.from_bytes(plan.to_bytes())  # counts are ours alone
-            self._folder = manifest.plan
-        plan = self._plan
+        plan = self._follow(index, manifest)
         if plan is None or not isinstance(plan.partition, EventSpace):
             return None
-        seen = EventBatch.read(plan.schema, events.limit(self.sample).toArrow(), on_error="skip")
-        plan.partition.observe(seen)
+        plan.partition.seen += count_buckets(events, index, manifest.plan, plan.partition.table.size)
         if imbalance(plan.partition.loads()) <= self.threshold or manifest.version != index.latest():
             return None
         try:
@@ -71,22 +64,60 @@ class Rebalancer:
         except StaleVersionError:
             return None  # subscriptions changed meanwhile; the next look sees to it
 
+    @property
+    def imbalance(self) -> float | None:
+        """Of the servers' loads, by the traffic that was seen; None before the first look."""
+        return None if self._plan is None else imbalance(self._plan.partition.loads())
+
+    def _follow(self, index: Index, manifest: Manifest) -> Plan | None:
+        """The plan that is in use, with the events that were seen so far, also under the plans before it."""
+        if self._folder != manifest.plan:
+            plan, before = index.plan(manifest), self._plan
+            plan = None if plan is None else plan.copy()  # the one that tasks share must not change
+            if plan is not None and before is not None and isinstance(plan.partition, EventSpace):
+                plan.partition.carry_over(before.partition)
+            self._plan, self._folder = plan, manifest.plan
+        return self._plan
+
+
+def count_buckets(events: DataFrame, index: Index, plan: str, n_buckets: int) -> npt.NDArray[np.int64]:
+    """How many events fall into each bucket of an event-space plan."""
+    counted = events.mapInArrow(CountTask(index.url, plan).count, "bucket int, events bigint").toArrow()
+    counts = np.bincount(counted["bucket"].to_numpy(), counted["events"].to_numpy(), n_buckets)
+    return counts.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class CountTask:
+    """What a task does to count the events of buckets."""
+
+    url: str
+    plan: str
+
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Buckets with events, and how many."""
+        plan = open_plan(self.url, self.plan)
+        assert isinstance(plan.partition, EventSpace)
+        total = np.zeros(plan.partition.table.size, np.int64)
+        for batch in batches:
+            total += plan.partition.count_events(EventBatch.read(plan.schema, batch, on_error="skip"))
+        buckets = np.flatnonzero(total).astype(np.int32)
+        yield pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(total[buckets])], ["bucket", "events"])
+
 
 def move_buckets(
     spark: SparkSession, index: Index, manifest: Manifest, observed: Plan, threshold: float
 ) -> Manifest | None:
     """Commit a version in which buckets are moved; None if no move would help."""
     assert manifest.plan is not None
-    new = Plan.from_bytes(observed.to_bytes())
+    new = observed.copy()
     if not new.rebalance(threshold).buckets.size:
         return None
     folder = save_plan(index.store, new)
-    servers = spark.range(len(manifest.servers)).repartition(len(manifest.servers), "id")
     move = MoveTask(index.url, manifest, folder)
-    moved = servers.mapInArrow(move.move_servers, _RESULT).toArrow().to_pylist()
     layers = [list(below) for below in manifest.servers]
-    for row in moved:
-        layers[row["server"]].append(Layer(**json.loads(row["layer"])))
+    for row in run_on_servers(spark, len(manifest.servers), move.move_servers, _RESULT).to_pylist():
+        layers[row["server"]].append(Layer.from_json(row["layer"]))
     return index.commit(
         replace(manifest, plan=folder, servers=tuple(map(tuple, layers)), parent=manifest.version, compacted=False)
     )
@@ -106,11 +137,11 @@ class MoveTask:
         assert self.manifest.plan is not None
         move = Move(open_plan(self.url, self.manifest.plan), open_plan(self.url, self.new_plan))
         for batch in batches:
-            for source in batch.column("id").to_pylist():
+            for source in batch.column("server").to_pylist():
                 yield from self._move(index, move, source)
 
     def _move(self, index: Index, move: Move, source: int) -> Iterator[pa.RecordBatch]:
-        engine = index.serve(self.manifest, source).engine
+        engine = index.serve(self.manifest, source)
         for target in range(len(self.manifest.servers)):
             gained = engine.subset(lambda filters, t=target: move.gained(filters, source, t))  # type: ignore[misc]
             if len(gained):
@@ -148,5 +179,5 @@ class Move:
 
 
 def _row(server: int, layer: Layer) -> pa.RecordBatch:
-    texts = pa.array([json.dumps(asdict(layer))])
-    return pa.RecordBatch.from_arrays([pa.array([server], pa.int64()), texts], ["server", "layer"])
+    columns = [pa.array([server], pa.int32()), pa.array([layer.to_json()])]
+    return pa.RecordBatch.from_arrays(columns, ["server", "layer"])

@@ -7,7 +7,7 @@ reports are a file, replaced as a whole after every batch, and not a list in mem
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from wherecast.spark.index import REPORTS, Index
 from wherecast.spark.pins import stream_name
@@ -51,14 +51,22 @@ class Reports:
         self._known: list[BatchReport] | None = None
 
     def add(self, report: BatchReport) -> None:
-        """Append the report of a batch; one that is run again replaces what was said of it."""
+        """Append the report of a batch; one that is run again replaces what was said of it.
+
+        A replay has nothing to count, so it leaves the numbers as they were.
+        """
         known = self.read() if self._known is None else self._known
+        if report.replayed:
+            report = next((replace(r, replayed=True) for r in known if r.batch == report.batch), report)
         self._known = [*(r for r in known if r.batch < report.batch), report][-_KEPT:]
         self._store.replace(self._name, json.dumps([asdict(r) for r in self._known]).encode())
 
     def read(self) -> list[BatchReport]:
-        """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
+        """The last batches, oldest first; also those of earlier runs from the same checkpoint.
+
+        None where the file is damaged or of another release: numbers for people must not stop a stream.
+        """
         try:
             return [BatchReport(**fields) for fields in json.loads(self._store.read(self._name))]
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
             return []

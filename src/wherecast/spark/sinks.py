@@ -70,10 +70,10 @@ class Parquet:
 
     def write(self, matches: DataFrame, batch: int) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
-        attempt = f"{_ATTEMPTS}/{batch:012d}-{secrets.token_hex(4)}"
-        matches.write.parquet(f"{self.path.rstrip('/')}/{attempt}")
-        if not self._store.create(_manifest(batch), json.dumps({"batch": batch, "attempt": attempt}).encode()):
-            self._store.remove(attempt)  # a run that was thought dead was quicker
+        attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
+        matches.write.parquet(f"{self.path}/{attempt}")
+        # If it is there already, a run that was thought dead was quicker.
+        self._store.create(_manifest(batch), json.dumps({"batch": batch, "attempt": attempt}).encode())
         self._show(str(self._attempt_of(batch)), batch)
 
     def _attempt_of(self, batch: int) -> str | None:
@@ -89,6 +89,13 @@ class Parquet:
     def _show(self, attempt: str, batch: int) -> None:
         if self._store.exists(attempt):
             self._store.move(attempt, f"batch_id={batch}")
+        for name in self._store.names(_ATTEMPTS):  # of runs that were killed
+            if name.startswith(_attempt_prefix(batch)):
+                self._store.remove(f"{_ATTEMPTS}/{name}")
+
+
+def _attempt_prefix(batch: int) -> str:
+    return f"{batch:012d}-"
 
 
 def _manifest(batch: int) -> str:
@@ -96,7 +103,11 @@ def _manifest(batch: int) -> str:
 
 
 class Delta:
-    """A Delta table; needs delta-spark in the session."""
+    """A Delta table; needs delta-spark in the session.
+
+    `application` names the stream to the table, which skips batch numbers that it has from that name already: another
+    stream into the same table, and one that begins anew with a new checkpoint, needs another name.
+    """
 
     def __init__(self, path: str, application: str) -> None:
         self.path = path

@@ -51,16 +51,16 @@ class PipelineStatus:
 def read_status(config: PipelineConfig) -> PipelineStatus:
     """Look at the files of a pipeline, which may be running."""
     index = Index(config.path(config.index))
-    checkpoint = config.path(config.checkpoint)
+    events, changes = config.checkpoint_of("events"), config.checkpoint_of("changes")
     manifests = [index.read(version) for version in index.versions()]
     return PipelineStatus(
         index.url,
         tuple(_describe(index, manifest) for manifest in manifests),
         _held(index, manifests[-1]) if manifests else (),
-        Pins(index, f"{checkpoint}/events").known(),
-        tuple(Reports(index, f"{checkpoint}/events").read()[-_BATCHES:]),
-        _committed(f"{checkpoint}/events"),
-        _committed(f"{checkpoint}/changes"),
+        Pins(index, events).known(),
+        tuple(Reports(index, events).read()[-_BATCHES:]),
+        _committed(events),
+        _committed(changes),
     )
 
 
@@ -78,7 +78,7 @@ def _describe(index: Index, manifest: Manifest) -> VersionStatus:
 
 
 def _held(index: Index, manifest: Manifest) -> tuple[int, ...]:
-    return tuple(len(index.serve(manifest, server).engine) for server in range(len(manifest.servers)))
+    return tuple(len(index.serve(manifest, server)) for server in range(len(manifest.servers)))
 
 
 def _committed(checkpoint: str) -> int | None:

@@ -37,8 +37,9 @@ class Store:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._fs, self._root = open_filesystem(os.fspath(url))
         self.local = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
-        # Absolute: tasks open it again by its URL, and their working directory may be another.
-        self.url = os.fspath(url) if self.local is None else str(self.local)
+        # Absolute: tasks open it again by its URL, and their working directory may be another. The same for every way
+        # to write it: streams are told apart by it.
+        self.url = os.fspath(url).rstrip("/") if self.local is None else self._root
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises FileNotFoundError."""
@@ -119,10 +120,11 @@ class Store:
                 shutil.rmtree(draft, ignore_errors=True)
         return copy
 
-    def names(self, folder: str) -> list[str]:
-        """Names of the files and folders in a folder, sorted; none if it is not there."""
+    def names(self, folder: str, *, drafts: bool = False) -> list[str]:
+        """Names of the files and folders in a folder, sorted; none if it is not there. Drafts are left out unless asked for."""
         selector = fs.FileSelector(self._path(folder), allow_not_found=True)
-        return sorted(info.base_name for info in self._fs.get_file_info(selector) if info.base_name[0] != ".")
+        names = (info.base_name for info in self._fs.get_file_info(selector))
+        return sorted(name for name in names if drafts or name[0] != ".")
 
     def exists(self, name: str) -> bool:
         return bool(self._fs.get_file_info(self._path(name)).type != fs.FileType.NotFound)
@@ -132,9 +134,15 @@ class Store:
         self._fs.move(self._path(source), self._path(target))
 
     def age_s(self, name: str, now: float) -> float:
-        """Seconds since a file or folder was last changed; 0 where the file system does not say."""
-        changed = self._fs.get_file_info(self._path(name)).mtime
-        return 0.0 if changed is None else now - changed.timestamp()
+        """Seconds since a file, or anything in a folder, was last changed; 0 where the file system does not say.
+
+        Object stores know no time of a folder, only of what is in it.
+        """
+        infos = [self._fs.get_file_info(self._path(name))]
+        if infos[0].type == fs.FileType.Directory:
+            infos += self._fs.get_file_info(fs.FileSelector(self._path(name), allow_not_found=True, recursive=True))
+        changed = max((info.mtime.timestamp() for info in infos if info.mtime is not None), default=now)
+        return now - changed
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there."""
@@ -156,7 +164,9 @@ def open_filesystem(url: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URL or path, and the path in it."""
     scheme = urlsplit(url).scheme
     if len(scheme) <= 1:  # no scheme, or the letter of a drive
-        return fs.LocalFileSystem(), str(Path(url).absolute())
+        return fs.LocalFileSystem(), _absolute(url)
+    if scheme == "s3a":  # what Hadoop, and so Spark, calls S3
+        url = f"s3{url[len(scheme) :]}"
     try:
         found, path = fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ImportError) as error:
@@ -169,7 +179,12 @@ def open_filesystem(url: str) -> tuple[fs.FileSystem, str]:
                 f"with the driver of {scheme!r}"
             ) from None
         found = fs.PyFileSystem(fs.FSSpecHandler(handler))
-    return found, path.rstrip("/")
+    return found, _absolute(path) if isinstance(found, fs.LocalFileSystem) else path.rstrip("/")
+
+
+def _absolute(path: str) -> str:
+    # Not Path.resolve: what a link points to on this host may be elsewhere on another.
+    return os.path.abspath(path)  # noqa: PTH100
 
 
 def _cache_folder() -> Path:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,9 +62,17 @@ class MatchQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name for it
         """Spark's progress of each batch, with ours under `wherecast`."""
+        return self._with_ours(self.query.recentProgress)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name for it
+        """Spark's progress of the last batch, with ours under `wherecast`; None if there is none yet."""
+        last = self.query.lastProgress
+        return None if last is None else self._with_ours([last])[0]
+
+    def _with_ours(self, progress: Iterable[Any]) -> list[dict[str, Any]]:
         ours = {report.batch: asdict(report) for report in self.reports}
-        progress = [_as_dict(p) for p in self.query.recentProgress]
-        return [{**p, "wherecast": ours.get(p.get("batchId", -1))} for p in progress]
+        return [{**p, "wherecast": ours.get(p.get("batchId", -1))} for p in map(_as_dict, progress)]
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the query's: `stop`, `awaitTermination`, `processAllAvailable`, `exception`, ..."""
@@ -193,11 +201,11 @@ def stream(
     """
     index = Index(index) if isinstance(index, str) else index
     reports, pins = Reports(index, checkpoint), Pins(index, checkpoint)
-    if not Store(checkpoint).exists("metadata"):  # a new stream, whose batches count from 0
-        _begin(pins, sink, checkpoint)
+    if _is_new(checkpoint, sink, dead_letters):
+        pins.clear()  # of an earlier stream of this name
     view = None if subscribers is None else _view(subscribers)
     runner = BatchRunner(index, pins, sink, output, view, dead_letters, rebalancer, reports)
-    writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", checkpoint)
+    writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", _absolute(checkpoint))
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
@@ -205,14 +213,22 @@ def stream(
     return MatchQuery(writer.start(), reports)
 
 
-def _begin(pins: Pins, sink: Sink, checkpoint: str) -> None:
-    """Forget what an earlier stream of this name left behind; raise where that is not ours to forget."""
-    if sink.holds(0):
-        raise WherecastError(
-            f"the sink holds batches of an earlier stream, but the checkpoint {checkpoint!r} is new: its batches would be "
-            "taken for those; give the old checkpoint, or another place for the matches"
-        )
-    pins.clear()
+def _absolute(checkpoint: str) -> str:
+    """The checkpoint for Spark, whose working directory may be another; URLs stay as they are."""
+    return checkpoint if "://" in checkpoint else Store(checkpoint).url
+
+
+def _is_new(checkpoint: str, sink: Sink | None, dead_letters: Sink | None) -> bool:
+    """Whether a stream begins, whose batches count from 0. Raises WherecastError if a sink has such batches already."""
+    if Store(checkpoint).exists("metadata"):
+        return False
+    for name, taker in (("sink", sink), ("sink for dead letters", dead_letters)):
+        if taker is not None and taker.holds(0):
+            raise WherecastError(
+                f"the {name} holds batches of an earlier stream, but the checkpoint {checkpoint!r} is new: its batches "
+                f"would be taken for those; give the old checkpoint, or another {name}"
+            )
+    return True
 
 
 def _view(frame: DataFrame) -> str:
@@ -242,6 +258,7 @@ def follow_changes(
     from wherecast.spark.compact import compact  # noqa: PLC0415
 
     index = Index(index) if isinstance(index, str) else index
+    _is_new(checkpoint, None, dead_letters)
 
     def apply(batch: DataFrame, number: int) -> None:
         def refuse(quarantine: pa.Table) -> None:
@@ -255,7 +272,7 @@ def follow_changes(
             compact(batch.sparkSession, index)
             index.clean(keep_versions)
 
-    writer = changes.writeStream.foreachBatch(apply).option("checkpointLocation", checkpoint)
+    writer = changes.writeStream.foreachBatch(apply).option("checkpointLocation", _absolute(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 

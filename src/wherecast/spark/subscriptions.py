@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from wherecast.errors import FilterError, SubscriptionError
-from wherecast.language.compile import Compiled, Compiler
-from wherecast.language.schema import Schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: What a quarantined row looks like.
 QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
@@ -33,8 +31,15 @@ def read_rows(subscriptions: DataFrame) -> DataFrame:
     if kind not in ("byte", "short", "integer", "long", "string"):
         raise SubscriptionError(f"the column 'id' holds {kind}; ids are integers or strings: cast it")
     id = F.col("id") if kind == "string" else F.col("id").cast("bigint")
-    priority = F.col("priority").cast("float") if "priority" in subscriptions.columns else F.lit(0.0).cast("float")
-    return subscriptions.select(id.alias("id"), F.col("filter").cast("string"), priority.alias("priority"))
+    return subscriptions.select(id.alias("id"), F.col("filter").cast("string"), priority_column(subscriptions))
+
+
+def priority_column(rows: DataFrame) -> Column:
+    """The column `priority`, 0 where there is none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    given = F.col("priority") if "priority" in rows.columns else F.lit(0.0)
+    return F.coalesce(given.cast("float"), F.lit(0.0).cast("float")).alias("priority")
 
 
 def id_type(rows: DataFrame) -> str:
@@ -71,12 +76,6 @@ def quarantine_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table, "id string, filter string, reason string")
 
 
-def compile_distinct(texts: pa.ChunkedArray, schema: Schema) -> tuple[Compiled, dict[str | None, str]]:
-    """Compile distinct texts; the reason of each that does not compile."""
-    values = texts.to_pylist()
-    compiled = Compiler(schema).compile_many(values)
-    return compiled, {values[row]: reason_of(error) for row, error in compiled.errors}
-
-
-def reason_of(error: FilterError | SubscriptionError) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a filter is refused, for a person who sees nothing else of it."""
     return f"{error.reason}: {error}" if isinstance(error, FilterError) else str(error)

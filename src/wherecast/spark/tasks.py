@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wherecast.engine.engine import Engine
 from wherecast.engine.matches import Matches
 from wherecast.errors import EventError
 from wherecast.language.events import EventBatch
 from wherecast.spark.index import Index
-from wherecast.spark.layers import Served
 from wherecast.spark.manifest import Manifest
 
 #: Columns that matching adds on the way; the names are unlikely to be an event's own.
@@ -46,13 +46,13 @@ class MatchTask:
 
     def match_here(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events against the one server of a broadcast index."""
-        served = Index(self.url).serve(self.manifest, 0)
+        engine = Index(self.url).serve(self.manifest, 0)
         for batch in batches:
             good, refused = self._set_apart(batch)
             if refused.num_rows:
                 yield self._nothing(refused)
-            for piece, matches in self._match(served, good):
-                yield self._answer(served, piece, matches)
+            for piece, matches in self._match(engine, good):
+                yield self._answer(engine, piece, matches)
 
     def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events with the servers they go to."""
@@ -79,9 +79,9 @@ class MatchTask:
                 if server is None:  # nobody's: nothing matches, only errors are carried on
                     yield self._nothing(mine)
                     continue
-                served = Index(self.url).serve(self.manifest, server)
-                for piece, matches in self._match(served, mine):
-                    yield self._answer(served, piece, matches, server, len(self.manifest.servers))
+                engine = Index(self.url).serve(self.manifest, server)
+                for piece, matches in self._match(engine, mine):
+                    yield self._answer(engine, piece, matches)
 
     def _set_apart(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Events to match, and those that came with an error, which match nothing and keep it."""
@@ -92,78 +92,48 @@ class MatchTask:
             raise EventError(str(refused.column(ERROR)[0]))
         return _own_columns(batch.filter(pc.is_null(batch.column(ERROR)))), refused
 
-    def _match(self, served: Served, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Matches]]:
+    def _match(self, engine: Engine, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Matches]]:
         """Pieces of a batch with their matches, cut so that not too many matches are held at a time."""
         start, step = 0, _FIRST_PIECE
         while start < batch.num_rows:
             piece = batch.slice(start, step)
-            matches = served.engine.match_batch(piece, on_error="raise" if self.strict else "skip")
+            matches = engine.match_batch(piece, on_error="raise" if self.strict else "skip")
             per_event = max(matches.total() / max(piece.num_rows, 1), 0.01)
             yield piece, matches
             start += piece.num_rows
             step = max(1, int(_MATCHES / per_event))
 
-    def _answer(
-        self, served: Served, batch: pa.RecordBatch, matches: Matches, server: int = 0, n_servers: int = 1
-    ) -> pa.RecordBatch:
+    def _answer(self, engine: Engine, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         """The events of a batch with what they match."""
-        kind = pa.int64() if self.manifest.id_type == "bigint" else pa.string()
-        lists = _spread(matches, batch.num_rows).cast(pa.list_(kind))  # an engine without ids knows no type of them
-        if served.replicas is not None and n_servers > 1:
-            lists = _only_owned(lists, batch.column(SERVERS), served.replicas, server, n_servers)
-        columns: dict[str, Any] = {IDS: pc.list_value_length(lists).cast(pa.int64()) if self.counts else lists}
+        counts = np.zeros(batch.num_rows, np.int64)  # some may have been left out of matching
+        counts[matches.rows] = matches.counts()
+        columns: dict[str, Any] = {}
+        if self.counts:
+            columns[IDS] = pa.array(counts)
+        else:
+            ids = matches.to_list_array().flatten().cast(self._id_type)  # an engine without ids knows no type of them
+            columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
         if self.explain:
-            columns[WHY] = _explanations(served, batch, lists)
+            columns[WHY] = _explanations(engine, batch, columns[IDS])
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)
 
+    @property
+    def _id_type(self) -> pa.DataType:
+        return pa.int64() if self.manifest.id_type == "bigint" else pa.string()
+
     def _nothing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
-        kind = pa.int64() if self.manifest.id_type == "bigint" else pa.string()
-        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, kind)
+        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._id_type)
         columns: dict[str, Any] = {IDS: none}
         if self.explain:
             columns[WHY] = _empty_lists(n, pa.string())
         return _extend(_own_columns(batch), {**columns, ERROR: batch.column(ERROR)})
 
 
-def _spread(matches: Matches, n: int) -> pa.ListArray:
-    """Lists for all n events of a batch, of which some may have been left out of matching."""
-    lists = matches.to_list_array()
-    if len(matches) == n:
-        return lists
-    counts = np.zeros(n, np.int64)
-    counts[matches.rows] = np.asarray(pc.list_value_length(lists))
-    return pa.ListArray.from_arrays(pa.array(_offsets(counts)), lists.flatten())
-
-
-def _only_owned(
-    lists: pa.ListArray, routed: pa.ListArray, replicas: pa.Table, server: int, n_servers: int
-) -> pa.ListArray:
-    """Without the pairs that another server reports: the first one that has both event and subscription."""
-    values, rows = lists.flatten(), np.asarray(pc.list_parent_indices(lists))
-    event_servers = _membership(routed, n_servers)
-    replica = np.asarray(pc.index_in(values, replicas["id"].combine_chunks()).fill_null(-1))
-    doubtful = np.flatnonzero((replica >= 0) & (event_servers.sum(axis=1) > 1)[rows])
-    if not doubtful.size:
-        return lists
-    held = _membership(replicas["servers"].combine_chunks(), n_servers)
-    both = event_servers[rows[doubtful]] & held[replica[doubtful]]
-    keep = np.ones(rows.size, bool)
-    keep[doubtful] = both.argmax(axis=1) == server
-    counts = np.bincount(rows[keep], minlength=len(lists))
-    return pa.ListArray.from_arrays(pa.array(_offsets(counts)), values.filter(pa.array(keep)))
-
-
-def _membership(servers: pa.ListArray, n_servers: int) -> npt.NDArray[np.bool_]:
-    member = np.zeros((len(servers), n_servers), bool)
-    member[np.asarray(pc.list_parent_indices(servers)), np.asarray(servers.flatten())] = True
-    return member
-
-
-def _explanations(served: Served, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.ListArray:
+def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.ListArray:
     events = batch.to_pylist()
-    texts = [str(served.engine.explain(events[row], id)) for row, ids in enumerate(lists.to_pylist()) for id in ids]
+    texts = [str(engine.explain(events[row], id)) for row, ids in enumerate(lists.to_pylist()) for id in ids]
     return pa.ListArray.from_arrays(lists.offsets, pa.array(texts, pa.string()))
 
 
