@@ -187,8 +187,9 @@ def test_rate_source_and_select(spark: SparkSession, folder: Path) -> None:
     changed(folder, 'source = "files"\npath = "events"\ncolumns = "number BIGINT, symbol STRING, price DOUBLE"\nper_trigger = 1',
             'source = "rate"\nper_trigger = 100\n'
             """select = ["value AS number", "concat('S', value % 9) AS symbol", "double(value % 41) AS price"]""")  # fmt: skip
-    for _ in range(5):  # a slow machine may not get beyond the first batch, which is empty; the next run goes on there
-        done = run("run", folder / "pipeline.toml", "--timeout", "4")
+    # The first batch is empty, and a slow machine may not get beyond it; the next run goes on there.
+    for seconds in (4, 8, 16, 32):
+        done = run("run", folder / "pipeline.toml", "--timeout", seconds)
         assert done.exit_code == 0, done.stderr
         if len(list(folder.glob("matches/batch_id=*"))) > 1:
             break
@@ -269,11 +270,10 @@ def test_brief_finds_our_error() -> None:
 
 
 def test_changes_that_fail_stop_the_run(spark: SparkSession, folder: Path) -> None:
-    """A change log that cannot be applied is not passed over in silence."""
-    log = pa.table({"sequence": [1], "op": ["replace"], "id": [1], "filter": ["TRUE"]})
-    pq.write_table(log, folder / "changes" / "0.parquet")
+    """A change log that cannot be read is not passed over in silence."""
+    (folder / "changes" / "0.parquet").write_bytes(b"no Parquet")
     pipeline = Pipeline(read_config(folder / "pipeline.toml"), spark)
-    with pytest.raises(PipelineError, match="change 1: op is replace, expected 'upsert' or 'delete'"):
+    with pytest.raises(PipelineError, match=r"0\.parquet"):
         pipeline.run()
 
 

@@ -306,7 +306,10 @@ def brief(error: Exception) -> str:
             f"this Spark session has no Kafka connector; add {connector_package()}: "
             f'"spark.jars.packages" in [spark], or --packages of spark-submit'
         )
-    raised = re.findall(r"^\s*([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    raised = re.findall(r"^\s*(?:: |Caused by: )?([\w.]+(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    raised = [
+        (name, message) for name, message in raised if not name.startswith("py4j.")
+    ]  # these only say: Java failed
     ours = [message for name, message in raised if name.startswith("wherecast.")]
     if ours:
         return str(ours[-1])

@@ -34,7 +34,7 @@ class BatchReport:
     replayed: bool
     """The sink had the batch already."""
     imbalance: float
-    """Expected work of the busiest server by that of the idlest, by the plan."""
+    """Work of the busiest server by that of the idlest: as the plan expects it, or as a rebalancer saw it."""
     rebalanced: int | None
     """The version that was made because of this batch, if one was."""
     seconds: float

@@ -111,19 +111,24 @@ class BatchRunner:
         numbers = {} if done else self._run(events, batch, manifest)
         after = time.perf_counter()
         changed = None if self.rebalancer is None or done else self.rebalancer.observe(events, self.index, manifest)
-        plan = self.index.plan(manifest)
         self.reports.add(
             BatchReport(
                 batch,
                 version,
                 **{name: numbers.get(name, 0) for name in ("events", "sent", "matches", "dropped", "errors")},
                 replayed=done,
-                imbalance=1.0 if plan is None else imbalance(plan.partition.loads()),
+                imbalance=self._imbalance(manifest),
                 rebalanced=None if changed is None else changed.version,
                 seconds=after - begin,
                 overhead_ms=1e3 * (before - begin),
             )
         )
+
+    def _imbalance(self, manifest: Manifest) -> float:
+        """By the traffic that was seen, where somebody looks at it, else as the plan expects it."""
+        seen = None if self.rebalancer is None else self.rebalancer.imbalance
+        plan = self.index.plan(manifest)
+        return seen or (1.0 if plan is None else imbalance(plan.partition.loads()))
 
     def _run(self, events: DataFrame, batch: int, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""

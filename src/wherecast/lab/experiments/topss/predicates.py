@@ -170,7 +170,11 @@ EXPERIMENT = Experiment(
     run,
     (
         Claim(PAPER, NAME, "The time of tables grows with the domain.", "grows", _judge_domain),
-        Claim(PAPER, NAME, "The time of lists hardly depends on the domain.", "nearly independent", _judge_lists),
+        Claim(
+            PAPER, NAME, "The time of lists hardly depends on the domain.", "nearly independent", _judge_lists,
+            why_not="It follows the number of predicates that hold, and fewer predicates are shared where the domain is "
+            "large: W3 has 700,000 distinct ones, W2 a million.",
+        ),
         Claim(
             PAPER, NAME, "On W3, lists are faster with few predicates.", "faster",
             partial(_judge_mixed, column="us_per_event", many=False),
