@@ -106,6 +106,26 @@ def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_random_trials_as_a_stream(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """The same from a stream, in several batches."""
+    trial: Trial = make_trial(random.Random(3), 40, 60)
+    engine = Engine(trial.space.schema)
+    rows = [(i, text(f)) for i, f in enumerate(trial.filters)]
+    engine.subscribe_many(rows)
+    events = events_table(trial.space, trial.events)
+    events = events.append_column("__row__", pa.array(np.arange(len(events))))
+    source = frame(spark, events)
+    source.repartition(3).write.parquet(str(tmp_path / "in"))
+    index = build(spark, tmp_path / "index", strategy, rows, trial.space.schema).index
+    stream = spark.readStream.schema(source.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    out, checkpoint = ws.Parquet(str(tmp_path / "out")), str(tmp_path / "checkpoint")
+    ws.stream(stream, index, out, checkpoint, trigger={"availableNow": True}).awaitTermination()
+    found = found_pairs(spark.read.parquet(str(tmp_path / "out")), "__row__")
+    event_rows, ids = engine.match_batch(events).pairs()
+    assert found == Counter(zip(event_rows.tolist(), ids.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_output_forms_tell_the_same(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     """Lists and counts hold one row per event, with what pairs hold; unmatched events on request."""
     build(spark, tmp_path, strategy)

@@ -101,6 +101,7 @@ def test_numbers_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     dropped = sum(report.dropped for report in reports)
     assert unwanted * 0.9 <= dropped <= unwanted  # a Bloom filter lets a few through
     assert all(report.sent == report.events - report.dropped for report in reports)
+    assert all(report.candidates > 0 for report in reports if report.matches)
     ours = [p["wherecast"] for p in progress if p["wherecast"]]
     assert [o["matches"] for o in ours] == [report.matches for report in reports][-len(ours) :]
 

@@ -338,7 +338,7 @@ def test_attempts_of_the_killed_are_removed(tmp_path: Path) -> None:
 
 
 def make_report(batch: int, events: int, *, replayed: bool = False) -> BatchReport:
-    return BatchReport(batch, 1, events, events, 7, 0, 0, replayed, 1.0, None, 0.5, 2.0)
+    return BatchReport(batch, 1, events, events, 9, 7, 0, 0, replayed, 1.0, None, 0.5, 2.0)
 
 
 def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from wherecast.spark.reports import BatchReport
 
 
 def batch(number, events=1000, seconds=2.0, **ours):
-    numbers = {"sent": 800, "matches": 5000, "dropped": 200, "errors": 1, "imbalance": 1.25, **ours}
+    numbers = {"sent": 800, "candidates": 9000, "matches": 5000, "dropped": 200, "errors": 1, "imbalance": 1.25, **ours}
     report = BatchReport(
         batch=number, version=3, events=events, replayed=False, rebalanced=None, seconds=1.5, overhead_ms=4.0, **numbers
     )

@@ -21,7 +21,7 @@ from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches, id_column
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
-from wherecast.engine.planning import Planner
+from wherecast.engine.planning import Planner, count_candidates
 from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
@@ -301,6 +301,11 @@ class Engine:
                 counts = [Matches([part], batch.rows, [], state.version).counts()]
             total += np.concatenate(counts)
         return total
+
+    def candidates(self, events: object) -> float:
+        """Clauses that an event of a batch is compared with, on average: what matching it costs, beside its matches."""
+        _, segments, batch = self._read(events, "skip")
+        return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
 
     def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()

@@ -94,17 +94,20 @@ class Matches:
         self.rows = rows
         self.errors = errors
         self.version = version
+        self._counts: Int64s | None = None
 
     def __len__(self) -> int:
         """Number of events matched."""
         return int(self.rows.size)
 
     def counts(self) -> Int64s:
-        """Subscriptions satisfied by each event, without listing them."""
-        counts = np.zeros(len(self), np.int64)
-        for part in self.parts:
-            part.add_counts(self.version, counts)
-        return counts
+        """Subscriptions satisfied by each event, without listing them; not to be written to."""
+        if self._counts is None:
+            counts = np.zeros(len(self), np.int64)
+            for part in self.parts:
+                part.add_counts(self.version, counts)
+            self._counts = frozen(counts)
+        return self._counts
 
     def total(self) -> int:
         """Number of (event, subscription) pairs."""

@@ -1,9 +1,9 @@
 """Planning: matchers are built for the traffic that is seen.
 
-An adaptive matcher is planned from a sample of events. Segments built before any event was seen rest on assumptions; the
-first batch of some size becomes the sample, and their matchers are built again, aside, and swapped in. From then on
-a batch is compared with the plan now and then: when events meet twice as many candidates as the plan expects, the latest
-events become the sample and the plan is made again.
+An adaptive matcher is planned from a sample of events. The first batch of some size, and then one now and then, is compared
+with the plan: when events meet twice as many candidates as the plan expects, they become the sample, and the matcher is built
+again, aside, and swapped in. A segment that was built before any event was seen rests on assumptions and expects none, so it
+is planned as soon as that is worth while; one that was planned before it was saved stays as it is, mapped, when it is opened.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Planner:
             return
         self._seen += len(events)
         if (self.sample is None or self._seen >= INTERVAL) and self._busy.acquire(blocking=False):
-            first, self._seen = self.sample is None, 0
+            self._seen = 0
             sample = events.sample(SAMPLE)
             threading.Thread(
-                target=self._replan, args=(sample, tuple(segments), first), name="wherecast-plan", daemon=True
+                target=self._replan, args=(sample, tuple(segments)), name="wherecast-plan", daemon=True
             ).start()
 
     def learn(self, events: EventBatch, segments: Sequence[Segment]) -> None:
@@ -53,10 +53,10 @@ class Planner:
         for segment in segments:
             segment.replan(self.sample)
 
-    def _replan(self, sample: EventBatch, segments: Sequence[Segment], first: bool) -> None:
+    def _replan(self, sample: EventBatch, segments: Sequence[Segment]) -> None:
         try:
             for segment in segments:
-                if segment.boxes.n_clauses >= WORTH and (first or _is_worse(segment, sample)):
+                if segment.boxes.n_clauses >= WORTH and _is_worse(segment, sample):
                     segment.replan(sample)
                     self.sample = sample
             self.sample = self.sample or sample
@@ -68,7 +68,10 @@ class Planner:
 
 def _is_worse(segment: Segment, sample: EventBatch) -> bool:
     measure = getattr(segment.matcher, "candidates", None)
-    if measure is None:
-        return False
-    expected, found = measure(None), measure(segment.encode(sample))
-    return bool(found > WORSE * expected + SLACK)
+    return measure is not None and bool(count_candidates(segment, sample) > WORSE * measure(None) + SLACK)
+
+
+def count_candidates(segment: Segment, events: EventBatch) -> float:
+    """Clauses that an event is compared with, on average; all of them by a matcher that does not say."""
+    measure = getattr(segment.matcher, "candidates", None)
+    return float(segment.boxes.n_clauses if measure is None else measure(segment.encode(events)))

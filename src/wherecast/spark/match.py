@@ -17,7 +17,7 @@ from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.tasks import ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
+from wherecast.spark.tasks import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -38,6 +38,7 @@ def match(
     explain: bool = False,
     on_error: Literal["raise", "drop", "keep"] = "raise",
     traffic: Observation | None = None,
+    effort: Observation | None = None,
 ) -> DataFrame:
     """Match events against an index: `events.transform(match, index)`.
 
@@ -55,16 +56,21 @@ def match(
             out, or it is kept with the reason in a column `error`.
         traffic: Gets the numbers of `events`, of pairs of event and server `sent`, and of events `dropped` because no
             summary admits them, once the result has been computed.
+        effort: Gets the number of `candidates`, clauses that events were compared with, estimated from some of the events.
     """
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
     check_columns(events, manifest)
-    task = MatchTask(index.url, manifest, output == "counts", explain, on_error == "raise")
+    task = MatchTask(index.url, manifest, output == "counts", explain, effort is not None, on_error == "raise")
     if manifest.plan is None:
         found = _match_here(events, task, traffic)
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(events, task, output, traffic, keep_events=keep_events, keep_errors=keep_errors)
+    if effort is not None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        found = found.observe(effort, F.sum(CANDIDATES).alias("candidates")).drop(CANDIDATES)
     if on_error != "keep":
         found = found.where(f"{ERROR} IS NULL").drop(ERROR)
     return _shape(found, output, subscribers, unmatched, explain, keep_errors=on_error == "keep")
@@ -72,7 +78,7 @@ def match(
 
 def check_columns(events: DataFrame, manifest: Manifest) -> None:
     """Raises SchemaError where a column has a name that the result needs, or no filter can be served."""
-    taken = {IDS, SERVER, SERVERS, WHY, _EVENT, "subscription", "subscriptions", "matches", "explanation"}
+    taken = {IDS, SERVER, SERVERS, WHY, CANDIDATES, _EVENT, "subscription", "subscriptions", "matches", "explanation"}
     clash = sorted(taken & set(events.columns))
     if clash:
         raise SchemaError(f"the events have a column {clash[0]!r}, which matching adds; rename it")
@@ -132,6 +138,7 @@ def _match_routed(
     if output == "pairs":
         return result
     columns = [F.first(c).alias(c) for c in original.columns if c != ERROR]
+    columns += [F.sum(CANDIDATES).alias(CANDIDATES)] if task.tally else []
     ids = F.sum(IDS).alias(IDS) if task.counts else F.flatten(F.collect_list(IDS)).alias(IDS)
     return result.groupBy(_EVENT).agg(*columns, ids, F.first(ERROR).alias(ERROR)).drop(_EVENT)
 
@@ -139,7 +146,8 @@ def _match_routed(
 def _result_fields(task: MatchTask) -> list[tuple[str, str]]:
     ids = "bigint" if task.counts else f"array<{task.manifest.id_type}>"
     why = [(WHY, "array<string>")] if task.explain else []
-    return [(IDS, ids), *why, (ERROR, "string")]
+    tally = [(CANDIDATES, "bigint")] if task.tally else []
+    return [(IDS, ids), *why, *tally, (ERROR, "string")]
 
 
 def _with(events: DataFrame, fields: list[tuple[str, str]]) -> StructType:

@@ -26,6 +26,8 @@ class BatchReport:
     events: int
     sent: int
     """Pairs of event and server; as many as events where there is one server."""
+    candidates: int
+    """Clauses that events were compared with, estimated from some of the events."""
     matches: int
     dropped: int
     """Events that no summary admitted, which no server saw."""

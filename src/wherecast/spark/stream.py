@@ -115,7 +115,10 @@ class BatchRunner:
             BatchReport(
                 batch,
                 version,
-                **{name: numbers.get(name, 0) for name in ("events", "sent", "matches", "dropped", "errors")},
+                **{
+                    name: numbers.get(name, 0)
+                    for name in ("events", "sent", "candidates", "matches", "dropped", "errors")
+                },
                 replayed=done,
                 imbalance=self._imbalance(manifest),
                 rebalanced=None if changed is None else changed.version,
@@ -135,7 +138,7 @@ class BatchRunner:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
-        traffic, found = Observation(), Observation()
+        traffic, effort, found = Observation(), Observation(), Observation()
         matched = match(
             events,
             self.index,
@@ -144,6 +147,7 @@ class BatchRunner:
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="keep",
             traffic=traffic,
+            effort=effort,
         )
         is_bad = F.col("error").isNotNull()
         each = {"pairs": F.lit(1), "lists": F.size("subscriptions"), "counts": F.col("matches")}[self.output]
@@ -156,7 +160,7 @@ class BatchRunner:
             self.sink.write(_good(matched), batch)
         else:
             self._write_both(matched.persist(), [c for c in events.columns if c != ERROR], batch)
-        return {name: int(value or 0) for name, value in {**traffic.get, **found.get}.items()}
+        return {name: int(value or 0) for name, value in {**traffic.get, **effort.get, **found.get}.items()}
 
     def _write_both(self, matched: DataFrame, columns: list[str], batch: int) -> None:
         """Matches to their sink, poison events to theirs; whichever has the batch already is left alone."""

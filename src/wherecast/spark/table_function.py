@@ -60,7 +60,7 @@ def register_table_function(
         raise SchemaError(f"the columns of the events have the name {_SUBSCRIPTION!r}, which matching adds; rename it")
     kind = cast("StructType", StructType.fromDDL(f"{_SUBSCRIPTION} {manifest.id_type}"))
     returned = StructType([*wanted.fields, *kind.fields])
-    task = MatchTask(index.url, manifest, counts=False, explain=False, strict=True)
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True)
     form = to_arrow_schema(wanted)
 
     class WherecastMatch:

@@ -20,14 +20,25 @@ from wherecast.spark.manifest import Manifest
 
 #: Columns that matching adds on the way; the names are unlikely to be an event's own.
 IDS, ERROR, SERVER, SERVERS, WHY = "__ids", "__error", "__server", "__servers", "__why"
+#: Candidates of a piece of a batch, on its first event; 0 on the others.
+CANDIDATES = "__candidates"
 #: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
 MESSAGE = "__message"
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000
 _FIRST_PIECE = 2_000
+#: Events of a piece whose candidates are counted, to stand for all: counting takes as long as matching.
+_TALLIED = 50
 
 Errors = dict[int, str]
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many events are matched at a time; it follows what they match."""
+
+    events: int = _FIRST_PIECE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +52,19 @@ class MatchTask:
     manifest: Manifest
     counts: bool
     explain: bool
+    tally: bool
+    """Whether candidates are counted."""
     strict: bool
     """An event that does not fit the schema fails the task; otherwise it carries its error."""
 
     def match_here(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events against the one server of a broadcast index."""
-        engine = Index(self.url).serve(self.manifest, 0)
+        engine, pace = Index(self.url).serve(self.manifest, 0), Pace()
         for batch in batches:
             good, refused = self._set_apart(batch)
             if refused.num_rows:
                 yield self._nothing(refused)
-            for piece, matches in self._match(engine, good):
+            for piece, matches in self._match(engine, good, pace):
                 yield self._answer(engine, piece, matches)
 
     def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,6 +84,7 @@ class MatchTask:
 
     def match_served(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Routed events against the server they were sent to."""
+        pace = Pace()
         for batch in batches:
             servers = batch.column(SERVER)
             for server in servers.unique().to_pylist():
@@ -80,7 +94,7 @@ class MatchTask:
                     yield self._nothing(mine)
                     continue
                 engine = Index(self.url).serve(self.manifest, server)
-                for piece, matches in self._match(engine, mine):
+                for piece, matches in self._match(engine, mine, pace):
                     yield self._answer(engine, piece, matches)
 
     def _set_apart(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -92,16 +106,16 @@ class MatchTask:
             raise EventError(str(refused.column(ERROR)[0]))
         return _own_columns(batch.filter(pc.is_null(batch.column(ERROR)))), refused
 
-    def _match(self, engine: Engine, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Matches]]:
+    def _match(self, engine: Engine, batch: pa.RecordBatch, pace: Pace) -> Iterator[tuple[pa.RecordBatch, Matches]]:
         """Pieces of a batch with their matches, cut so that not too many matches are held at a time."""
-        start, step = 0, _FIRST_PIECE
+        start = 0
         while start < batch.num_rows:
-            piece = batch.slice(start, step)
+            piece = batch.slice(start, pace.events)
             matches = engine.match_batch(piece, on_error="raise" if self.strict else "skip")
             per_event = max(matches.total() / max(piece.num_rows, 1), 0.01)
             yield piece, matches
             start += piece.num_rows
-            step = max(1, int(_MATCHES / per_event))
+            pace.events = max(1, int(_MATCHES / per_event))
 
     def _answer(self, engine: Engine, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         """The events of a batch with what they match."""
@@ -115,6 +129,10 @@ class MatchTask:
             columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
         if self.explain:
             columns[WHY] = _explanations(engine, batch, columns[IDS])
+        if self.tally:
+            total = np.zeros(batch.num_rows, np.int64)
+            total[:1] = round(engine.candidates(batch.slice(0, _TALLIED)) * batch.num_rows)
+            columns[CANDIDATES] = pa.array(total)
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)
 
@@ -128,6 +146,8 @@ class MatchTask:
         columns: dict[str, Any] = {IDS: none}
         if self.explain:
             columns[WHY] = _empty_lists(n, pa.string())
+        if self.tally:
+            columns[CANDIDATES] = pa.array(np.zeros(n, np.int64))
         return _extend(_own_columns(batch), {**columns, ERROR: batch.column(ERROR)})
 
 
