@@ -167,7 +167,10 @@ def sql(bench: Bench) -> None:
     """Stock beside Spark's own join on the symbol: plain, and with equal filters united by hand."""
     n = 1_000_000
     (events, expected), index = bench.events("stock", n), bench.index("stock")
-    bounds = bench.spark.createDataFrame(stock_bounds(bench.subscriptions("stock"))).persist()
+    filters = pq.read_table(bench.subscriptions("stock"))["filter"]
+    found = bounds_of(bench.subscriptions("stock"), ("price", "volume", "change"))
+    found = found.append_column("symbol", constant(filters, r"symbol = '(?P<v>\w+)'"))
+    bounds = bench.spark.createDataFrame(found).persist()
     columns = [c for c in bounds.columns if c != "id"]
     united = bounds.groupBy(*columns).agg(F.collect_list("id").alias("ids")).persist()
     inside = " AND ".join(f"(e.{a} > s.{a}_above AND e.{a} < s.{a}_below)" for a in ("price", "volume", "change"))
@@ -195,18 +198,20 @@ def sql(bench: Bench) -> None:
     rates(f"stock: {n:,} events, {expected:,} matches", taken, n)
 
 
-def stock_bounds(subscriptions: Path) -> pa.Table:
-    """Stock's filters as columns: a symbol, and what price, volume and change must be above and below."""
+def bounds_of(subscriptions: Path, names: Iterable[str]) -> pa.Table:
+    """Filters of ranges as columns: their ids, and what each attribute must be above and below."""
     rows = pq.read_table(subscriptions)
-    found = {
-        "id": rows["id"],
-        "symbol": pc.extract_regex(rows["filter"], r"symbol = '(?P<v>\w+)'").combine_chunks().field(0),
-    }
-    for name in ("price", "volume", "change"):
+    found = {"id": rows["id"]}
+    for name in names:
         for side, sign, far in (("above", ">", -np.inf), ("below", "<", np.inf)):
-            value = pc.extract_regex(rows["filter"], rf"{name} {sign} (?P<v>[-.0-9e]+)").combine_chunks().field(0)
+            value = constant(rows["filter"], rf"{name} {sign} (?P<v>[-.0-9e]+)")
             found[f"{name}_{side}"] = pc.fill_null(value.cast(pa.float64()), far)
     return pa.table(found)
+
+
+def constant(filters: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    """The group `v` of a pattern, NULL where a filter has no such thing."""
+    return pc.struct_field(pc.extract_regex(filters, pattern), "v")
 
 
 def ranges(bench: Bench) -> None:
@@ -215,7 +220,7 @@ def ranges(bench: Bench) -> None:
     (some, expected_few), (events, expected) = bench.events("range", few), bench.events("range", many)
     index = bench.index("range")
     names = [a.name for a in bench.schema("range")]
-    bounds = bench.spark.createDataFrame(range_bounds(bench.subscriptions("range"), names)).repartition(2 * bench.cores)
+    bounds = bench.spark.createDataFrame(bounds_of(bench.subscriptions("range"), names)).repartition(2 * bench.cores)
     bounds = bounds.persist()
     inside = " AND ".join(f"e.{a} > s.{a}_above AND e.{a} < s.{a}_below" for a in names)
 
@@ -230,16 +235,6 @@ def ranges(bench: Bench) -> None:
     taken = bench.compare({"nested-loop join": lambda: consume(joined()), "match, pairs": lambda: consume(matched())})
     per_event = {"nested-loop join": taken["nested-loop join"] / few, "match, pairs": taken["match, pairs"] / many}
     rates(f"range, per event ({few:,} events joined, {many:,} matched)", per_event, 1)
-
-
-def range_bounds(subscriptions: Path, names: list[str]) -> pa.Table:
-    rows = pq.read_table(subscriptions)
-    found = {"id": rows["id"]}
-    for name in names:
-        for side, sign, far in (("above", ">", -np.inf), ("below", "<", np.inf)):
-            value = pc.extract_regex(rows["filter"], rf"{name} {sign} (?P<v>[-.0-9e]+)").combine_chunks().field(0)
-            found[f"{name}_{side}"] = pc.fill_null(value.cast(pa.float64()), far)
-    return pa.table(found)
 
 
 def routed(bench: Bench) -> None:

@@ -72,4 +72,5 @@ EXPERIMENT = Experiment(
     run,
     (),
     plot,
+    seconds={"small": 1, "paper": 25},
 )

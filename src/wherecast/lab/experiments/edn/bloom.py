@@ -87,4 +87,5 @@ EXPERIMENT = Experiment(
         _claim_bloom("The dispatcher holds little.", "dispatcher_kb", "215 KB", 0, 215),
     ),
     plot,
+    seconds={"small": 1, "paper": 1},
 )

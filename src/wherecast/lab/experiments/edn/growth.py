@@ -123,4 +123,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 1, "paper": 12},
 )

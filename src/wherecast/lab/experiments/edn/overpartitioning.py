@@ -102,4 +102,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 1, "paper": 4},
 )

@@ -92,4 +92,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 1, "paper": 1},
 )

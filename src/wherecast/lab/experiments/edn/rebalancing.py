@@ -99,4 +99,5 @@ EXPERIMENT = Experiment(
         Claim(PAPER, NAME, "The imbalance stays within the threshold.", "<= 2.0", _judge_kept),
     ),
     plot,
+    seconds={"small": 1, "paper": 35},
 )

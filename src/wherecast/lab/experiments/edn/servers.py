@@ -83,4 +83,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 1, "paper": 1},
 )

@@ -123,4 +123,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 45},
 )  # fmt: skip

@@ -87,4 +87,5 @@ EXPERIMENT = Experiment(
     ),
     plot_edges,
     (Drawing(f"{NAME}-memory", "Memory of the matching tree", plot_memory),),
+    seconds={"small": 5, "paper": 17},
 )  # fmt: skip

@@ -153,4 +153,5 @@ EXPERIMENT = Experiment(
     ),
     plot_time,
     (Drawing(f"{NAME}-visits", "Nodes visited in the paper's simulation", plot_visits),),
+    seconds={"small": 5, "paper": 40},
 )  # fmt: skip

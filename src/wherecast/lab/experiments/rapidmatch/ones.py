@@ -143,6 +143,7 @@ ZIPF = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 130},
 )  # fmt: skip
 EXPONENTIAL = Experiment(
     _EXPONENTIAL,
@@ -156,4 +157,5 @@ EXPONENTIAL = Experiment(
     run,
     _claims(_EXPONENTIAL),
     plot,
+    seconds={"small": 5, "paper": 160},
 )

@@ -119,6 +119,7 @@ def _experiment(name: str, title: str, model: Model, parameter: float) -> Experi
         run,
         claims,
         plot,
+        seconds={"small": 5, "paper": 40},
     )
 
 

@@ -107,4 +107,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 240},
 )  # fmt: skip

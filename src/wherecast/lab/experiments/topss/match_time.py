@@ -95,4 +95,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 110},
 )  # fmt: skip

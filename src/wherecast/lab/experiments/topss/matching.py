@@ -93,4 +93,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 30},
 )  # fmt: skip

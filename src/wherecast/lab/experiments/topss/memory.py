@@ -109,4 +109,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     plot,
+    seconds={"small": 5, "paper": 65},
 )  # fmt: skip

@@ -200,4 +200,5 @@ EXPERIMENT = Experiment(
     ),
     plot_time,
     (Drawing(f"{NAME}-memory", "Figure 2: memory of the predicates", plot_memory),),
+    seconds={"small": 5, "paper": 110},
 )  # fmt: skip
