@@ -8,7 +8,6 @@ On disk
       versions/000000007.json      one manifest per version, never changed; the newest is the current one
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
-      quarantine/000000007.parquet subscriptions that did not compile, with reasons
       pins/<checkpoint>/           versions that a stream may replay, see `pins`
       reports/<checkpoint>.json    what became of the last batches of a stream, see `reports`
 
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -36,7 +36,8 @@ from wherecast.spark.store import Store
 if TYPE_CHECKING:
     from wherecast.partition.plan import Plan
 
-VERSIONS, LAYERS, PLANS, QUARANTINE = "versions", "layers", "plans", "quarantine"
+_COMMITTING = threading.Lock()
+VERSIONS, LAYERS, PLANS = "versions", "layers", "plans"
 PINS, REPORTS = "pins", "reports"
 #: Files that no version names are left alone this long: somebody may be about to commit the version that does.
 _GRACE_S = 3600.0
@@ -76,15 +77,18 @@ class Index:
         Raises:
             StaleVersionError: another version was committed since this one was begun.
         """
-        newest = max(self.versions(), default=0)
-        if manifest.parent is not None and manifest.parent != newest:
-            raise StaleVersionError(
-                f"version {newest} was committed while changing {manifest.parent}; begin again from it"
-            )
-        created = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        manifest = replace(manifest, version=newest + 1, created=created)
-        if not self.store.create(_version_name(manifest.version), manifest.to_bytes()):
-            raise StaleVersionError(f"version {manifest.version} was committed by somebody else; begin again from it")
+        with _COMMITTING:  # changes and rebalancing commit from two threads; not every store keeps them apart
+            newest = max(self.versions(), default=0)
+            if manifest.parent is not None and manifest.parent != newest:
+                raise StaleVersionError(
+                    f"version {newest} was committed while changing {manifest.parent}; begin again from it"
+                )
+            created = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+            manifest = replace(manifest, version=newest + 1, created=created)
+            if not self.store.create(_version_name(manifest.version), manifest.to_bytes()):
+                raise StaleVersionError(
+                    f"version {manifest.version} was committed by somebody else; begin again from it"
+                )
         return manifest
 
     def schema(self, version: int | None = None) -> Schema:
