@@ -29,6 +29,8 @@ from wherecast.overlay.requests import Envelope, Inspect, PeerError, Rules
 from wherecast.overlay.settings import Settings
 from wherecast.overlay.wire import WIRE, WireError
 
+pytestmark = pytest.mark.slow
+
 FIELDS = {
     "symbol": "string",
     "price": {"type": "double", "min": 0, "max": 1000, "precision": 0.01},

@@ -13,6 +13,8 @@ from wherecast.index.boxes import EventCodes
 from wherecast.matchers.counting import CountingMatcher
 from wherecast.matchers.scan import ScanMatcher
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = [4, 9, 60, 1, 12]
 ARRAYS = [2, 4]
 

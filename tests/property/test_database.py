@@ -15,6 +15,8 @@ from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher, Sequen
 from wherecast.matchers.protocol import Matcher
 from wherecast.matchers.scan import ScanMatcher
 
+pytestmark = pytest.mark.slow
+
 Clause = list[Constraint]
 FORMULATIONS = pytest.mark.parametrize("formulation", [GroupingMatcher, SequentialMatcher], ids=lambda m: m.name)
 

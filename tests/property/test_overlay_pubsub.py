@@ -18,6 +18,8 @@ from wherecast.overlay.placement import Placement, difference
 from wherecast.overlay.settings import Settings
 from wherecast.overlay.simulate import Links, Network
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema.of(
     {
         "a": {"type": "bigint", "min": 0, "max": 9},

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from wherecast.overlay.messages import Entry, Piece, Record, Span
 from wherecast.overlay.placement import METADATA, Placement
 from wherecast.overlay.settings import Settings
 from wherecast.overlay.storage import Lists, clip, lay
+
+pytestmark = pytest.mark.slow
 
 SIZE = 32
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from wherecast.matchers.protocol import Hits
 from wherecast.matchers.rapid import RapidMatcher
 from wherecast.matchers.rapid_binary import STAR, BinaryIndex, naive_matches, pack_events, pack_subscriptions
 from wherecast.matchers.scan import ScanMatcher
+
+pytestmark = pytest.mark.slow
 
 Clause = list[tuple[int, list[tuple[int, int]]]]
 

@@ -13,6 +13,8 @@ from wherecast.index.boxes import FAR
 from wherecast.matchers.scan import ScanMatcher
 from wherecast.matchers.tree import Settings, TreeMatcher
 
+pytestmark = pytest.mark.slow
+
 #: Two scalar attributes, one of them tiny, and an array.
 WIDTHS = [7, 3, 6]
 ARRAY = 2

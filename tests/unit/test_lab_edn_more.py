@@ -15,6 +15,8 @@ from wherecast.partition.protocol import Routes
 from wherecast.workloads.edn import PAPER_MARKET
 from wherecast.workloads.places import make_places
 
+pytestmark = pytest.mark.slow
+
 SCALE = 0.002
 DRAWN = ("edn-filter-set-traffic", "edn-dispatcher-cost", "edn-dictionary-or-bloom", "edn-hierarchy")
 

@@ -93,8 +93,8 @@ def _match_here(events: DataFrame, task: MatchTask, traffic: Observation | None)
     from pyspark.sql import functions as F  # noqa: N812
 
     if traffic is not None:
-        n = F.count(F.lit(1))
-        events = events.observe(traffic, n.alias("events"), n.alias("sent"), F.lit(0).alias("dropped"))
+        numbers = ("count(1) AS events", "count(1) AS sent", "0 AS dropped")
+        events = events.observe(traffic, *map(F.expr, numbers))
     return events.mapInArrow(task.match_here, _with(events, _result_fields(task)))
 
 
@@ -120,20 +120,15 @@ def _match_routed(
         events = events.withColumn(_EVENT, F.monotonically_increasing_id())
     routed = events.mapInArrow(task.route, _with(events, [(SERVERS, "array<int>"), (ERROR, "string")]))
     if traffic is not None:
-        unwanted = (F.size(SERVERS) == 0) & F.col(ERROR).isNull()
-        routed = routed.observe(
-            traffic,
-            F.count(F.lit(1)).alias("events"),
-            F.sum(F.size(SERVERS)).alias("sent"),
-            F.sum(unwanted.cast("int")).alias("dropped"),
-        )
+        dropped = f"count_if(size({SERVERS}) = 0 AND {ERROR} IS NULL) AS dropped"
+        numbers = ("count(1) AS events", f"sum(size({SERVERS})) AS sent", dropped)
+        routed = routed.observe(traffic, *map(F.expr, numbers))
     n = len(task.manifest.servers)
     sent = routed.withColumn(SERVER, F.explode_outer(SERVERS)).drop(SERVERS)
     if not keep_events:
-        wanted = F.col(SERVER).isNotNull()
-        sent = sent.where(wanted | F.col(ERROR).isNotNull() if keep_errors else wanted)
-    anywhere = F.lit(0) if output == "pairs" else F.pmod(F.col(_EVENT), F.lit(n)).cast("int")
-    sent = sent.repartitionById(n, F.coalesce(F.col(SERVER), anywhere))
+        sent = sent.where(f"{SERVER} IS NOT NULL" + (f" OR {ERROR} IS NOT NULL" if keep_errors else ""))
+    anywhere = "0" if output == "pairs" else f"int(pmod({_EVENT}, {n}))"
+    sent = sent.repartitionById(n, F.expr(f"coalesce({SERVER}, {anywhere})"))
     result = sent.mapInArrow(task.match_served, _with(events, _result_fields(task)))
     if output == "pairs":
         return result
@@ -168,12 +163,12 @@ def _shape(
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    something = F.col(ERROR).isNotNull() if keep_errors else F.lit(False)
+    something = f"{ERROR} IS NOT NULL" if keep_errors else "false"
     if output == "counts":
-        counts = found if unmatched else found.where((F.col(IDS) > 0) | something)
+        counts = found if unmatched else found.where(f"{IDS} > 0 OR {something}")
         return counts.withColumnRenamed(IDS, "matches").withColumnRenamed(ERROR, "error")
     if output == "lists":
-        lists = found if unmatched else found.where((F.size(IDS) > 0) | something)
+        lists = found if unmatched else found.where(f"size({IDS}) > 0 OR {something}")
         return lists.withColumnRenamed(IDS, "subscriptions").withColumnRenamed(ERROR, "error")
     explode = F.explode_outer if keep_errors else F.explode
     if explain:
@@ -183,7 +178,7 @@ def _shape(
     else:
         pairs = found.withColumn("subscription", explode(IDS)).drop(IDS)
     if keep_errors:
-        pairs = pairs.where(F.col("subscription").isNotNull() | something).withColumnRenamed(ERROR, "error")
+        pairs = pairs.where(f"subscription IS NOT NULL OR {something}").withColumnRenamed(ERROR, "error")
     if subscribers is not None:
         return pairs.join(subscribers.withColumnRenamed("id", "subscription"), "subscription", "left")
     return pairs

@@ -149,13 +149,9 @@ class BatchRunner:
             traffic=traffic,
             effort=effort,
         )
-        is_bad = F.col("error").isNotNull()
-        each = {"pairs": F.lit(1), "lists": F.size("subscriptions"), "counts": F.col("matches")}[self.output]
-        matched = matched.observe(
-            found,
-            F.sum(F.when(~is_bad, each).otherwise(0)).alias("matches"),
-            F.sum(is_bad.cast("int")).alias("errors"),
-        )
+        each = {"pairs": "1", "lists": "size(subscriptions)", "counts": "matches"}[self.output]
+        numbers = (f"sum(if(error IS NULL, {each}, 0)) AS matches", "count_if(error IS NOT NULL) AS errors")
+        matched = matched.observe(found, *map(F.expr, numbers))
         if self.dead_letters is None:
             self.sink.write(_good(matched), batch)
         else:
