@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def build(path: Path, parts: Iterable[pa.RecordBatch]) -> dict[int, Engine]:
     """The servers that are built of parts."""
     built = list(ServerBuilder(str(path), SCHEMA, "adaptive", None).build_servers(parts))
     rows = [row for batch in built for row in batch.to_pylist() if row["layer"] is not None]
-    return {row["server"]: open_layers(str(path), (Layer(**json.loads(row["layer"])),)) for row in rows}
+    return {row["server"]: open_layers(str(path), (Layer.from_json(row["layer"]),)) for row in rows}
 
 
 def expected(batch: pa.RecordBatch) -> list[list[object]]:

@@ -304,7 +304,8 @@ class Engine:
 
     def candidates(self, events: object) -> float:
         """Clauses that an event of a batch is compared with, on average: what matching it costs, beside its matches."""
-        _, segments, batch = self._read(events, "skip")
+        _, segments, needed = self._readable()  # not `_read`: the planner sees these events when they are matched
+        batch = EventBatch.read(self.schema, events, on_error="skip", needed=needed)
         return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
 
     def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:

@@ -23,7 +23,7 @@ from wherecast.language.concat import concat_filters, take_filters, take_ranges
 from wherecast.language.digest import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
 from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
 
@@ -221,9 +221,8 @@ def build_segment(
 ) -> Segment:
     """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
     used = [np.unique(p.filter_of) for p in parts]
-    is_string = np.array([a.kind is Kind.STRING for a in schema])
     chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
-    pile = concat_filters(chosen_parts, is_string)
+    pile = concat_filters(chosen_parts, schema)
     number, chosen = _distinct(pile.digests)
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
@@ -297,8 +296,7 @@ def members_of(segment: Segment, version: int) -> Members:
 def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Int64s]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
-    is_string = np.array([a.kind is Kind.STRING for a in schema])
-    filters = concat_filters([_digested(part.filters, schema) for part in parts], is_string)
+    filters = concat_filters([_digested(part.filters, schema) for part in parts], schema)
     weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 

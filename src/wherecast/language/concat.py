@@ -10,6 +10,7 @@ import numpy.typing as npt
 from wherecast.language.filters import Filters, LiteralColumns, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Rest
+from wherecast.language.schema import Kind, Schema
 
 Int64s = npt.NDArray[np.int64]
 
@@ -41,7 +42,7 @@ def take_filters(filters: Filters, chosen: Int64s) -> Filters:
     )
 
 
-def concat_filters(parts: Sequence[Filters], is_string: npt.NDArray[np.bool_]) -> Filters:
+def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
     """All filters of several batches as one: strings ranked anew, equal programs united.
 
     Work is done on the concatenated arrays, not part by part, so that a thousand batches of one filter join quickly.
@@ -52,6 +53,7 @@ def concat_filters(parts: Sequence[Filters], is_string: npt.NDArray[np.bool_]) -
     hi = np.concatenate([np.zeros(0, np.int64), *(p.hi for p in parts)])
     strings, ranks = _rank_strings(parts)
     offsets = np.repeat(np.cumsum([0, *(len(p.strings) for p in parts)])[:-1], [p.attr.size for p in parts])
+    is_string = np.array([a.kind is Kind.STRING for a in schema])
     text = is_string[np.where(attr < 0, ~attr, attr)] & ~null
     for ends, open_end in ((lo, KEY_MIN), (hi, KEY_MAX)):
         bounded = text & (ends != open_end)

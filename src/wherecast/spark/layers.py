@@ -50,8 +50,7 @@ def _write(store: Store, save: Callable[[Path], None], size: int, removed: pa.Ar
         if removed is not None and len(removed):
             _write_ids(folder / REMOVED, removed)
         nbytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        gone = 0 if removed is None else len(removed)
-        return Layer(name, layer_checksum(folder), size, gone, nbytes)
+        return Layer(name, layer_checksum(folder), size, nbytes)
 
 
 def layer_checksum(folder: Path) -> str:

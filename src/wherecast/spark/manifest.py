@@ -28,8 +28,6 @@ class Layer:
     """SHA-256 of its manifest, which in turn holds those of all its files."""
     subscriptions: int
     """Added by this layer."""
-    removed: int
-    """Ids that it takes out of the layers below."""
     nbytes: int
 
     def to_json(self) -> str:

@@ -20,7 +20,7 @@ from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.language.compile import Compiler
 from wherecast.language.concat import concat_filters, take_filters
 from wherecast.language.filters import Filters
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
 from wherecast.partition.plan import Longs, Plan
 from wherecast.spark.plans import open_plan
 from wherecast.spark.subscriptions import QUARANTINE, quarantine, reason_of
@@ -99,8 +99,7 @@ def split_members(members: Members, plan: Plan) -> Iterator[Part]:
 def filters_and_weights(column: Iterable[bytes], schema: Schema) -> tuple[Filters, Longs]:
     """All filters of some parts, and how many subscriptions each has."""
     found = [pickle.loads(data) for data in column]  # noqa: S301 - from our own tasks
-    is_string = np.array([a.kind is Kind.STRING for a in schema])
-    filters = concat_filters([filters for filters, _ in found], is_string)
+    filters = concat_filters([filters for filters, _ in found], schema)
     return filters, np.concatenate([np.zeros(0, np.int64), *(weights for _, weights in found)])
 
 
