@@ -147,7 +147,7 @@ def test_a_wrong_baseline_is_not_handed_out():
 def test_an_engine_with_other_ids_is_refused():
     """Right counts with wrong ids do not pass."""
     workload = make_workload("gryphon", 0.005)
-    engine, _ = build_engine(workload.schema, "scan", workload.subscription_table())
+    engine, _ = build_engine(workload.schema, "scan", workload.subscription_table(), workload.event_batch())
     truth = workload.truth()
     check_engine(engine, workload.event_batch(), truth)
     with pytest.raises(WrongCountError, match="id sum"):

@@ -46,7 +46,7 @@ def measure_growth(case: Case, *, rounds: int, say: Callable[[str], None]) -> Re
     for subscriptions in _growing_tables(workload, sorted(case.sizes), events.num_rows):
         n = subscriptions.num_rows
         say(f"{case.name}: {n:,} subscriptions")
-        engine, build_s = build_engine(workload.schema, case.matcher, subscriptions)
+        engine, build_s = build_engine(workload.schema, case.matcher, subscriptions, events)
         run = EngineRun(engine, events, case.output, case.threads, case.batch)
         check_count(f"{case.name} with {n} subscriptions", run(checked), expected, checked)
         timing = time_in_turns([Contestant("engine", run)], events.num_rows, rounds=rounds, budget_s=case.budget_s)[

@@ -35,9 +35,11 @@ class LoadedEngine:
         }
 
 
-def load_engine(schema: Schema | dict[str, object], matcher: str | None, subscriptions: Any) -> LoadedEngine:
+def load_engine(
+    schema: Schema | dict[str, object], matcher: str | None, subscriptions: Any, events: Any
+) -> LoadedEngine:
     """Build an engine from filter texts, save it and open it again."""
-    engine, build_s = build_engine(schema, matcher, subscriptions)
+    engine, build_s = build_engine(schema, matcher, subscriptions, events)
     return LoadedEngine(engine, build_s, *open_seconds(engine))
 
 
@@ -75,7 +77,7 @@ def measure_files(
     schema: Schema, subscriptions: Any, events: Any, matcher: str | None, output: str, threads: int, rounds: int
 ) -> dict[str, Figure]:
     """The figures of `wherecast bench match`: any subscriptions, any events."""
-    loaded = load_engine(schema, matcher, subscriptions)
+    loaded = load_engine(schema, matcher, subscriptions, events)
     if not len(loaded.engine):
         raise SubscriptionError("none of the subscriptions could be registered; `wherecast match` says why")
     run = EngineRun(loaded.engine, events, output, threads)

@@ -41,7 +41,7 @@ class Stage:
     def load(self, matcher: str) -> LoadedEngine:
         """An engine with the subscriptions, checked event by event."""
         if matcher not in self._loaded:
-            loaded = load_engine(self.workload.schema, matcher, self.subscriptions)
+            loaded = load_engine(self.workload.schema, matcher, self.subscriptions, self.events)
             check_engine(loaded.engine, self.events, self.truth)
             self._loaded[matcher] = loaded
         return self._loaded[matcher]
@@ -69,7 +69,7 @@ def run_cases(cases: Sequence[Case], *, rounds: int, say: Callable[[str], None])
 def _measure(case: Case, stage: Stage, rounds: int) -> Result:
     n, expected = len(stage.workload), stage.expected(case)
     if case.kind == "updates":
-        engine, _ = build_engine(stage.workload.schema, case.matcher, stage.subscriptions)
+        engine, _ = build_engine(stage.workload.schema, case.matcher, stage.subscriptions, stage.events)
         check_engine(engine, stage.events, stage.truth)
         check_count(case.name, stage.truth.matches, expected, stage.checked)
         return Result(case, n, measure_updates(case, stage.workload, engine, stage.events, stage.truth, rounds=rounds))
