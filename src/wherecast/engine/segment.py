@@ -104,11 +104,12 @@ class Segment:
 
     def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
         """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
+        point = self.codebook.encode_values(values)
         if self._gate is not None:
             attr, open_codes = self._gate
-            if not open_codes[self.codebook.encode_value(attr, values[attr])]:
+            if not open_codes[point.codes[0, attr]]:
                 return _NO_FILTERS
-        clause_ids = self.matcher.match(self.codebook.encode_values(values))[1]
+        clause_ids = self.matcher.match(point)[1]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
     def count(self, events: EventBatch) -> Int64s | None:

@@ -30,6 +30,8 @@ import pyarrow.compute as pc
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
+from wherecast.kernels.jit import frozen
+from wherecast.kernels.keys import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
@@ -49,7 +51,7 @@ class KeyCodes:
         self._table = table  # see kernels.keys
         self._facts = facts  # scale, low and step of the buckets
         scale, low, step = facts.tolist()
-        self._buckets = scale, np.int64(low), np.int64(step)
+        self._read_only = frozen(starts), frozen(table), scale, np.int64(low), np.int64(step)  # what kernels are given
         self._starts_view = memoryview(starts)  # type: ignore[arg-type]  # yields plain integers, which NumPy's own indexing does not
 
     @classmethod
@@ -65,10 +67,8 @@ class KeyCodes:
         return sum(a.nbytes for a in self.arrays().values())
 
     def encode_keys(self, keys: Int64s) -> Int32s:
-        from wherecast.kernels.keys import encode_keys
-
         out = np.empty(keys.size, np.int32)
-        encode_keys(self.starts, self._table, *self._buckets, keys, out)
+        encode_keys(*self._read_only, keys, out)
         return out
 
     def encode_value(self, value: Scalar) -> int:
@@ -92,8 +92,6 @@ class KeyCodes:
 
 def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
     """A bucket table (see kernels.keys) on the scale that spreads the starts best."""
-    from wherecast.kernels.keys import buckets_into
-
     if not starts.size:
         return np.zeros(2, np.int32), np.zeros(3, np.int64)
     best: tuple[float, Int32s, Int64s] | None = None
@@ -111,8 +109,6 @@ def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
 
 def _scales(starts: Int64s) -> Iterator[tuple[int, np.int64, np.int64, int]]:
     """(scale, low, step, last bucket) of every scale that applies, for about one bucket per two starts."""
-    from wherecast.kernels.keys import BY_KEY, BY_LOGARITHM, BY_VALUE, float_keys_into
-
     wanted = max(starts.size // 2, 1)
     logs = np.empty(starts.size, np.int64)
     float_keys_into(starts.astype(np.float64), logs)
@@ -137,8 +133,6 @@ def keys_of(values: pa.Array) -> Int64s:
     if values.null_count:
         values = values.fill_null(pa.scalar(False) if pa.types.is_boolean(values.type) else _zero(values.type))
     if pa.types.is_floating(values.type):
-        from wherecast.kernels.keys import float_keys_into
-
         keys = np.empty(len(values), np.int64)
         float_keys_into(values.to_numpy(zero_copy_only=False), keys)
         return keys
@@ -153,6 +147,8 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
 
 def key_of(value: Scalar) -> int:
     """Sortable key of one canonical value."""
+    if type(value) is int:
+        return value
     if isinstance(value, float):
         return NAN_KEY if math.isnan(value) else float_key(value)
     if isinstance(value, dt.datetime):
@@ -174,23 +170,20 @@ class Codebook:
         self.schema = schema
         self.codes = codes  # None: no filter constrains the attribute
         self.used = [a for a, c in enumerate(codes) if c is not None]
+        self._encoders: list[tuple[int, Any]] = [(a, c.encode_value) for a, c in enumerate(codes) if c is not None]
 
     @property
     def widths(self) -> Int32s:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
-    def encode_value(self, attr: int, value: Scalar | None) -> int:
-        """Code of one canonical value of an attribute that filters constrain."""
-        codes = self.codes[attr]
-        assert codes is not None
-        return NULL_CODE if value is None else codes.encode_value(value)  # type: ignore[arg-type]
-
     def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
         """One event as a point, from canonical values by attribute; not for indexes with array attributes."""
         matrix = np.zeros((1, len(self.codes)), np.int32)
-        for attr in self.used:
-            matrix[0, attr] = self.encode_value(attr, values[attr])
-        return EventCodes(matrix, _NO_LISTS, _NO_CODES)
+        for attr, encode in self._encoders:
+            value = values[attr]
+            if value is not None:
+                matrix[0, attr] = encode(value)
+        return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
 
     def encode(self, events: EventBatch, known: Mapping[int, Int32s] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
@@ -217,7 +210,7 @@ class Codebook:
         return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
 
 
-_NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
+_NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 
 def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Int64s, Int32s]:

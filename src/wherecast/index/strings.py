@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wherecast.kernels.jit import frozen
+from wherecast.kernels.strings import encode_string, encode_strings, fill_table
+
 Int32s = npt.NDArray[np.int32]
 
-_REMEMBERED = 65_536
+_NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
 class StringCodes:
@@ -33,7 +36,10 @@ class StringCodes:
         self.data = data
         self.ordered = ordered
         self._seed, self._places, self._marks = table or _hash_table(offsets, data)
-        self._recent: dict[str, int] = {}
+        # What kernels are given. `frozen`, because they are compiled anew for arrays that differ in this.
+        self._read_only = (
+            frozen(offsets), frozen(data), np.uint64(self._seed), frozen(self._places), frozen(self._marks), ordered,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, strings: list[str], ordered: bool) -> StringCodes:
@@ -56,25 +62,14 @@ class StringCodes:
         return [text[a:b].decode() for a, b in pairwise(ends)]
 
     def encode_value(self, value: str) -> int:
-        """Code of one string; those asked for lately are remembered."""
-        code = self._recent.get(value)
-        if code is None:
-            if len(self._recent) >= _REMEMBERED:
-                self._recent = {}
-            code = self._recent[value] = int(self.encode(pa.array([value]))[0])
-        return code
+        """Code of one string."""
+        return int(encode_string(*self._read_only, np.frombuffer(value.encode(), np.uint8)))
 
     def encode(self, values: pa.Array) -> Int32s:
-        from wherecast.kernels.strings import encode_strings
-
-        n = len(values)
         offsets, data = string_buffers(values)
         valid = values.is_valid().to_numpy(zero_copy_only=False)
-        out = np.empty(n, np.int32)
-        encode_strings(
-            self.offsets, self.data, np.uint64(self._seed), self._places, self._marks, self.ordered,
-            offsets, data, valid, out,
-        )  # fmt: skip
+        out = np.empty(len(values), np.int32)
+        encode_strings(*self._read_only, offsets, data, valid, out)
         return out
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -98,16 +93,14 @@ def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray
     """Offsets and bytes of an Arrow string column, without copying."""
     _, offsets, data = values.buffers()
     if offsets is None or len(values) == 0:
-        return np.zeros(len(values) + 1, np.int32), np.zeros(0, np.uint8)
+        return frozen(np.zeros(len(values) + 1, np.int32)), _NO_BYTES
     ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return ends, np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return ends, np.frombuffer(data, np.uint8) if data is not None and data.size else _NO_BYTES
 
 
 def _hash_table(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[int, Int32s, npt.NDArray[np.uint32]]:
-    from wherecast.kernels.strings import fill_table
-
     size = 1 << max(2 * (offsets.size - 1), 2).bit_length()
     places, marks = np.full(size, -1, np.int32), np.zeros(size, np.uint32)
     seed = secrets.randbits(63)

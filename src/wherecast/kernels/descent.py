@@ -62,10 +62,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Tree(NamedTuple):
-    """The whole index as flat arrays; what is stored and mapped.
-
-    Kernels unpack it: Numba recognises a plain tuple in half the time, and may be given one.
-    """
+    """The whole index as flat arrays; what is stored and mapped."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
     tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
@@ -285,9 +282,12 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 @hot
 def descend(
-    tree: Tree, rows: Rows, batch: Batch, points: Points, start: Scalar, scratch: Scratch, out: Ints, counts: Longs
+    tree: Tree, rows: Rows, batch: Batch, points: Points, start: Scalar, scratch: Scratch, out: Ints, ptr: Longs
 ) -> Scalar:
-    """Match events start: into `out`, their numbers into `counts`; return the first event that did not fit.
+    """Match events start: into `out`; return the first event that did not fit.
+
+    The matches of an event e end at `ptr[e + 1]`, counted from where those of event 0 began in some earlier array: `out`
+    begins at `ptr[start]`.
 
     A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
     with a larger array.
@@ -298,8 +298,8 @@ def descend(
     point_codes, point_ptr, point_lists = points
     stack, places, found, sure = scratch
     n = 0
+    begin = ptr[start]
     for event in range(start, codes.shape[0]):
-        begin = n
         stack[0] = 0
         top = 1
         while top > 0:
@@ -332,7 +332,7 @@ def descend(
                     clause = slots[first + at]
                     out[n] = clause
                     n += box_holds(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event, clause)
-        counts[event] = n - begin
+        ptr[event + 1] = begin + n
     return codes.shape[0]
 
 

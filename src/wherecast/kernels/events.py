@@ -74,17 +74,16 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
 
 
 @jit
-def drop_repeats(ids: Ints, counts: Longs, stamps: Ints) -> Scalar:
+def drop_repeats(ids: Ints, ptr: Longs, stamps: Ints) -> Scalar:
     """Keep each id once per event, in place; `stamps` has one entry per clause, all -1. Returns how many remain."""
     read, write = 0, 0
-    for event in range(counts.size):
-        begin = write
-        for _ in range(counts[event]):
-            clause = ids[read]
-            read += 1
+    for event in range(ptr.size - 1):
+        for at in range(read, ptr[event + 1]):
+            clause = ids[at]
             if stamps[clause] != event:
                 stamps[clause] = event
                 ids[write] = clause
                 write += 1
-        counts[event] = write - begin
+        read = ptr[event + 1]
+        ptr[event + 1] = write
     return write

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 #: A number or truth value in a kernel: Python's or NumPy's with the JIT off, a machine word with it.
 Scalar = Any
 
@@ -37,8 +38,15 @@ def inlined(function: Kernel) -> Kernel:
     return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True)(function))
 
 
+def plain(arrays: Arrays) -> Arrays:
+    """A named tuple as a plain one, for kernels that unpack it: Numba recognises it in half the time."""
+    return cast("Arrays", tuple(arrays))
+
+
 def frozen(array: Any) -> Any:
     """A read-only view. Numba compiles anew for arrays that differ in this: mapped files are read-only, so is all."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

@@ -56,48 +56,50 @@ def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> np.
     return (a1 - a0) - (b1 - b0)
 
 
+@inlined
+def find_code(
+    offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
+    values: Bytes, start: int, end: int,
+) -> np.int64 | int:  # fmt: skip
+    """Code of values[start:end]: string j is 2j + 2, the gap below it 2j + 1; gaps are told apart only if `ordered`."""
+    mask = np.uint64(places.size - 1)
+    h = hash_bytes(values, start, end, seed)
+    mark = np.uint32(h >> _SHIFT)
+    slot = np.int64(h & mask)
+    while places[slot] >= 0:
+        j = np.int64(places[slot])
+        if marks[slot] == mark and compare_bytes(values, start, end, data, offsets[j], offsets[j + 1]) == 0:
+            return 2 * j + 2
+        slot = np.int64(np.uint64(slot + 1) & mask)
+    if not ordered:
+        return np.int64(1)
+    low, high = np.int64(0), np.int64(offsets.size - 1)
+    while low < high:
+        middle = (low + high) >> 1
+        if compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return 2 * low + 1
+
+
+@hot
+def encode_string(
+    offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
+    value: Bytes,
+) -> np.int64 | int:  # fmt: skip
+    """Code of one string."""
+    return find_code(offsets, data, seed, places, marks, ordered, value, 0, value.size)
+
+
 @hot
 def encode_strings(
-    offsets: Longs,
-    data: Bytes,
-    seed: np.uint64,
-    places: Ints,
-    marks: npt.NDArray[np.uint32],
-    ordered: bool,
-    values_offsets: Ints,
-    values: Bytes,
-    valid: npt.NDArray[np.bool_],
-    out: Ints,
-) -> None:
-    """Codes of a column: string j is 2j + 2, the gap below it 2j + 1; gaps are told apart only if `ordered`."""
-    mask = np.uint64(places.size - 1)
-    n = offsets.size - 1
+    offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
+    values_offsets: Ints, values: Bytes, valid: npt.NDArray[np.bool_], out: Ints,
+) -> None:  # fmt: skip
+    """Codes of a column, 0 where a value is not valid."""
     for row in range(out.size):
-        if not valid[row]:
-            out[row] = 0
-            continue
-        start, end = values_offsets[row], values_offsets[row + 1]
-        h = hash_bytes(values, start, end, seed)
-        mark = np.uint32(h >> _SHIFT)
-        slot = np.int64(h & mask)
-        found = -1
-        while places[slot] >= 0:
-            if marks[slot] == mark:
-                j = places[slot]
-                if compare_bytes(values, start, end, data, offsets[j], offsets[j + 1]) == 0:
-                    found = j
-                    break
-            slot = np.int64(np.uint64(slot + 1) & mask)
-        if found >= 0:
-            out[row] = 2 * found + 2
-        elif ordered:
-            low, high = 0, n
-            while low < high:
-                middle = (low + high) >> 1
-                if compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end) < 0:
-                    low = middle + 1
-                else:
-                    high = middle
-            out[row] = 2 * low + 1
-        else:
-            out[row] = 1
+        out[row] = 0
+        if valid[row]:
+            start, end = values_offsets[row], values_offsets[row + 1]
+            out[row] = find_code(offsets, data, seed, places, marks, ordered, values, start, end)

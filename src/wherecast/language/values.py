@@ -61,6 +61,8 @@ class Misplaced(NamedTuple):
 
 def coerce(kind: Kind, value: object) -> Scalar | None:
     """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit."""
+    if type(value) in _PLAIN:
+        return _COERCE[kind](value)
     if type(value).__module__ == "numpy":
         value = _unwrap_numpy(value)
     if is_missing(value):
@@ -211,6 +213,10 @@ _COERCE: dict[Kind, Callable[[object], Scalar]] = {
     Kind.DATE: _date,
     Kind.TIMESTAMP: _timestamp,
 }
+
+
+#: Types of values that are neither NULL nor wrapped, which most are.
+_PLAIN = frozenset((bool, int, float, str))
 
 
 def is_finite(value: Scalar) -> bool:

@@ -38,7 +38,7 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.fanout import count_subscriptions
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
@@ -71,8 +71,8 @@ class AdaptiveMatcher:
     ) -> None:
         self._columns = Columns(*(frozen(array) for array in columns))
         self._tree = Tree(*(frozen(array) for array in tree))
-        self._plain = cast("Tree", tuple(self._tree))  # what kernels are given, see `Tree`
-        self._rows = Rows(*(frozen(array) for array in rows))
+        self._plain = plain(self._tree)  # what kernels are given
+        self._use_rows(rows)
         self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
@@ -106,7 +106,7 @@ class AdaptiveMatcher:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
-        return {**self._own_arrays(), **{f"rows_{k}": v for k, v in self._rows._asdict().items()}}
+        return {**self._own_arrays(), **{f"rows_{k}": v for k, v in Rows(*self._rows)._asdict().items()}}
 
     def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
         parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
@@ -114,7 +114,10 @@ class AdaptiveMatcher:
 
     def share_boxes(self, boxes: PackedBoxes) -> None:
         """Check candidates against these boxes, equal to those it was built from: of two copies one goes."""
-        self._rows = Rows(*(frozen(array) for array in rows_of(boxes)))
+        self._use_rows(rows_of(boxes))
+
+    def _use_rows(self, rows: Rows) -> None:
+        self._rows = plain(Rows(*(frozen(array) for array in rows)))
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -126,13 +129,12 @@ class AdaptiveMatcher:
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
-        batch = prepare(self._columns, events)
+        batch = plain(prepare(self._columns, events))
         scratch = self._scratch(batch)
-        ids, counts = self._descend(batch, events, scratch)
-        if self._replicated and batch.list_codes.size:
-            ids, counts = self._once(ids, counts)
+        ptr, ids = self._descend(batch, events, scratch)
         if self._dense[0] == self._dense[1]:
-            return _offsets(counts), ids
+            return ptr, ids
+        counts = np.diff(ptr)
         dense_counts = np.zeros(counts.size, np.int64)
         count_dense(self._plain, batch, *self._dense, scratch, dense_counts)
         ptr = _offsets(counts + dense_counts)
@@ -160,13 +162,11 @@ class AdaptiveMatcher:
 
         The weights must be those that `build` was given.
         """
-        batch = prepare(self._columns, events)
+        batch = plain(prepare(self._columns, events))
         scratch = self._scratch(batch)
-        ids, counts = self._descend(batch, events, scratch)
-        if self._replicated and batch.list_codes.size:
-            ids, counts = self._once(ids, counts)
-        totals = np.zeros(counts.size, np.int64)
-        count_subscriptions(ptr, _offsets(counts), ids, _NONE_DIED, 0, totals)
+        event_ptr, ids = self._descend(batch, events, scratch)
+        totals = np.zeros(event_ptr.size - 1, np.int64)
+        count_subscriptions(ptr, event_ptr, ids, _NONE_DIED, 0, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
         return totals
 
@@ -183,45 +183,45 @@ class AdaptiveMatcher:
         An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
         of `ptr`, as for `weigh`.
         """
-        batch = prepare(self._columns, events)
+        batch = plain(prepare(self._columns, events))
         clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
         expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
                      frozen(values), cursor, ends, out)  # fmt: skip
 
     def _scratch(self, batch: Batch) -> Scratch:
-        longest = int(np.diff(batch.list_ptr).max(initial=1)) if batch.list_codes.size else 1
-        stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * batch.codes.shape[1] + 1, np.int64)
-        return Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64))
+        codes, list_ptr, list_codes = batch
+        longest = int(np.diff(list_ptr).max(initial=1)) if list_codes.size else 1
+        stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
+        return plain(Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
 
-    def _descend(self, batch: Batch, events: EventCodes, scratch: Scratch) -> tuple[Ints, Longs]:
-        """Matches of the tree part, packed; when the output is full, matching goes on in a further piece."""
-        n_events = batch.codes.shape[0]
-        counts = np.zeros(n_events, np.int64)
+    def _descend(self, batch: Batch, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
+        """Matches of the tree part; when the output is full, matching goes on in a further piece."""
+        n_events = events.n_events
+        ptr = np.zeros(n_events + 1, np.int64)
         if not self._grown or not n_events:
-            return np.zeros(0, np.int32), counts
-        rows = cast("Rows", tuple(self._rows))
-        codes = np.ascontiguousarray(events.codes, np.int32)
-        points = cast("Points", tuple(frozen(array) for array in (codes, *events[1:])))
+            return ptr, np.zeros(0, np.int32)
+        points = cast("Points", (frozen(events.codes), frozen(events.list_ptr), frozen(events.list_codes)))
         least = 64 * (LEAF_WORDS + 1)
-        pieces, start, size = [], 0, least + int(1.2 * n_events * self._visits[MATCHES])
+        pieces, start, size = [], 0, least + int(1.2 * n_events * self._visits.item(MATCHES))
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._plain, rows, batch, points, start, scratch, out, counts)
-            pieces.append(out[: counts[start:stop].sum()])
+            stop = descend(self._plain, self._rows, batch, points, start, scratch, out, ptr)
+            pieces.append(out[: ptr.item(stop) - ptr.item(start)])
             if stop == start:
                 size *= 4
             elif stop < n_events:
-                size = max(size, int(1.1 * counts[:stop].sum() / stop * (n_events - stop)) + least)
+                size = max(size, int(1.1 * ptr[stop] / stop * (n_events - stop)) + least)
             start = stop
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), counts
+        ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return self._once(ptr, ids) if self._replicated and events.list_codes.size else (ptr, ids)
 
-    def _once(self, ids: Ints, counts: Longs) -> tuple[Ints, Longs]:
+    def _once(self, ptr: Longs, ids: Ints) -> tuple[Longs, Ints]:
         """Each id once per event: with a stamp per clause where there are many ids, by sorting where there are few."""
         if ids.size * 16 > self.n_clauses:
-            size = drop_repeats(ids, counts, np.full(self.n_clauses, -1, np.int32))
-            return ids[:size], counts
-        keys = np.unique(np.repeat(np.arange(counts.size), counts) << 32 | ids)
-        return (keys & 0xFFFFFFFF).astype(np.int32), np.bincount(keys >> 32, minlength=counts.size)
+            size = drop_repeats(ids, ptr, np.full(self.n_clauses, -1, np.int32))
+            return ptr, ids[:size]
+        keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
+        return np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32)
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""
@@ -277,14 +277,14 @@ class AdaptiveMatcher:
 
     def _tally(self, events: EventCodes) -> npt.NDArray[np.float64]:
         """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
-        batch = prepare(self._columns, events)
+        batch = plain(prepare(self._columns, events))
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:
             scratch = self._scratch(batch)
             tally_descend(self._plain, batch, scratch, totals)
-            totals[MATCHES] = self._descend(batch, events, scratch)[1].sum()
-        visits: npt.NDArray[np.float64] = totals / max(len(batch.codes), 1)
+            totals[MATCHES] = self._descend(batch, events, scratch)[0][-1]
+        visits: npt.NDArray[np.float64] = totals / max(events.n_events, 1)
         visits += np.array([0, dense.size, dense.sum(), 0, 0])
         return visits
 

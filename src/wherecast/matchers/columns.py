@@ -26,15 +26,19 @@ class Columns(NamedTuple):
     table: Ints
 
 
+#: What a batch without lists has in their place.
+_NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
+
+
 def prepare(columns: Columns, events: EventCodes) -> Batch:
     """Bring events into the columns of an index."""
-    codes = frozen(np.ascontiguousarray(events.codes, np.int32))
+    codes = frozen(events.codes)
     out = np.empty((codes.shape[0], columns.attribute.size), np.int32)
     given = columns.attribute, columns.source_width, columns.table_ptr, columns.table
     n_lists = prepare_codes(codes, *given, out)
-    ptr = np.zeros(n_lists + 1, np.int64)
     if n_lists == 0:
-        return Batch(out, ptr, np.zeros(0, np.int32))
+        return Batch(out, _NO_LISTS, _NO_CODES)
+    ptr = np.zeros(n_lists + 1, np.int64)
     list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
     lists = np.empty(prepare_lists(codes, list_ptr, list_codes, *given, ptr, out[0], 0), np.int32)
     size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists, 1)

@@ -209,10 +209,11 @@ class TreeMatcher:
             pieces.append(out[: counts[start:stop].sum()])
             start, size = stop, 4 * size
         ids = pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
+        ptr = np.concatenate([[0], np.cumsum(counts)])
         if batch.list_codes.size and self._levels.factored.size:
-            kept = drop_repeats(ids, counts, np.full(self._tree.clauses.size, NONE, np.int32))
+            kept = drop_repeats(ids, ptr, np.full(self._tree.clauses.size, NONE, np.int32))
             ids = ids[:kept]
-        return Hits(np.concatenate([[0], np.cumsum(counts)]), ids), visits
+        return Hits(ptr, ids), visits
 
     def gate(self) -> None:
         return None
