@@ -241,7 +241,7 @@ def build_segment(
 
 
 def _alike_together(filters: Filters, weights: Int64s) -> Int64s:
-    """An order of filters: those over the same attributes together, those with as many subscribers next to each other.
+    """An order of filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
@@ -252,7 +252,7 @@ def _alike_together(filters: Filters, weights: Int64s) -> Int64s:
     some = np.flatnonzero(np.diff(first))
     if some.size:
         signature[some] = np.bitwise_or.reduceat(bits, first[some])
-    return np.lexsort((weights, signature))
+    return np.lexsort((weights, signature, weights > 1))
 
 
 def _weights(boxes: Boxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:

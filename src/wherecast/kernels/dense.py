@@ -7,6 +7,9 @@ loops is everything: with the events outside, each event streams all bitmaps thr
 `topss`); with the leaves outside, the rows of a leaf (at most LEAF_WORDS words each) stay in the first-level cache
 while all events pass by. Ids are written in a second pass, when every event's place in the output is known.
 
+To weigh matches is to count them where all clauses of a word have one subscription, as most have. The weights of other
+words are kept as bit planes: the sum is a count for each bit of the weights, and no clause is looked at by itself.
+
 `expand_dense` goes on to the subscriptions of each clause while they, too, are in the cache: listing clauses first and
 looking up their subscriptions event by event takes twice as long on `topss`. Clauses with one subscription, which are
 most, are copied without a branch; others by runs.
@@ -14,19 +17,101 @@ most, are copied without a branch; others by runs.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import HAS_COMPRESS, ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.descent import SLOT, WORDS, Batch, Scratch, Tree, find_bits, list_bits, list_word
+from wherecast.kernels.bits import (
+    HAS_COMPRESS,
+    ONE,
+    ZERO,
+    count_both_4,
+    count_rows_1,
+    count_rows_4,
+    count_rows_16,
+    popcount,
+)
+from wherecast.kernels.descent import (
+    COLUMN,
+    COLUMN_END,
+    FOLD_AT,
+    MAP,
+    ROW_AT,
+    SIZE,
+    SLOT,
+    WORDS,
+    Batch,
+    Scratch,
+    Tree,
+    and_rows,
+    find_bits,
+    list_bits,
+    list_word,
+)
 from wherecast.kernels.fanout import copy_run
-from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.jit import Scalar, hot, inlined, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+
+
+@inlined
+def is_simple(columns: Longs, first: Scalar, end: Scalar, list_codes: Ints) -> Scalar:
+    """Whether `gather_exact` serves a leaf: no column is folded, no event has a list."""
+    for at in range(first, end):
+        if (columns[at] >> FOLD_AT) & 1:
+            return False
+    return list_codes.size == 0
+
+
+@inlined
+def gather_exact(
+    columns: Longs, first: Scalar, end: Scalar, words: Scalar, base: Scalar, codes: Ints, event: Scalar, places: Longs
+) -> Scalar:
+    """`gather_rows` for columns that have a row for each code, as those of the dense part do."""
+    for at in range(first, end):
+        packed = columns[at]
+        places[at - first] = base + ((packed >> ROW_AT) + codes[event, packed & 0xFFFF]) * words
+    return end - first
+
+
+@inlined
+def count_words(maps: Words, places: Longs, count: Scalar, words: Scalar) -> Scalar:
+    """Number of bits in the first `words` words of the AND of rows; there is at least one row."""
+    total, at = 0, 0
+    while at + 16 <= words:
+        total += count_rows_16(maps, places, count, at, 0)
+        at += 16
+    if words >= 16:
+        # The last sixteen again, without those counted already: a leaf has some thirty words, so that its tail matters.
+        return total + count_rows_16(maps, places, count, words - 16, at - words + 16) if at < words else total
+    while at + 4 <= words:
+        total += count_rows_4(maps, places, count, at, 0)
+        at += 4
+    while at < words:
+        total += count_rows_1(maps, places, count, at, 0)
+        at += 1
+    return total
+
+
+@inlined
+def count_found(found: Words, words: Scalar) -> Scalar:
+    """Number of bits in some words."""
+    total = 0
+    for i in range(words):
+        total += popcount(found[i])
+    return total
+
+
+@inlined
+def count_single(word_weights: Ints, base: Scalar, words: Scalar) -> Scalar:
+    """How many of a leaf's words, from the first on, hold clauses of weight 1 only; light clauses come first."""
+    single = 0
+    while single < words and word_weights[base + single] == 1:
+        single += 1
+    return single
 
 
 @hot
@@ -36,51 +121,91 @@ def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: S
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):
-        words = leaves[leaf, WORDS]
-        for event in range(codes.shape[0]):
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-            total = 0
-            for i in range(words):
-                total += popcount(found[i])
-            counts[event] += total
+        words, begin, stop, base = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, MAP]
+        if stop > begin and is_simple(columns, begin, stop, list_codes):
+            for event in range(codes.shape[0]):
+                count = gather_exact(columns, begin, stop, words, base, codes, event, places)
+                counts[event] += count_words(maps, places, count, words)
+        else:
+            for event in range(codes.shape[0]):
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                counts[event] += count_found(found, words)
+
+
+class Planes(NamedTuple):
+    """The weights of clauses, bit by bit: row b of a leaf has the clauses whose weight has bit b.
+
+    The words of a leaf that come before its first clause of another weight than 1 are left out.
+    """
+
+    ptr: Longs  # (leaves + 1,) where the rows of each leaf begin
+    rows: Words  # of a multiple of four words, the last ones empty
+
+
+@jit
+def fill_planes(
+    leaves: Longs, slots: Ints, first: Scalar, end: Scalar, word_weights: Ints, weights: Ints, planes: Planes, fill: Scalar
+) -> Scalar:
+    """The planes of leaves first:end; without `fill`, only `ptr`. Returns how many words they have in all."""
+    ptr, rows = planes
+    base, n = 0, 0
+    for leaf in range(first, end):
+        slot, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
+        single = count_single(word_weights, base, words)
+        length, bits = (words - single + 3) // 4 * 4, 0
+        for k in range(64 * single, size):
+            weight = weights[slots[slot + k]]
+            b = 0
+            while weight >> b > 0:
+                if fill and (weight >> b) & 1:
+                    rows[n + b * length + (k >> 6) - single] |= ONE << np.uint64(k & 63)
+                b += 1
+            bits = max(bits, b)
+        n += bits * length
+        ptr[leaf - first + 1] = n
+        base += words
+    return n
+
+
+@inlined
+def weigh_found(found: Words, first: Scalar, words: Scalar, rows: Words, begin: Scalar, end: Scalar) -> Scalar:
+    """Weight of the bits in words first:words of a leaf, by its planes; up to three words behind them are read."""
+    total, bit, row, length = 0, 0, begin, (words - first + 3) // 4 * 4
+    while row < end:
+        for i in range(0, length, 4):
+            total += count_both_4(found, first + i, rows, row + i) << bit
+        bit += 1
+        row += length
+    return total
 
 
 @hot
 def weigh_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, ptr: Ints, totals: Longs
+    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, planes: Planes, totals: Longs
 ) -> None:
-    """Add the weights of the matches of leaves first:end to `totals`; clause c weighs ptr[c + 1] - ptr[c].
-
-    A word whose clauses weigh the same has that weight in `word_weights` and is counted, one with 0 there is listed.
-    """
-    _, _, _, leaves, columns, maps, slots = tree
+    """Add the weights of the matches of leaves first:end to `totals`."""
+    _, _, _, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
+    ptr, rows = planes
     base = 0
     for leaf in range(first, end):
-        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
-        same = word_weights[base] if words > 0 else 0
-        for i in range(words):
-            if word_weights[base + i] != same:
-                same = 0
-        for event in range(codes.shape[0]):
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-            total = 0
-            if same > 0:  # a plain sum, which the compiler turns into vector instructions
-                for i in range(words):
-                    total += popcount(found[i])
-                totals[event] += same * total
-                continue
-            for i in range(words):
-                word, weight = found[i], word_weights[base + i]
-                if weight > 0:
-                    total += weight * popcount(word)
-                else:
-                    while word != ZERO:
-                        clause = slots[slot + 64 * i + trailing_zeros(word)]
-                        total += ptr[clause + 1] - ptr[clause]
-                        word &= word - ONE
-            totals[event] += total
+        words, begin, stop, at = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, MAP]
+        single = count_single(word_weights, base, words)
+        lowest, highest = ptr[leaf - first], ptr[leaf - first + 1]
+        if stop > begin and is_simple(columns, begin, stop, list_codes):
+            for event in range(codes.shape[0]):
+                count = gather_exact(columns, begin, stop, words, at, codes, event, places)
+                total = count_words(maps, places, count, single)
+                if single < words:
+                    and_rows(maps, places, count, single, words, 0, found)
+                    total += weigh_found(found, single, words, rows, lowest, highest)
+                totals[event] += total
+        else:
+            for event in range(codes.shape[0]):
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                total = count_found(found, single)
+                totals[event] += total + weigh_found(found, single, words, rows, lowest, highest)
         base += words
 
 
@@ -136,9 +261,7 @@ def expand_dense(
     base = 0
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
-        single = 0
-        while single < words and word_weights[base + single] == 1:
-            single += 1
+        single = count_single(word_weights, base, words)
         base += words
         for event in range(codes.shape[0]):
             find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)

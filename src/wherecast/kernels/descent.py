@@ -87,7 +87,7 @@ class Scratch(NamedTuple):
 
     stack: Ints  # children still to visit
     places: Longs  # (2 * columns + 1,) rows to AND
-    found: Words  # (LEAF_WORDS,) candidates
+    found: Words  # (LEAF_WORDS + 3,) candidates; the end is padding for reads of four words
     sure: Words  # (LEAF_WORDS,) those that need no check
 
 
@@ -159,13 +159,15 @@ def first_bits(n: Scalar) -> Scalar:
 
 
 @inlined
-def and_rows(maps: Words, places: Longs, count: Scalar, words: Scalar, size: Scalar, found: Words) -> None:
-    """AND `count` rows of `words` words; without rows, all of `size` slots are found."""
+def and_rows(
+    maps: Words, places: Longs, count: Scalar, first: Scalar, words: Scalar, size: Scalar, found: Words
+) -> None:
+    """AND `count` rows of `words` words, from word `first` on; without rows, all of `size` slots are found."""
     if count == 0:
-        for i in range(words):
+        for i in range(first, words):
             found[i] = first_bits(size - 64 * i)
     else:
-        at = 0
+        at = first
         while at + 16 <= words:
             and_rows_16(maps, places, count, at, found)
             at += 16
@@ -206,7 +208,7 @@ def find_bits(leaves: Longs, columns: Longs, maps: Words, codes: Ints, list_ptr:
     """The candidates of a bitmap leaf, as bits."""
     words, first, end = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
     count, lists = gather_rows(columns, first, end, words, leaves[leaf, MAP], codes, event, places)
-    and_rows(maps, places, count, words, leaves[leaf, SIZE], found)
+    and_rows(maps, places, count, 0, words, leaves[leaf, SIZE], found)
     if lists > 0:
         and_lists(columns, first, end, words, leaves[leaf, MAP], maps, codes, list_ptr, list_codes, event, found)
 
@@ -220,7 +222,7 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Sc
     if rows > 0:
         count, lists = gather_rows(columns, first, end, words, leaves[leaf, MAP] + rows * words, codes, event, places)
     if count > 0 and lists == 0:
-        and_rows(maps, places, count, words, leaves[leaf, SIZE], sure)
+        and_rows(maps, places, count, 0, words, leaves[leaf, SIZE], sure)
     else:
         for i in range(words):
             sure[i] = ZERO

@@ -4,8 +4,10 @@ Theory of operation
 -------------------
 A node gets its tests one after the other, each time for the column that saves most. What a column saves is the work
 on the clauses that can be filed under it, times the chance that the event does not ask for them; what it costs is the
-lookup, and the visit of a child as often as there is one. A clause is filed under a column only if that constraint is
-about as rare as the rarest it has, so that `symbol = 'X'` is never given up for `price > 10`; among equals the first
+lookup, and the visit of a child as often as there is one. The work on a clause in a leaf is its bit in each bitmap and,
+where bitmaps are coarse, the check of its box as often as it is left over. A clause is filed under a column only if that constraint is
+about as rare as the rarest it has, so that `symbol = 'X'` is never given up for `price > 10`, unless nobody else is
+filed under the rarer one; among equals the first
 column chosen takes all, which keeps the number of children that an event meets small (on `gryphon` all constraints are
 alike: spread over all columns, every node would have thirty lookups and as many children).
 
@@ -20,6 +22,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.bits import popcount
 from wherecast.kernels.jit import Scalar, jit
+from wherecast.kernels.leaves import EXACT_CODES, ROW_LEAF
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -37,21 +40,33 @@ NARROW = 256
 
 
 @jit
+def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Floats, used: Flags, width: Ints) -> Scalar:
+    """Chance that the bitmaps of a leaf leave a clause to be checked."""
+    product, coarse = 1.0, False
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if not used[column[k]]:
+            product *= passed[k]
+            coarse |= width[column[k]] > EXACT_CODES
+    return product if coarse else 0.0
+
+
+@jit
 def column_savings(
-    members: Ints, ptr: Longs, column: Ints, filed: Floats, used: Flags, best: Floats, gain: Floats, present: Flags
-) -> None:
-    """Per member its rarest usable constraint; per column the clauses that filing under it would spare."""
+    members: Ints, ptr: Longs, column: Ints, filed: Floats, used: Flags, work: Floats, best: Floats, gain: Floats,
+    spared: Floats,
+) -> None:  # fmt: skip
+    """Per member its rarest usable constraint; per column what filing under it would spare: work, and clauses."""
     for i in range(members.size):
         clause = members[i]
         rarest = np.float32(2.0)
         for k in range(ptr[clause], ptr[clause + 1]):
             if not used[column[k]]:
-                present[column[k]] = True
                 rarest = min(rarest, filed[k])
         best[i] = rarest
         for k in range(ptr[clause], ptr[clause + 1]):
             if not used[column[k]] and filed[k] <= RARE and filed[k] <= KIN * rarest:
-                gain[column[k]] += np.float32(1.0) - filed[k]
+                gain[column[k]] += work[i] * (np.float32(1.0) - filed[k])
+                spared[column[k]] += np.float32(1.0) - filed[k]
 
 
 @jit
@@ -101,9 +116,24 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs
 
 
 @jit
+def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, order: Ints, chosen: Longs) -> None:
+    """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
+    tested = np.zeros(column.max() + 1 if column.size else 0, np.bool_)
+    tested[order] = True
+    for i in range(members.size):
+        if chosen[i] >= 0:
+            continue
+        rarest = np.float32(RARE)
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if tested[column[k]] and filed[k] <= rarest:
+                rarest = filed[k]
+                chosen[i] = k
+
+
+@jit
 def choose_tests(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, used: Flags,
-    mass_ptr: Longs, mass: Floats, costs: Floats, order: Ints, chosen: Longs,
+    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, passed: Floats,
+    used: Flags, width: Ints, mass_ptr: Longs, mass: Floats, costs: Floats, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 
@@ -111,34 +141,38 @@ def choose_tests(
     cycles, of the memory of a column in one more leaf.
     """
     n_columns = used.size
+    start = np.zeros(n_columns + 1, np.int64)
+    who, what = by_column(members, ptr, column, used, start)
+    present = (np.diff(start) > 0).sum()
+    work = np.empty(members.size, np.float32)
+    for i in range(members.size):
+        checks = CHECK * left_over(members[i], ptr, column, passed, used, width)
+        work[i] = min(present * costs[3] / 64 + checks, CHECK)
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
-    present = np.zeros(n_columns, np.bool_)
-    column_savings(members, ptr, column, filed, used, best, gain, present)
+    spared = np.zeros(n_columns, np.float32)
+    column_savings(members, ptr, column, filed, used, work, best, gain, spared)
     visits = np.zeros(n_columns, np.float32)
     children = np.zeros(n_columns, np.int32)
     levels = np.zeros(n_columns, np.uint64)
     column_traffic(members, ptr, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels)
-    start = np.zeros(n_columns + 1, np.int64)
-    who, what = by_column(members, ptr, column, used, start)
-    width = present.sum()
-    per_clause = min(width * costs[3] / 64, CHECK)
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        child = min(width, (start[c + 1] - start[c] - gain[c]) * length)  # columns, at most, of the child that is met
+        child = min(present, (start[c + 1] - start[c] - spared[c]) * length)  # columns, at most, of the child that is met
         visit = min(visits[c], np.float32(1.0)) * (costs[1] + child * costs[2])
-        price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + children[c] * width * costs[5]
+        leaves = min(children[c], (start[c + 1] - start[c]) / ROW_LEAF)
+        price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + leaves * present * costs[5]
     chosen[:] = -1
     n_tests = 0
     while True:
         pick = -1
         profit = 0.0
         for c in range(n_columns):
-            net = gain[c] * per_clause - price[c]
-            if net > profit:
-                pick, profit = c, net
+            if gain[c] - price[c] > profit:
+                pick, profit = c, gain[c] - price[c]
         if pick < 0:
+            file_rest(members, ptr, column, filed, order[:n_tests], chosen)
             return n_tests
         order[n_tests] = pick
         n_tests += 1
@@ -149,7 +183,7 @@ def choose_tests(
             chosen[i] = k
             for other in range(ptr[members[i]], ptr[members[i] + 1]):
                 if not used[column[other]] and filed[other] <= RARE and filed[other] <= KIN * best[i]:
-                    gain[column[other]] -= np.float32(1.0) - filed[other]
+                    gain[column[other]] -= work[i] * (np.float32(1.0) - filed[other])
         gain[pick] = 0.0
 
 

@@ -42,6 +42,8 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
+#: Most clauses of a leaf that never has bitmaps.
+ROW_LEAF = 8
 #: A column of up to this many codes has one row per code.
 EXACT_CODES = 64
 #: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
@@ -126,7 +128,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
                 shifts[c] -= 1
         load[c] = 0
     few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES <= map_bytes + 64
-    if size <= 8 or few or n_maps == 0 or size > 64 * LEAF_WORDS:
+    if size <= ROW_LEAF or few or n_maps == 0 or size > 64 * LEAF_WORDS:
         for t in range(n_touched):
             bits[touched[t]] = -1
         return n_touched, 0

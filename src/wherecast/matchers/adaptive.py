@@ -24,7 +24,15 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
-from wherecast.kernels.dense import copy_events, count_dense, expand_dense, list_dense, weigh_dense
+from wherecast.kernels.dense import (
+    Planes,
+    copy_events,
+    count_dense,
+    expand_dense,
+    fill_planes,
+    list_dense,
+    weigh_dense,
+)
 from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
@@ -77,6 +85,7 @@ class AdaptiveMatcher:
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
         self._replicated = bool(replicated)
+        self._weight_planes: Planes | None = None
         self._grown = bool(tree.nodes[0].any())
 
     @classmethod
@@ -167,8 +176,20 @@ class AdaptiveMatcher:
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
         count_subscriptions(ptr, event_ptr, ids, _NONE_DIED, 0, totals)
-        weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, ptr, totals)
+        weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
         return totals
+
+    def _planes(self, ptr: Ints) -> Planes:
+        """The weights of the dense part as `weigh_dense` reads them, made when first asked for."""
+        if self._weight_planes is None:
+            given = self._tree.leaves, self._tree.slots, *self._dense, self._word_weights, np.diff(ptr)
+            first, end = self._dense
+            ptr, size = np.zeros(end - first + 1, np.int64), 0
+            for fill in (0, 1):
+                planes = plain(Planes(ptr, np.zeros(size, np.uint64)))
+                size = fill_planes(*given, planes, fill)
+            self._weight_planes = planes
+        return self._weight_planes
 
     @property
     def is_dense(self) -> bool:
@@ -192,7 +213,7 @@ class AdaptiveMatcher:
         codes, list_ptr, list_codes = batch
         longest = int(np.diff(list_ptr).max(initial=1)) if list_codes.size else 1
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
-        return plain(Scratch(stack, places, np.empty(LEAF_WORDS, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
+        return plain(Scratch(stack, places, np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
 
     def _descend(self, batch: Batch, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""

@@ -16,7 +16,7 @@ meets at most two, in steps of two bits (four times the width), or its single co
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.descent import Batch
 from wherecast.kernels.jit import frozen
+from wherecast.kernels.leaves import COARSE_BITS, EXACT_CODES
 from wherecast.matchers.columns import Columns, prepare
 
 Ints = npt.NDArray[np.int32]
@@ -56,6 +57,7 @@ class Conditions(NamedTuple):
     shift: Ints  # filing
     filed: Floats  # chance that an event meets a cell of the filing
     chance: Floats  # chance to hold
+    passed: Floats  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
 
 
 def _number_columns(clause: Ints, attribute: Ints) -> tuple[Ints, Ints]:
@@ -131,21 +133,40 @@ def _constraints(
     list_end = np.cumsum(size)
     list_at = np.where(several, list_end - size, -1)
     hull_lo, hull_hi = lo[begin], hi[stop - 1]
-    codes = np.add.reduceat(hi - lo + 1, begin) if begin.size else np.zeros(0, np.int32)
-    row_chance = chances(columns, np.repeat(column, stop - begin), lo, hi, batch)
-    chance = np.add.reduceat(row_chance, begin) if begin.size else row_chance
+    codes = _sums(hi - lo + 1, begin)
+    row_column = np.repeat(column, stop - begin)
+    row_chance = chances(columns, row_column, lo, hi, batch)
+    chance = _sums(row_chance, begin)
+    bucket = bucket_shift(columns.width)[row_column]
+    passed = _sums(chances(columns, row_column, *_whole_cells(lo, hi, bucket), batch), begin)
     shift = filing_shift(hull_lo, hull_hi)
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
-    cell_lo, cell_hi = hull_lo >> shift << shift, ((hull_hi >> shift) + 1 << shift) - 1
-    filed = np.where(short, chance, chances(columns, column, cell_lo, cell_hi, batch))
+    filed = np.where(short, chance, chances(columns, column, *_whole_cells(hull_lo, hull_hi, shift), batch))
     order = np.lexsort((chance, clause))
     ptr = np.searchsorted(clause, np.arange(n_clauses + 1)).astype(np.int64)
     return Conditions(
         ptr, column[order], hull_lo[order], hull_hi[order], list_at[order].astype(np.int32),
         list_end[order].astype(np.int32), lo[in_list], hi[in_list],
         shift[order].astype(np.int32), filed[order].astype(np.float32), chance[order].astype(np.float32),
+        np.minimum(passed[order], 1).astype(np.float32),
     )  # fmt: skip
+
+
+def _sums(values: npt.NDArray[Any], begin: Longs) -> npt.NDArray[Any]:
+    """Sums over the rows of each constraint."""
+    return np.add.reduceat(values, begin) if begin.size else values
+
+
+def _whole_cells(lo: Ints, hi: Ints, shift: Ints) -> tuple[Ints, Ints]:
+    """Intervals extended to the cells that they meet."""
+    return lo >> shift << shift, ((hi >> shift) + 1 << shift) - 1
+
+
+def bucket_shift(width: Ints) -> Ints:
+    """Low bits of a code that the bitmap of a leaf, which is not the cell of a test, leaves out."""
+    bits = np.ceil(np.log2(width)).astype(np.int32)
+    return np.where(width > EXACT_CODES, np.maximum(bits - COARSE_BITS, 0), 0).astype(np.int32)
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:

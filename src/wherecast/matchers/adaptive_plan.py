@@ -40,8 +40,9 @@ DEEPEST = 8
 MOST_SLOTS = 2.5
 #: A level of cells with fewer clauses a cell than this is moved to larger cells.
 CROWD = 16
-#: Bitmap bytes allowed per byte of constraint rows, in the tree and where exact bitmaps open the dense part.
-THRIFT, DENSE_THRIFT = 2, 16
+#: Bitmap bytes allowed per byte of constraint rows: in the tree, and, without a limit, in what may become the dense part,
+#: which has to decide every clause.
+THRIFT, DENSE_THRIFT = 2, 1 << 20
 #: Most bits per clause of the dense part.
 DENSE_BITS = 512
 
@@ -152,8 +153,8 @@ class Planner:
         order = np.zeros(used.size, np.int32)
         if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
-        n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, used, self.mass_ptr, self.mass,
-                         np.array(self.costs, np.float32), order, chosen)  # fmt: skip
+        n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, c.passed, used, self.columns.width,
+                         self.mass_ptr, self.mass, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
         if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
             narrow = chosen >= 0
             k = chosen[narrow]
@@ -175,12 +176,9 @@ class Planner:
             return self.leaves.count, self.leaves.count
         if dense or members.size > LEAF_CLAUSES:
             signature = self._signatures(members)
-            # Clauses of equal weight together: a word of 64 such clauses is weighed by counting its bits.
-            order = (
-                np.argsort(signature, kind="stable")
-                if self.weights is None
-                else np.lexsort((self.weights[members], signature))
-            )
+            weights = np.ones(members.size, np.int32) if self.weights is None else self.weights[members]
+            # Clauses of weight 1 first: a word of 64 such clauses is weighed by counting its bits.
+            order = np.lexsort((weights, signature, weights > 1))
             members, signature = members[order], signature[order]
             cuts = block_cuts(signature)
         else:
@@ -321,12 +319,11 @@ def weigh_words(tree: Tree, first: int, end: int, weights: Ints) -> Ints:
 def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:
     """Cut sorted signatures into blocks of at most LEAF_CLAUSES, at changes of signature where blocks stay large."""
     change = np.flatnonzero(signature[1:] != signature[:-1]) + 1
-    cuts, last = [0], 0
-    for at in [*change.tolist(), signature.size]:
-        while at - last > LEAF_CLAUSES:
-            last += LEAF_CLAUSES
-            cuts.append(last)
-        if at - last >= LEAF_CLAUSES // 4 or at == signature.size:
-            cuts.append(at)
-            last = at
-    return np.unique(np.array(cuts, np.int64))
+    ends = [0]
+    for at in change.tolist():
+        # What is left at the end must be large, too: a leaf of a few clauses has no bitmaps.
+        if min(at - ends[-1], signature.size - at) >= LEAF_CLAUSES // 4:
+            ends.append(at)
+    ends.append(signature.size)
+    pieces = [np.linspace(a, b, -(-(b - a) // LEAF_CLAUSES) + 1)[1:].astype(np.int64) for a, b in pairwise(ends)]
+    return np.concatenate([[0], *pieces])
