@@ -45,8 +45,8 @@ if config.DISABLE_JIT:
         return int(word).bit_count()
 
     def trailing_zeros(word: Any) -> int:
-        """Position of the lowest set bit; the word is not zero."""
-        return (int(word) & -int(word)).bit_length() - 1
+        """Position of the lowest set bit; 64 if there is none."""
+        return (int(word) & -int(word)).bit_length() - 1 if word else 64
 
     def compress_16(source: Any, at: Any, mask: Any, target: Any, n: Any) -> None:
         """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
@@ -98,10 +98,10 @@ else:
 
     @intrinsic
     def trailing_zeros(typing_context: Any, word: Any) -> Any:
-        """Position of the lowest set bit; the word is not zero."""
+        """Position of the lowest set bit; 64 if there is none."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.cttz(arguments[0], context.get_constant(types.boolean, 1))
+            return builder.cttz(arguments[0], context.get_constant(types.boolean, 0))
 
         return types.int64(types.uint64), generate
 

@@ -31,6 +31,7 @@ from wherecast.kernels.bits import (
     count_rows_4,
     count_rows_16,
     popcount,
+    trailing_zeros,
 )
 from wherecast.kernels.descent import (
     COLUMN,
@@ -234,16 +235,64 @@ def list_dense(
 
 
 @inlined
+def list_eights(word: Scalar, source: npt.NDArray[Any], base: Scalar, out: npt.NDArray[Any], n: Scalar) -> Scalar:
+    """Append source[base + i] for each bit i of a word, eight at a time; source[base + 64] is read.
+
+    The end of a loop over bits is mispredicted for about every word; that a word has more than eight bits is rare.
+    out[n:n + 64] may be overwritten.
+    """
+    count = popcount(word)
+    at = np.uint64(n)
+    for _ in range(8):
+        out[at] = source[np.uint64(base + trailing_zeros(word))]
+        at += ONE
+        word &= word - ONE
+    if count > 8:
+        for _ in range(8):
+            out[at] = source[np.uint64(base + trailing_zeros(word))]
+            at += ONE
+            word &= word - ONE
+        while word != ZERO:
+            out[at] = source[np.uint64(base + trailing_zeros(word))]
+            at += ONE
+            word &= word - ONE
+    return n + count
+
+
+@inlined
 def list_words(found: Words, first: Scalar, end: Scalar, slots: Ints, slot: Scalar, out: Ints) -> Scalar:
     """Clauses of the bits of words first:end of a leaf; returns how many. `out` has room for 64 more."""
     n = 0
     for i in range(first, end):
-        word = found[i]
-        if HAS_COMPRESS and word != ZERO:
-            n = list_word(word, slots, slot + 64 * i, out, n)
+        if HAS_COMPRESS:
+            n = list_word(found[i], slots, slot + 64 * i, out, n)
         else:
-            n = list_bits(word, slots, slot + 64 * i, out, n)
+            n = list_eights(found[i], slots, slot + 64 * i, out, n)
     return n
+
+
+@inlined
+def find_run(slots: Ints, slot: Scalar, size: Scalar, ptr: Ints, n_values: Scalar) -> Scalar:
+    """Where the values of a leaf's first clauses, with one value each, begin if they follow each other; else -1."""
+    if size == 0 or ptr[slots[slot]] + size + 64 > n_values:
+        return -1
+    for k in range(size):
+        if slots[slot + k] != slots[slot] + k:
+            return -1
+    return np.int64(ptr[slots[slot]])
+
+
+@inlined
+def write_run(
+    found: Words, words: Scalar, values: npt.NDArray[Any], run: Scalar, out: npt.NDArray[Any], at: Scalar, end: Scalar
+) -> Scalar:
+    """Write values[run + i] for each bit i of some words; out[:end] may be overwritten behind them."""
+    for i in range(words):
+        if at + 64 <= end:
+            at = list_eights(found[i], values, run + 64 * i, out, at)
+        else:
+            at = list_bits(found[i], values, run + 64 * i, out, at)
+    return at
 
 
 @hot
@@ -260,20 +309,29 @@ def expand_dense(
     _, places, found, _ = scratch
     base = 0
     for leaf in range(first, end):
-        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
+        words, slot, begin, stop = leaves[leaf, WORDS], leaves[leaf, SLOT], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
+        simple = is_simple(columns, begin, stop, list_codes)
         single = count_single(word_weights, base, words)
         base += words
+        run = find_run(slots, slot, min(64 * single, leaves[leaf, SIZE]), ptr, values.size)
         for event in range(codes.shape[0]):
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+            if simple:
+                count = gather_exact(columns, begin, stop, words, leaves[leaf, MAP], codes, event, places)
+                and_rows(maps, places, count, 0, words, leaves[leaf, SIZE], found)
+            else:
+                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
             at = cursor[event]
-            n = list_words(found, 0, single, slots, slot, clauses)
-            for i in range(n):  # unsigned: a sign would be tested for each
-                out[np.uint64(at + i)] = values[np.uint32(ptr[np.uint32(clauses[i])])]
-            at += n
+            if run >= 0 and not HAS_COMPRESS:
+                at = write_run(found, single, values, run, out, at, ends[event])
+            else:
+                n = list_words(found, 0, single, slots, slot, clauses)
+                for i in range(n):  # unsigned: a sign would be tested for each
+                    out[np.uint64(at + i)] = values[np.uint32(ptr[np.uint32(clauses[i])])]
+                at += n
             n = list_words(found, single, words, slots, slot, clauses)
             for i in range(n):
-                run = np.int64(ptr[clauses[i]])
-                at = copy_run(values, run, ptr[clauses[i] + 1] - run, out, at, ends[event])
+                value = np.int64(ptr[clauses[i]])
+                at = copy_run(values, value, ptr[clauses[i] + 1] - value, out, at, ends[event])
             cursor[event] = at
 
 

@@ -49,12 +49,10 @@ def copy_run(
     Most runs are shorter than eight, and how short cannot be predicted: they are copied whole without asking.
     """
     done = 0
-    if at + 8 <= end and slot + 8 <= values.size:
-        copy_8(values, slot, out, at)
-        done = 8
-    while done + 8 <= length:
-        copy_8(values, slot + done, out, at + done)
-        done += 8
+    if at + length + 8 <= end and slot + length + 8 <= values.size:
+        while done < length:
+            copy_8(values, slot + done, out, at + done)
+            done += 8
     while done < length:
         out[at + done] = values[slot + done]
         done += 1
