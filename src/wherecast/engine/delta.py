@@ -25,6 +25,8 @@ from wherecast.language.compile import Compiled, Compiler
 
 #: A log this long becomes a segment.
 LOG_LIMIT = 512
+#: Changes after which to look whether segments have become due for merging.
+LOOK_EVERY = 64
 #: A segment is merged with its successors when it is less than this many times their size.
 RATIO = 8
 #: A segment is rebuilt when more than this share of it is dead.

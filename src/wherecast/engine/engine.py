@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.engine.delta import LOG_LIMIT, Entry, LogReader, State, first_to_merge
+from wherecast.engine.delta import LOG_LIMIT, LOOK_EVERY, Entry, LogReader, State, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import SubscriptionId, check_id, take_ids
 from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches, id_column
@@ -107,7 +107,7 @@ class Engine:
                 segment = self._build([members])
                 self._size += rows.size
                 self._publish(self._sealed()._replace(version=version), segment)
-        self._tidy()
+        self._merge_if_due()
         return Registration(int(rows.size), sorted(bad, key=lambda q: q.row))
 
     def _admit(
@@ -216,11 +216,17 @@ class Engine:
         return (*state.segments, self._build(members)) if members else state.segments
 
     def _tidy(self) -> None:
-        """Seal a full log; start a merge in the background if one is due."""
-        if self._state.log_size >= LOG_LIMIT:
+        """After a change: seal a full log, and now and then look for merges that are due."""
+        full = self._state.log_size >= LOG_LIMIT
+        if full:
             with self._writing:
                 if self._state.log_size >= LOG_LIMIT:
                     self._state = self._sealed()
+        if full or self._state.version % LOOK_EVERY == 0:
+            self._merge_if_due()
+
+    def _merge_if_due(self) -> None:
+        """Start a merge in the background if one is due and none is under way."""
         if first_to_merge(self._state.segments) < len(self._state.segments) and not self._merging.locked():
             threading.Thread(target=self.merge, name="wherecast-merge", daemon=True).start()
 

@@ -33,6 +33,9 @@ class Ids:
     ) -> None:
         self.values = values
         self.order = _sorted_order(values) if order is None else order
+        # Views yield plain integers; NumPy's own search would first convert the whole order.
+        self._order_view = memoryview(self.order)  # type: ignore[arg-type]
+        self._values_view = memoryview(values) if isinstance(values, np.ndarray) else None  # type: ignore[arg-type]
 
     @classmethod
     def of(cls, ids: Sequence[SubscriptionId] | npt.NDArray[np.int64]) -> Ids:
@@ -47,11 +50,10 @@ class Ids:
 
     def find(self, id: SubscriptionId) -> int:
         """Slot of an id, -1 if there is none."""
-        if isinstance(self.values, np.ndarray):
+        values, order = self._values_view, self._order_view
+        if values is not None:
             if not isinstance(id, int) or not -(2**63) <= id < 2**63:
                 return -1
-            # Views yield plain integers; NumPy's own search would first convert the whole order.
-            values, order = memoryview(self.values), memoryview(self.order)  # type: ignore[arg-type]
             place = bisect_left(order, id, key=values.__getitem__)
             return order[place] if place < len(order) and values[order[place]] == id else -1
         text = _text(id)
