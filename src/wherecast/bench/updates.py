@@ -2,9 +2,9 @@
 
 The subscriptions of the workload are loaded. Then, in this order:
 
-1. a batch is timed, nothing having changed;
+1. the engine is saved and opened as a second one, which stays as it is;
 2. a share of new subscriptions (5 %) arrives one by one, each call timed;
-3. the same batch is timed again: `delta_ratio` is this time over that of step 1;
+3. a batch is matched by both engines in turns: `delta_ratio` is the time of the changed one over that of the other;
 4. the new ones leave one by one, each call timed;
 5. one thread adds and removes subscriptions as fast as it can while another matches batches, for some seconds.
 
@@ -13,6 +13,7 @@ Before step 1, at step 3 and at the end the answers are checked against brute fo
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from functools import partial
@@ -46,12 +47,16 @@ def measure_updates(
     fresh = draw_filters(workload.name, max(int(n * case.delta), 20), part=1)
     pairs = list(zip(range(n, n + len(fresh)), workload.filter_texts(fresh), strict=True))
     both = _add(truth, find_truth(*fresh, workload.events[:CHECKED_EVENTS], first_id=n))
-    run = Contestant("engine", EngineRun(engine, events))
-    before = time_in_turns([run], events.num_rows, rounds=rounds)["engine"]
-    arriving = time_calls(partial(engine.subscribe, key, text) for key, text in pairs)
-    engine.merge()  # what is due; a delta of this size stays one
-    check_engine(engine, events, both)
-    after = time_in_turns([run], events.num_rows, rounds=rounds)["engine"]
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save(folder)
+        unchanged = Engine.open(folder)
+        arriving = time_calls(partial(engine.subscribe, key, text) for key, text in pairs)
+        engine.merge()  # what is due; a delta of this size stays one
+        check_engine(engine, events, both)
+        runs = [Contestant("before", EngineRun(unchanged, events)), Contestant("after", EngineRun(engine, events))]
+        timings = time_in_turns(runs, events.num_rows, rounds=rounds)
+        del unchanged, runs  # they have mapped what is in the folder
+    before, after = timings["before"], timings["after"]
     segments = len(engine.stats()["segments"])
     leaving = time_calls(partial(engine.unsubscribe, key) for key, _ in pairs)
     churn = _churn(engine, pairs, events, case.seconds)

@@ -93,9 +93,7 @@ class Segment:
         if self._gate is None:
             return None, events, self.encode(events)
         attr, open_codes = self._gate
-        codes = self.codebook.codes[attr]
-        assert codes is not None
-        gate = codes.encode(events.array(attr))
+        gate = self.codebook.encode_column(events, attr)
         rows = np.flatnonzero(open_codes[gate])
         if rows.size > _MOST_ADMITTED * len(events):
             return None, events, self.codebook.encode(events, {attr: gate})

@@ -185,6 +185,14 @@ class Codebook:
                 matrix[0, attr] = encode(value)
         return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
 
+    def encode_column(self, events: EventBatch, attr: int) -> Int32s:
+        """Codes of a scalar attribute that filters constrain."""
+        codes = self.codes[attr]
+        assert codes is not None
+        if isinstance(codes, StringCodes):
+            return codes.encode(events.array(attr), events.derive(attr, codes.seed, codes.hash))
+        return codes.encode(events.array(attr))
+
     def encode(self, events: EventBatch, known: Mapping[int, Int32s] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         n = len(events)
@@ -197,15 +205,14 @@ class Codebook:
             if known is not None and attr in known:
                 matrix[:, attr] = known[attr]
                 continue
-            values = events.array(attr)
             if self.schema.attributes[attr].is_array:
-                ptr, flat = _encode_lists(codes, values)
+                ptr, flat = _encode_lists(codes, events.array(attr))
                 first = sum(p.size for p in list_ptr) - 1
                 matrix[:, attr] = ~np.arange(first, first + n, dtype=np.int32)
                 list_codes.append(flat)
                 list_ptr.append(ptr[1:] + list_ptr[-1][-1])
             else:
-                matrix[:, attr] = codes.encode(values)
+                matrix[:, attr] = self.encode_column(events, attr)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
         return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
 

@@ -11,10 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.strings import encode_string, encode_strings, fill_table
+from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
 
 Int32s = npt.NDArray[np.int32]
+Hashes = npt.NDArray[np.uint64]
 
+#: Of all tables that this process makes: a column is hashed once for all of them.
+_SEED = secrets.randbits(63)
+
+_ALL_VALID = np.zeros(0, np.bool_)
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
@@ -35,11 +40,9 @@ class StringCodes:
         self.offsets = offsets
         self.data = data
         self.ordered = ordered
-        self._seed, self._places, self._marks = table or _hash_table(offsets, data)
+        self.seed, self._places, self._marks = table or _hash_table(offsets, data)
         # What kernels are given. `frozen`, because they are compiled anew for arrays that differ in this.
-        self._read_only = (
-            frozen(offsets), frozen(data), np.uint64(self._seed), frozen(self._places), frozen(self._marks), ordered,
-        )  # fmt: skip
+        self._read_only = frozen(offsets), frozen(data), frozen(self._places), frozen(self._marks), ordered
 
     @classmethod
     def of(cls, strings: list[str], ordered: bool) -> StringCodes:
@@ -63,18 +66,25 @@ class StringCodes:
 
     def encode_value(self, value: str) -> int:
         """Code of one string."""
-        return int(encode_string(*self._read_only, np.frombuffer(value.encode(), np.uint8)))
+        return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))
 
-    def encode(self, values: pa.Array) -> Int32s:
-        offsets, data = string_buffers(values)
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
+    def hash(self, values: pa.Array) -> Hashes:
+        """Hashes of a column; equal for codes of equal `seed`."""
+        out = np.empty(len(values), np.uint64)
+        hash_strings(*string_buffers(values), np.uint64(self.seed), out)
+        return out
+
+    def encode(self, values: pa.Array, hashes: Hashes | None = None) -> Int32s:
+        """Codes of a column; `hashes` may be given where they are known."""
+        valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
         out = np.empty(len(values), np.int32)
-        encode_strings(*self._read_only, offsets, data, valid, out)
+        hashes = self.hash(values) if hashes is None else hashes
+        encode_strings(*self._read_only, *string_buffers(values), valid, hashes, out)
         return out
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
-        facts = np.array([int(self.ordered), self._seed], np.uint64)
+        facts = np.array([int(self.ordered), self.seed], np.uint64)
         return {
             "offsets": self.offsets,
             "data": self.data,
@@ -103,6 +113,5 @@ def _hash_table(
 ) -> tuple[int, Int32s, npt.NDArray[np.uint32]]:
     size = 1 << max(2 * (offsets.size - 1), 2).bit_length()
     places, marks = np.full(size, -1, np.int32), np.zeros(size, np.uint32)
-    seed = secrets.randbits(63)
-    fill_table(offsets, data, np.uint64(seed), places, marks)
-    return seed, places, marks
+    fill_table(offsets, data, np.uint64(_SEED), places, marks)
+    return _SEED, places, marks

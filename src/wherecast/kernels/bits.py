@@ -165,7 +165,9 @@ else:
             words = []
             for array, index in ((0, 1), (2, 3)):
                 data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-                place = builder.bitcast(builder.gep(data, [arguments[index]]), ir.VectorType(ir.IntType(64), 4).as_pointer())
+                place = builder.bitcast(
+                    builder.gep(data, [arguments[index]]), ir.VectorType(ir.IntType(64), 4).as_pointer()
+                )
                 words.append(builder.load(place, align=8))
             return _count_bits(builder, builder.and_(*words))
 
@@ -196,7 +198,9 @@ else:
                 words = _and_of_rows(context, builder, signature, arguments, lanes)
                 zero = ir.Constant(ir.IntType(32), 0)
                 skip = builder.insert_element(ir.Constant(words.type, ir.Undefined), arguments[4], zero)
-                skip = builder.shuffle_vector(skip, skip, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+                skip = builder.shuffle_vector(
+                    skip, skip, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+                )
                 kept = builder.icmp_signed(">=", ir.Constant(words.type, list(range(lanes))), skip)
                 words = builder.and_(words, builder.sext(kept, words.type))
                 return _count_bits(builder, words)

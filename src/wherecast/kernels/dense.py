@@ -122,10 +122,11 @@ def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: S
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):
-        words, begin, stop, base = leaves[leaf, WORDS], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END], leaves[leaf, MAP]
+        words, at = leaves[leaf, WORDS], leaves[leaf, MAP]
+        begin, stop = leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
         if stop > begin and is_simple(columns, begin, stop, list_codes):
             for event in range(codes.shape[0]):
-                count = gather_exact(columns, begin, stop, words, base, codes, event, places)
+                count = gather_exact(columns, begin, stop, words, at, codes, event, places)
                 counts[event] += count_words(maps, places, count, words)
         else:
             for event in range(codes.shape[0]):
@@ -145,8 +146,9 @@ class Planes(NamedTuple):
 
 @jit
 def fill_planes(
-    leaves: Longs, slots: Ints, first: Scalar, end: Scalar, word_weights: Ints, weights: Ints, planes: Planes, fill: Scalar
-) -> Scalar:
+    leaves: Longs, slots: Ints, first: Scalar, end: Scalar, word_weights: Ints, weights: Ints, planes: Planes,
+    fill: Scalar,
+) -> Scalar:  # fmt: skip
     """The planes of leaves first:end; without `fill`, only `ptr`. Returns how many words they have in all."""
     ptr, rows = planes
     base, n = 0, 0
@@ -182,8 +184,9 @@ def weigh_found(found: Words, first: Scalar, words: Scalar, rows: Words, begin: 
 
 @hot
 def weigh_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, planes: Planes, totals: Longs
-) -> None:
+    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, planes: Planes,
+    totals: Longs,
+) -> None:  # fmt: skip
     """Add the weights of the matches of leaves first:end to `totals`."""
     _, _, _, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch
@@ -309,7 +312,8 @@ def expand_dense(
     _, places, found, _ = scratch
     base = 0
     for leaf in range(first, end):
-        words, slot, begin, stop = leaves[leaf, WORDS], leaves[leaf, SLOT], leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
+        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
+        begin, stop = leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
         simple = is_simple(columns, begin, stop, list_codes)
         single = count_single(word_weights, base, words)
         base += words

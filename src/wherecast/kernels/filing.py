@@ -159,7 +159,8 @@ def choose_tests(
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        child = min(present, (start[c + 1] - start[c] - spared[c]) * length)  # columns, at most, of the child that is met
+        # Columns, at most, of the child that is met.
+        child = min(present, (start[c + 1] - start[c] - spared[c]) * length)
         visit = min(visits[c], np.float32(1.0)) * (costs[1] + child * costs[2])
         leaves = min(children[c], (start[c + 1] - start[c]) / ROW_LEAF)
         price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + leaves * present * costs[5]

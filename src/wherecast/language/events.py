@@ -15,8 +15,8 @@ it is, an index sees one Arrow array per attribute, of the attribute's canonical
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventBatch", "OnError", "canonical_type", "read_event"]
 
+Made = TypeVar("Made")
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
 
@@ -56,7 +57,7 @@ OnError = Literal["raise", "skip"]
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_kept", "_source", "errors", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
@@ -77,6 +78,7 @@ class EventBatch:
             self._kept[list(skipped)] = False
             self.rows = self.rows[self._kept]
         self._columns = {index: self._keep(column.values) for index, column in columns.items()}
+        self._derived: dict[tuple[int, int], Any] = {}
 
     @classmethod
     def read(
@@ -143,6 +145,13 @@ class EventBatch:
             array = self._columns[attribute_index] = self._keep(column.values)
         return array
 
+    def derive(self, attribute_index: int, key: int, make: Callable[[pa.Array], Made]) -> Made:
+        """Something made of the values of an attribute; what was made before under the same key is not made again."""
+        made: Made | None = self._derived.get((attribute_index, key))
+        if made is None:
+            made = self._derived[attribute_index, key] = make(self.array(attribute_index))
+        return made
+
     def has_read(self, attributes: Iterable[int]) -> bool:
         """Whether these attributes have been converted already."""
         return all(index in self._columns for index in attributes)
@@ -169,7 +178,7 @@ class EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
         part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
-        part._source, part._kept = self._source, None  # noqa: SLF001  # its own class
+        part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
         part._columns = {  # noqa: SLF001
             index: array.slice(start, stop - start) for index, array in self._columns.items()
         }

@@ -182,12 +182,12 @@ class AdaptiveMatcher:
     def _planes(self, ptr: Ints) -> Planes:
         """The weights of the dense part as `weigh_dense` reads them, made when first asked for."""
         if self._weight_planes is None:
-            given = self._tree.leaves, self._tree.slots, *self._dense, self._word_weights, np.diff(ptr)
             first, end = self._dense
-            ptr, size = np.zeros(end - first + 1, np.int64), 0
-            for fill in (0, 1):
-                planes = plain(Planes(ptr, np.zeros(size, np.uint64)))
-                size = fill_planes(*given, planes, fill)
+            given = self._tree.leaves, self._tree.slots, first, end, self._word_weights, np.diff(ptr)
+            row_ptr = np.zeros(end - first + 1, np.int64)
+            size = fill_planes(*given, plain(Planes(row_ptr, np.zeros(0, np.uint64))), 0)
+            planes = plain(Planes(row_ptr, np.zeros(size, np.uint64)))
+            fill_planes(*given, planes, 1)
             self._weight_planes = planes
         return self._weight_planes
 
