@@ -223,22 +223,53 @@ def test_output_grows(large: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_expanding_writes_the_values_of_what_holds(kind: type) -> None:
+@pytest.mark.parametrize(
+    ("arrays", "tested"), [([2], 0.4), ([], 0.4), ([], 1.0)], ids=["lists", "several forms", "one form, so in order"]
+)
+@pytest.mark.parametrize("heaviest", [20, 3000])
+def test_expanding_writes_the_values_of_what_holds(kind: type, arrays: list[int], tested: float, heaviest: int) -> None:
     """In the dense part: the values of an event's clauses stand in its own part of the output, and nothing else."""
     rng = np.random.default_rng(5)
-    boxes, events = random_case(rng, 900, 20, [4, 3, 5], [2])
-    weights = np.sort(rng.integers(1, 20, boxes.n_clauses) * (rng.random(boxes.n_clauses) < 0.4) + 1).astype(np.int32)
+    boxes, events = random_case(rng, 2000, 20, [4, 3, 5], arrays, tested)
+    share = 0.4 if heaviest == 20 else 0.01
+    drawn = rng.integers(1, heaviest, boxes.n_clauses) * (rng.random(boxes.n_clauses) < share) + 1
+    weights = np.sort(drawn).astype(np.int32)
     matcher = AdaptiveMatcher.build(boxes, None, weights)
     assert matcher.is_dense
     ptr = np.concatenate([[0], np.cumsum(weights)]).astype(np.int32)
     values = rng.permutation(ptr[-1]).astype(kind)
     counts = matcher.weigh(events, ptr)
+    assert counts.tolist() == [int(weights[clauses].sum()) for clauses in truth(boxes, events)]
     ends = np.cumsum(counts)
     cursor, out = ends - counts, np.full(ends[-1], -1, np.int64)
     matcher.expand(events, ptr, values, cursor, ends, out)
     assert cursor.tolist() == ends.tolist()
     lists = [[v for c in clauses for v in values[ptr[c] : ptr[c + 1]].tolist()] for clauses in truth(boxes, events)]
     assert [sorted(part.tolist()) for part in np.split(out, ends[:-1])] == [sorted(part) for part in lists]
+
+
+def test_a_clause_is_filed_under_a_test_that_is_made_anyway() -> None:
+    """One clause whose rarest constraint nobody shares must not be met by every event."""
+    clauses: list[list[Constraint]] = [[(0, [(i % 500, i % 500)]), (1, [(i % 7, int(FAR))])] for i in range(2000)]
+    clauses.append([(0, [(3, 3)]), (1, [(900, 900)])])
+    rng = np.random.default_rng(1)
+    # Code 3 is the most frequent of all, so that the other constraint is much the rarer.
+    first = np.where(rng.random(1000) < 0.2, 3, rng.integers(0, 4000, 1000))
+    events = make_events(np.stack([first, rng.integers(0, 800, 1000)], 1).tolist(), 2)
+    matcher = check(make_boxes(clauses, [4000, 1000]), events, sample=events)
+    gate = matcher.gate()
+    assert gate is not None
+    assert gate[0] == 0
+    assert not gate[1][501:].any()
+
+
+def test_a_handful_of_clauses_is_looked_up() -> None:
+    """A few hundred clauses on one value each, of which an event meets none: no clause is compared with it."""
+    clauses: list[list[Constraint]] = [[(0, [(i, i)]), (1, [(i % 90, int(FAR))])] for i in range(270)]
+    rng = np.random.default_rng(2)
+    events = make_events(np.stack([rng.integers(0, 200_000, 500), rng.integers(0, 100, 500)], 1).tolist(), 2)
+    matcher = check(make_boxes(clauses, [200_000, 100]), events, sample=events)
+    assert matcher.candidates(None) < 1
 
 
 def test_answers_are_deterministic() -> None:

@@ -42,7 +42,7 @@ MOST_SLOTS = 2.5
 CROWD = 16
 #: Bitmap bytes allowed per byte of constraint rows: in the tree, and, without a limit, in what may become the dense part,
 #: which has to decide every clause.
-THRIFT, DENSE_THRIFT = 2, 1 << 20
+THRIFT, DENSE_THRIFT = 2, 1 << 12
 #: Most bits per clause of the dense part.
 DENSE_BITS = 512
 
