@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from wherecast import spark as ws
@@ -242,8 +242,8 @@ def routed(bench: Bench) -> None:
     n = 2_000_000
     events, expected = bench.events("stock", n)
     whole, spread = bench.index("stock"), bench.index("stock", "event-space")
-    traffic = Observation()
-    check(events.transform(ws.match, spread, traffic=traffic).count(), expected, "event-space")
+    numbers = ws.Numbers()
+    check(events.transform(ws.match, spread, numbers=numbers).count(), expected, "event-space")
     check(events.transform(ws.match, whole).count(), expected, "broadcast")
     # Counted, not consumed: writing eight rows per event costs more than finding them, and the same for both.
     taken = bench.compare(
@@ -253,7 +253,7 @@ def routed(bench: Bench) -> None:
         }
     )
     rates(f"stock: {n:,} events, {expected:,} matches", taken, n)
-    sent, dropped = traffic.get["sent"], traffic.get["dropped"]
+    sent, dropped = numbers.get()["sent"], numbers.get()["dropped"]
     rows = [("sent to a server", f"{sent / n:.4f}"), ("dropped by the summaries", f"{dropped / n:.4f}")]
     table("traffic, per event", rows)
 

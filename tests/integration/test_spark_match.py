@@ -245,8 +245,6 @@ def test_changes_make_versions(spark: SparkSession, tmp_path: Path, strategy: st
 
 def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) -> None:
     """Events that only a removed subscription asked for are not sent any more."""
-    from pyspark.sql import Observation
-
     build(spark, tmp_path, "event-space", [(1, "symbol = 'A'"), (2, "symbol = 'B'"), (3, "symbol = 'B' AND price > 5")])
     ws.apply_changes(
         spark.createDataFrame([(1, "delete", 1, None)], "sequence long, op string, id long, filter string"),
@@ -256,10 +254,16 @@ def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) ->
     index = ws.Index(str(tmp_path))
     plan = index.plan(index.read())
     assert plan.stats()["subscriptions"] == 2
-    traffic = Observation()
+    numbers = ws.Numbers()
     events = frame(spark, pa.table({"symbol": ["A", "B", "A"], "price": [1.0, 9.0, 2.0]}))
-    assert ws.match(events, index, traffic=traffic).count() == 2
-    assert traffic.get["dropped"] == 2
+    assert ws.match(events, index, numbers=numbers).count() == 2
+    assert {name: numbers.get()[name] for name in ("events", "sent", "dropped", "errors", "matches")} == {
+        "events": 3,
+        "sent": 1,
+        "dropped": 2,
+        "errors": 0,
+        "matches": 2,
+    }
 
 
 def test_cleaning_keeps_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,17 +11,18 @@ subscription once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.numbers import Numbers
 from wherecast.spark.tasks import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 Output = Literal["pairs", "lists", "counts"]
 _EVENT = "__event"
@@ -37,8 +38,7 @@ def match(
     unmatched: bool = False,
     explain: bool = False,
     on_error: Literal["raise", "drop", "keep"] = "raise",
-    traffic: Observation | None = None,
-    effort: Observation | None = None,
+    numbers: Numbers | None = None,
 ) -> DataFrame:
     """Match events against an index: `events.transform(match, index)`.
 
@@ -54,26 +54,18 @@ def match(
         explain: Adds `explanation` to pairs: which clause held and why. For looking, not for bulk.
         on_error: What becomes of an event with a value that does not fit the schema: the query fails, the event is left
             out, or it is kept with the reason in a column `error`.
-        traffic: Gets the numbers of `events`, of pairs of event and server `sent`, and of events `dropped` because no
-            summary admits them, once the result has been computed.
-        effort: Gets the number of `candidates`, clauses that events were compared with, estimated from some of the events.
+        numbers: Gets what matching took and found, once the result has been computed.
     """
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
     check_columns(events, manifest)
-    task = MatchTask(index.url, manifest, output == "counts", explain, effort is not None, on_error == "raise")
+    task = MatchTask(index.url, manifest, output == "counts", explain, numbers is not None, on_error == "raise")
     if manifest.plan is None:
-        found = _match_here(events, task, traffic)
+        found = _match_here(events, task, numbers)
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
-        found = _match_routed(events, task, output, traffic, keep_events=keep_events, keep_errors=keep_errors)
-    if effort is not None:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        found = found.observe(effort, F.sum(CANDIDATES).alias("candidates")).drop(CANDIDATES)
-    if on_error != "keep":
-        found = found.where(f"{ERROR} IS NULL").drop(ERROR)
-    return _shape(found, output, subscribers, unmatched, explain, keep_errors=on_error == "keep")
+        found = _match_routed(events, task, output, numbers, keep_events=keep_events, keep_errors=keep_errors)
+    return _shape(found, output, subscribers, unmatched, keep_errors=on_error == "keep")
 
 
 def check_columns(events: DataFrame, manifest: Manifest) -> None:
@@ -89,20 +81,24 @@ def check_columns(events: DataFrame, manifest: Manifest) -> None:
         raise SchemaError(f"the events have none of the attributes that filters ask for ({names}); check the columns")
 
 
-def _match_here(events: DataFrame, task: MatchTask, traffic: Observation | None) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+def _match_here(events: DataFrame, task: MatchTask, numbers: Numbers | None) -> DataFrame:
+    found = events.mapInArrow(task.match_here, _with(events, _result_fields(task)))
+    if numbers is None:
+        return found
+    here = {"events": "count(1)", "sent": "count(1)", "dropped": "0", "errors": f"count({ERROR})"}
+    return numbers.observe(found, **here, **_outcome(task))
 
-    if traffic is not None:
-        numbers = ("count(1) AS events", "count(1) AS sent", "0 AS dropped")
-        events = events.observe(traffic, *map(F.expr, numbers))
-    return events.mapInArrow(task.match_here, _with(events, _result_fields(task)))
+
+def _outcome(task: MatchTask) -> dict[str, str]:
+    """Numbers of what tasks answer, as SQL."""
+    return {"candidates": f"sum({CANDIDATES})", "matches": f"sum({IDS})" if task.counts else f"sum(size({IDS}))"}
 
 
 def _match_routed(
     events: DataFrame,
     task: MatchTask,
     output: Output,
-    traffic: Observation | None,
+    numbers: Numbers | None,
     *,
     keep_events: bool,
     keep_errors: bool,
@@ -118,11 +114,11 @@ def _match_routed(
                 "use output='pairs', a broadcast index, or wherecast.spark.stream"
             )
         events = events.withColumn(_EVENT, F.monotonically_increasing_id())
-    routed = events.mapInArrow(task.route, _with(events, [(SERVERS, "array<int>"), (ERROR, "string")]))
-    if traffic is not None:
-        dropped = f"count_if(size({SERVERS}) = 0 AND {ERROR} IS NULL) AS dropped"
-        numbers = ("count(1) AS events", f"sum(size({SERVERS})) AS sent", dropped)
-        routed = routed.observe(traffic, *map(F.expr, numbers))
+    routed = events.mapInArrow(task.route, _with(events, _route_fields()))
+    if numbers is not None:
+        dropped = f"count_if(size({SERVERS}) = 0 AND {ERROR} IS NULL)"
+        traffic = {"events": "count(1)", "sent": f"sum(size({SERVERS}))", "dropped": dropped}
+        routed = numbers.observe(routed, **traffic, errors=f"count({ERROR})")
     n = len(task.manifest.servers)
     sent = routed.withColumn(SERVER, F.explode_outer(SERVERS)).drop(SERVERS)
     if not keep_events:
@@ -130,55 +126,67 @@ def _match_routed(
     anywhere = "0" if output == "pairs" else f"int(pmod({_EVENT}, {n}))"
     sent = sent.repartitionById(n, F.expr(f"coalesce({SERVER}, {anywhere})"))
     result = sent.mapInArrow(task.match_served, _with(events, _result_fields(task)))
+    if numbers is not None:
+        result = numbers.observe(result, **_outcome(task))
     if output == "pairs":
         return result
     columns = [F.first(c).alias(c) for c in original.columns if c != ERROR]
-    columns += [F.sum(CANDIDATES).alias(CANDIDATES)] if task.tally else []
     ids = F.sum(IDS).alias(IDS) if task.counts else F.flatten(F.collect_list(IDS)).alias(IDS)
     return result.groupBy(_EVENT).agg(*columns, ids, F.first(ERROR).alias(ERROR)).drop(_EVENT)
 
 
-def _result_fields(task: MatchTask) -> list[tuple[str, str]]:
-    ids = "bigint" if task.counts else f"array<{task.manifest.id_type}>"
-    why = [(WHY, "array<string>")] if task.explain else []
-    tally = [(CANDIDATES, "bigint")] if task.tally else []
-    return [(IDS, ids), *why, *tally, (ERROR, "string")]
+def _route_fields() -> list[tuple[str, DataType]]:
+    from pyspark.sql.types import ArrayType, IntegerType, StringType
+
+    return [(SERVERS, ArrayType(IntegerType())), (ERROR, StringType())]
 
 
-def _with(events: DataFrame, fields: list[tuple[str, str]]) -> StructType:
-    from pyspark.sql.types import StructType
+def _result_fields(task: MatchTask) -> list[tuple[str, DataType]]:
+    from pyspark.sql.types import ArrayType, LongType, StringType
 
-    more = cast("StructType", StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in fields)))
-    return StructType([*(f for f in events.schema.fields if f.name != ERROR), *more.fields])
+    id_type = LongType() if task.manifest.id_type == "bigint" else StringType()
+    why: list[tuple[str, DataType]] = [(WHY, ArrayType(StringType()))] if task.explain else []
+    tally: list[tuple[str, DataType]] = [(CANDIDATES, LongType())] if task.tally else []
+    return [(IDS, LongType() if task.counts else ArrayType(id_type)), *why, *tally, (ERROR, StringType())]
+
+
+def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    more = [StructField(name, kind) for name, kind in fields]
+    return StructType([*(f for f in events.schema.fields if f.name != ERROR), *more])
 
 
 def _shape(
-    found: DataFrame,
-    output: Output,
-    subscribers: DataFrame | None,
-    unmatched: bool,
-    explain: bool,
-    *,
-    keep_errors: bool,
+    found: DataFrame, output: Output, subscribers: DataFrame | None, unmatched: bool, *, keep_errors: bool
 ) -> DataFrame:
+    """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    something = f"{ERROR} IS NOT NULL" if keep_errors else "false"
-    if output == "counts":
-        counts = found if unmatched else found.where(f"{IDS} > 0 OR {something}")
-        return counts.withColumnRenamed(IDS, "matches").withColumnRenamed(ERROR, "error")
-    if output == "lists":
-        lists = found if unmatched else found.where(f"size({IDS}) > 0 OR {something}")
-        return lists.withColumnRenamed(IDS, "subscriptions").withColumnRenamed(ERROR, "error")
-    explode = F.explode_outer if keep_errors else F.explode
-    if explain:
-        zipped = found.withColumn(IDS, explode(F.arrays_zip(IDS, WHY))).drop(WHY)
-        pairs = zipped.withColumn("subscription", F.col(f"{IDS}.{IDS}"))
-        pairs = pairs.withColumn("explanation", F.col(f"{IDS}.{WHY}")).drop(IDS)
+    names = [c.replace("`", "``") for c in found.columns if c not in (IDS, WHY, CANDIDATES, ERROR)]
+    own = [F.col(f"`{name}`") for name in names]
+    error = [F.col(ERROR).alias("error")] if keep_errors else []
+    if output == "pairs":
+        return _pairs(found, own, error, subscribers)
+    any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
+    wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
+    name = "matches" if output == "counts" else "subscriptions"
+    return found.where(wanted).select(*own, F.col(IDS).alias(name), *error)
+
+
+def _pairs(found: DataFrame, own: list[Column], error: list[Column], subscribers: DataFrame | None) -> DataFrame:
+    """A row for each id; of an event that has none, one row if it has an error that is kept."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    explode = F.explode_outer if error else F.explode
+    if WHY in found.columns:
+        both = found.select(*own, explode(F.arrays_zip(IDS, WHY)).alias(IDS), *error)
+        ids = [F.col(f"{IDS}.{IDS}").alias("subscription"), F.col(f"{IDS}.{WHY}").alias("explanation")]
+        pairs = both.select(*own, *ids, *(["error"] if error else []))
     else:
-        pairs = found.withColumn("subscription", explode(IDS)).drop(IDS)
-    if keep_errors:
-        pairs = pairs.where(f"subscription IS NOT NULL OR {something}").withColumnRenamed(ERROR, "error")
+        pairs = found.select(*own, explode(IDS).alias("subscription"), *error)
+    if error:
+        pairs = pairs.where("subscription IS NOT NULL OR error IS NOT NULL")
     if subscribers is not None:
         return pairs.join(subscribers.withColumnRenamed("id", "subscription"), "subscription", "left")
     return pairs

@@ -29,6 +29,7 @@ from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import Output, match
+from wherecast.spark.numbers import NAMES, Numbers
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport, Reports
@@ -108,17 +109,14 @@ class BatchRunner:
         manifest = self.index.read(version)
         done = self.sink.holds(batch) and (self.dead_letters is None or self.dead_letters.holds(batch))
         before = time.perf_counter()
-        numbers = {} if done else self._run(events, batch, manifest)
+        numbers = dict.fromkeys(NAMES, 0) if done else self._run(events, batch, manifest)
         after = time.perf_counter()
         changed = None if self.rebalancer is None or done else self.rebalancer.observe(events, self.index, manifest)
         self.reports.add(
             BatchReport(
                 batch,
                 version,
-                **{
-                    name: numbers.get(name, 0)
-                    for name in ("events", "sent", "candidates", "matches", "dropped", "errors")
-                },
+                **numbers,
                 replayed=done,
                 imbalance=self._imbalance(manifest),
                 rebalanced=None if changed is None else changed.version,
@@ -135,28 +133,21 @@ class BatchRunner:
 
     def _run(self, events: DataFrame, batch: int, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F  # noqa: N812
-
-        traffic, effort, found = Observation(), Observation(), Observation()
+        numbers = Numbers()
         matched = match(
             events,
             self.index,
             version=manifest,
             output=self.output,
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
-            on_error="keep",
-            traffic=traffic,
-            effort=effort,
+            on_error="drop" if self.dead_letters is None else "keep",
+            numbers=numbers,
         )
-        each = {"pairs": "1", "lists": "size(subscriptions)", "counts": "matches"}[self.output]
-        numbers = (f"sum(if(error IS NULL, {each}, 0)) AS matches", "count_if(error IS NOT NULL) AS errors")
-        matched = matched.observe(found, *map(F.expr, numbers))
         if self.dead_letters is None:
-            self.sink.write(_good(matched), batch)
+            self.sink.write(matched.drop(MESSAGE) if MESSAGE in matched.columns else matched, batch)
         else:
             self._write_both(matched.persist(), [c for c in events.columns if c != ERROR], batch)
-        return {name: int(value or 0) for name, value in {**traffic.get, **effort.get, **found.get}.items()}
+        return numbers.get()
 
     def _write_both(self, matched: DataFrame, columns: list[str], batch: int) -> None:
         """Matches to their sink, poison events to theirs; whichever has the batch already is left alone."""
