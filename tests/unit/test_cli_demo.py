@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 
 from wherecast import Engine, Schema
 from wherecast.cli.app import app
-from wherecast.cli.demo_market import SCHEMA as ALERT_SCHEMA
-from wherecast.cli.demo_market import WATCHED, AlertMarket, ChangeLog
+from wherecast.cli.demo_market import SCHEMA, WATCHED, AlertMarket, ChangeLog
 from wherecast.cli.demo_stream import _make_room, _write_workload, live_delays
-from wherecast.cli.stocks import SCHEMA, StockMarket
 
 SMALL = ("--no-spark", "--subscriptions", "500", "--events", "300")
 
@@ -111,17 +109,20 @@ def test_without_pyspark_it_says_so(tmp_path, monkeypatch):
     assert (tmp_path / "matches.parquet").exists()
 
 
-def test_alerts_and_quotes_of_the_stream():
-    """Every alert compiles and fixes symbols; about a third of the quotes is for symbols nobody watches."""
+def test_alerts_and_quotes():
+    """Every alert compiles, popular symbols are asked for more, and a third of the quotes is for symbols nobody watches."""
     market = AlertMarket(3)
     subscriptions = market.subscriptions(2_000)
-    engine = Engine(ALERT_SCHEMA)
+    engine = Engine(SCHEMA)
     assert not engine.subscribe_many(subscriptions.select(["id", "filter"])).quarantined
     quotes = market.quotes(5_000)
-    assert quotes.column_names == [a.name for a in Schema.of(ALERT_SCHEMA)]
+    assert quotes.column_names == [a.name for a in Schema.of(SCHEMA)]
     watched = set(market.symbols[:WATCHED])
     assert 0.25 < sum(s not in watched for s in quotes["symbol"].to_pylist()) / 5_000 < 0.4
     assert 0 < engine.match_batch(quotes).total() < 20 * 5_000
+    filters = subscriptions["filter"].to_pylist()
+    asked = [sum(f"'{symbol}'" in text for text in filters) for symbol in market.symbols[:300]]
+    assert sum(asked[:10]) > 3 * max(1, sum(asked[200:210]))
     later = market.quotes(10)
     assert min(later["time"].to_pylist()) > max(quotes["time"].to_pylist())
 
@@ -145,13 +146,3 @@ def test_when_changes_are_live():
     ]
     written = [(10, 0.5), (20, 1.5), (30, 2.5)]
     assert live_delays(written, batches, {1: 0, 2: 10, 3: 20}) == [1.5, 1.5]
-
-
-def test_workload_fits_its_schema():
-    """Quotes have the attributes of the schema, and popular symbols are asked for more."""
-    market = StockMarket(3)
-    quotes = market.quotes(2_000)
-    assert quotes.column_names == [a.name for a in Schema.of(SCHEMA)]
-    filters = market.subscriptions(2_000)["filter"].to_pylist()
-    asked = [sum(f"'{symbol}'" in text for text in filters) for symbol in market.symbols]
-    assert asked[0] > 10 * max(1, asked[200])

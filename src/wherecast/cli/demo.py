@@ -16,10 +16,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wherecast.cli.demo_market import SCHEMA, AlertMarket
 from wherecast.cli.failures import usage_error
 from wherecast.cli.match import MatchJob, run_match
 from wherecast.cli.report import indent, say, say_note
-from wherecast.cli.stocks import SCHEMA, StockMarket
 from wherecast.engine.engine import Engine
 from wherecast.engine.explain import Explanation
 
@@ -66,7 +66,7 @@ def repeat_command(job: MatchJob) -> str:
 
 
 def _write_workload(job: MatchJob, n_subscriptions: int, n_events: int, seed: int) -> tuple[pa.Table, pa.Table]:
-    market = StockMarket(seed)
+    market = AlertMarket(seed)
     subscriptions, events = market.subscriptions(n_subscriptions), market.quotes(n_events)
     try:
         job.schema.parent.mkdir(parents=True, exist_ok=True)
@@ -78,12 +78,12 @@ def _write_workload(job: MatchJob, n_subscriptions: int, n_events: int, seed: in
     return subscriptions, events
 
 
-def _show_top(matches: pa.Table, events: pa.Table, filters: dict[str, str]) -> None:
+def _show_top(matches: pa.Table, events: pa.Table, filters: dict[int, str]) -> None:
     console = Console(highlight=False)
     by_subscription = Counter(matches["subscription"].to_pylist())
     table = Table("subscription", "filter", "matches", title="subscriptions told most often", title_justify="left")
     for name, count in by_subscription.most_common(_TOP):
-        table.add_row(name, filters[name], f"{count:,}")
+        table.add_row(str(name), filters[name], f"{count:,}")
     typer.echo()
     console.print(table, markup=False)
     symbols = events["symbol"].to_pylist()
@@ -96,19 +96,19 @@ def _show_top(matches: pa.Table, events: pa.Table, filters: dict[str, str]) -> N
     console.print(table, markup=False)
 
 
-def _show_near_miss(engine: Engine, events: pa.Table, filters: dict[str, str]) -> None:
+def _show_near_miss(engine: Engine, events: pa.Table, filters: dict[int, str]) -> None:
     found = find_near_miss(engine, events, filters)
     if found is None:
         return
     event, name, explanation = found
     shown = ", ".join(f"{attribute}={value}" for attribute, value in event.items())
-    typer.echo(f"\na near miss: {name} asks for\n  {filters[name]}\nand gets no\n  {shown}\nbecause")
+    typer.echo(f"\na near miss: subscription {name} asks for\n  {filters[name]}\nand gets no\n  {shown}\nbecause")
     typer.echo(indent(str(explanation)))
 
 
 def find_near_miss(
-    engine: Engine, events: pa.Table, filters: dict[str, str]
-) -> tuple[dict[str, Any], str, Explanation] | None:
+    engine: Engine, events: pa.Table, filters: dict[int, str]
+) -> tuple[dict[str, Any], int, Explanation] | None:
     """An event and a subscription to its symbol that fails by one predicate of several; None if there is none nearby."""
     for event in events.slice(0, 50).to_pylist():
         wanted = f"symbol = '{event['symbol']}' AND price >"
