@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from tests.kafka.artifacts import connector_jars
@@ -196,3 +197,78 @@ def test_killed_between_write_and_commit(session: SparkSession, broker: str, jar
     assert {key for key, n in times.items() if n == 2} == {key for key in written if key.startswith("1/")} != set()
     assert max(times.values()) == 2
     assert pairs(dict(found).values()) == expected(SUBSCRIPTIONS, events)
+
+
+CONFIG = """
+[pipeline]
+index = "index"
+checkpoint = "checkpoint"
+trigger = "available-now"
+
+[schema]
+attributes = {{row = "long", symbol = "string", price = "double"}}
+
+[subscriptions]
+path = "subscriptions.parquet"
+
+[plan]
+strategy = "event-space"
+servers = 2
+
+[events]
+source = "kafka"
+servers = "{broker}"
+topic = "configured-events"
+per_trigger = 20
+
+[changes]
+source = "kafka"
+servers = "{broker}"
+topic = "configured-changes"
+
+[sink]
+kind = "kafka"
+servers = "{broker}"
+topic = "configured-matches"
+
+[dead_letters]
+kind = "kafka"
+servers = "{broker}"
+topic = "configured-dead"
+
+[spark]
+"spark.jars" = "{jars}"
+"spark.sql.shuffle.partitions" = 2
+"""
+
+
+def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars: str, tmp_path: Path) -> None:
+    """`wherecast pipeline run` three times: events, then changes alone, then events that meet the changed set."""
+    for topic in ("events", "changes", "matches", "dead"):
+        create_topic(session, broker, f"configured-{topic}", 2 if topic == "events" else 1)
+    (tmp_path / "pipeline.toml").write_text(CONFIG.format(broker=broker, jars=jars))
+    ids, filters = zip(*SUBSCRIPTIONS, strict=True)
+    pq.write_table(pa.table({"id": ids, "filter": filters}), tmp_path / "subscriptions.parquet")
+
+    def run() -> None:
+        config = str(tmp_path / "pipeline.toml")
+        command = [sys.executable, "-m", "wherecast", "pipeline", "run", config, "--master", "local[2]"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+    before, after = make_events(30), make_events(20, 100)
+    send(session, broker, "configured-events", [*map(json.dumps, before), "not JSON"])
+    run()
+    changes = [
+        {"sequence": 1, "op": "upsert", "id": 5, "filter": "symbol = 'D'"},
+        {"sequence": 2, "op": "delete", "id": 0},
+    ]
+    send(session, broker, "configured-changes", map(json.dumps, changes))
+    run()
+    send(session, broker, "configured-events", map(json.dumps, after))
+    run()
+    found = receive(session, broker, "configured-matches")
+    assert len({key for key, _ in found}) == len(found)
+    changed = [*SUBSCRIPTIONS[1:], (5, "symbol = 'D'")]
+    assert pairs(content for _, content in found) == expected(SUBSCRIPTIONS, before) + expected(changed, after)
+    assert [content["message"] for _, content in receive(session, broker, "configured-dead")] == ["not JSON"]
