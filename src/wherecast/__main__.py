@@ -1,0 +1,5 @@
+"""`python -m wherecast`: the command line."""
+
+from wherecast.cli import main
+
+main()
