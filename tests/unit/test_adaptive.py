@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wherecast.index.boxes import FAR, Boxes, EventCodes, naive_clause_holds
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.matchers.adaptive_plan import Costs
+from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts
 
 # With a margin this small every test looks profitable: small sets then have trees as well.
 EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0, report=0.0, smallest=2)
@@ -270,6 +270,18 @@ def test_a_handful_of_clauses_is_looked_up() -> None:
     events = make_events(np.stack([rng.integers(0, 200_000, 500), rng.integers(0, 100, 500)], 1).tolist(), 2)
     matcher = check(make_boxes(clauses, [200_000, 100]), events, sample=events)
     assert matcher.candidates(None) < 1
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=12))
+def test_blocks_of_leaves(sizes: list[int]) -> None:
+    """Cuts cover all, leave no block larger than a leaf, and none small unless all of it is small."""
+    signature = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
+    cuts = block_cuts(signature)
+    blocks = np.diff(cuts)
+    assert cuts[0] == 0
+    assert cuts[-1] == signature.size
+    assert blocks.max() <= LEAF_CLAUSES
+    assert blocks.min() >= min(LEAF_CLAUSES // 4, signature.size)
 
 
 def test_answers_are_deterministic() -> None:

@@ -325,5 +325,8 @@ def block_cuts(signature: npt.NDArray[np.uint64]) -> Longs:
         if min(at - ends[-1], signature.size - at) >= LEAF_CLAUSES // 4:
             ends.append(at)
     ends.append(signature.size)
-    pieces = [np.linspace(a, b, -(-(b - a) // LEAF_CLAUSES) + 1)[1:].astype(np.int64) for a, b in pairwise(ends)]
-    return np.concatenate([[0], *pieces])
+    cuts = [0]
+    for a, b in pairwise(ends):
+        pieces = -(-(b - a) // LEAF_CLAUSES)
+        cuts += [a + (b - a) * (i + 1) // pieces for i in range(pieces)]
+    return np.array(cuts, np.int64)
