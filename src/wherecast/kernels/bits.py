@@ -87,6 +87,13 @@ else:
         form = ir.FunctionType(result, [argument.type for argument in arguments])
         return builder.call(cgutils.get_or_insert_function(builder.module, form, name), arguments)
 
+    def _vector_at(
+        context: Any, builder: Any, signature: Any, arguments: Any, array: int, index: Any, lanes: int
+    ) -> Any:
+        """Where `lanes` elements of an argument that is an array begin, as a vector."""
+        data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+        return builder.bitcast(builder.gep(data, [index]), ir.VectorType(data.type.pointee, lanes).as_pointer())
+
     @intrinsic
     def popcount(typing_context: Any, word: Any) -> Any:
         """Number of set bits."""
@@ -110,14 +117,13 @@ else:
         """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            values, flags = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(1), 16)
-            arrays = [context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 3)]
-            where = builder.bitcast(builder.gep(arrays[0], [arguments[1]]), values.as_pointer())
-            chosen = builder.bitcast(builder.trunc(arguments[2], ir.IntType(16)), flags)
-            name, rest = "llvm.experimental.vector.compress.v16i32", ir.Constant(values, ir.Undefined)
-            packed = _call(builder, name, values, builder.load(where, align=4), chosen, rest)
-            there = builder.bitcast(builder.gep(arrays[1], [arguments[4]]), values.as_pointer())
-            builder.store(packed, there, align=4)
+            parts = context, builder, signature, arguments
+            values = builder.load(_vector_at(*parts, 0, arguments[1], 16), align=4)
+            chosen = builder.trunc(arguments[2], ir.IntType(16))
+            chosen = builder.bitcast(chosen, ir.VectorType(ir.IntType(1), 16))
+            name, rest = "llvm.experimental.vector.compress.v16i32", ir.Constant(values.type, ir.Undefined)
+            packed = _call(builder, name, values.type, values, chosen, rest)
+            builder.store(packed, _vector_at(*parts, 3, arguments[4], 16), align=4)
             return context.get_dummy_value()
 
         return types.void(source, types.int64, types.uint64, target, types.int64), generate
@@ -127,28 +133,25 @@ else:
         """Copy source[at:at + 8] to target[n:n + 8], which may have wider integers."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            places = []
-            for array, index in ((0, 1), (2, 3)):
-                data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-                vector = ir.VectorType(data.type.pointee, 8)
-                places.append(builder.bitcast(builder.gep(data, [arguments[index]]), vector.as_pointer()))
-            values = builder.load(places[0], align=signature.args[0].dtype.bitwidth // 8)
+            parts = context, builder, signature, arguments
+            source, target = (_vector_at(*parts, array, arguments[array + 1], 8) for array in (0, 2))
+            values = builder.load(source, align=signature.args[0].dtype.bitwidth // 8)
             if signature.args[0].dtype != signature.args[2].dtype:
-                values = builder.sext(values, places[1].type.pointee)
-            builder.store(values, places[1], align=signature.args[2].dtype.bitwidth // 8)
+                values = builder.sext(values, target.type.pointee)
+            builder.store(values, target, align=signature.args[2].dtype.bitwidth // 8)
             return context.get_dummy_value()
 
         return types.void(source, types.int64, target, types.int64), generate
 
     def _and_of_rows(context: Any, builder: Any, signature: Any, arguments: Any, lanes: int) -> Any:
         """The AND of some rows as a vector; the arguments are maps, places, count, at and others."""
-        rows, starts = (context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 1))
+        starts = context.make_array(signature.args[1])(context, builder, arguments[1]).data
         vector = ir.VectorType(ir.IntType(64), lanes)
         total = cgutils.alloca_once_value(builder, ir.Constant(vector, [2**64 - 1] * lanes))
         with cgutils.for_range(builder, arguments[2]) as loop:
             start = builder.load(builder.gep(starts, [loop.index]))
-            source = builder.gep(rows, [builder.add(start, arguments[3])])
-            row = builder.load(builder.bitcast(source, vector.as_pointer()), align=8)
+            first = builder.add(start, arguments[3])
+            row = builder.load(_vector_at(context, builder, signature, arguments, 0, first, lanes), align=8)
             builder.store(builder.and_(builder.load(total), row), total)
         return builder.load(total)
 
@@ -162,13 +165,8 @@ else:
         """Number of bits that are set both in a[i:i + 4] and in b[k:k + 4]."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            words = []
-            for array, index in ((0, 1), (2, 3)):
-                data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-                place = builder.bitcast(
-                    builder.gep(data, [arguments[index]]), ir.VectorType(ir.IntType(64), 4).as_pointer()
-                )
-                words.append(builder.load(place, align=8))
+            parts = context, builder, signature, arguments
+            words = [builder.load(_vector_at(*parts, array, arguments[array + 1], 4), align=8) for array in (0, 2)]
             return _count_bits(builder, builder.and_(*words))
 
         return types.int64(a, types.int64, b, types.int64), generate
@@ -180,8 +178,7 @@ else:
 
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 total = _and_of_rows(context, builder, signature, arguments, lanes)
-                out = context.make_array(signature.args[4])(context, builder, arguments[4]).data
-                target = builder.bitcast(builder.gep(out, [arguments[3]]), total.type.as_pointer())
+                target = _vector_at(context, builder, signature, arguments, 4, arguments[3], lanes)
                 builder.store(total, target, align=8)
                 return context.get_dummy_value()
 

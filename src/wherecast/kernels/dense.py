@@ -213,30 +213,6 @@ def weigh_dense(
         base += words
 
 
-@hot
-def list_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints
-) -> None:
-    """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
-    _, _, _, leaves, columns, maps, slots = tree
-    codes, list_ptr, list_codes = batch
-    _, places, found, _ = scratch
-    for leaf in range(first, end):
-        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
-        for event in range(codes.shape[0]):
-            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-            n = cursor[event]
-            last = stop[event] - 64  # beyond it, a whole write would reach the next event's matches
-            for i in range(words):
-                word = found[i]
-                if HAS_COMPRESS and n <= last:
-                    if word != ZERO:
-                        n = list_word(word, slots, slot + 64 * i, out, n)
-                else:
-                    n = list_bits(word, slots, slot + 64 * i, out, n)
-            cursor[event] = n
-
-
 @inlined
 def list_eights(word: Scalar, source: npt.NDArray[Any], base: Scalar, out: npt.NDArray[Any], n: Scalar) -> Scalar:
     """Append source[base + i] for each bit i of a word, eight at a time; source[base + 64] is read.
@@ -263,14 +239,41 @@ def list_eights(word: Scalar, source: npt.NDArray[Any], base: Scalar, out: npt.N
 
 
 @inlined
+def list_any(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
+    """Append slots[base + i] for each bit i of a word, as this machine does it best; out[n:n + 64] may be overwritten."""
+    if HAS_COMPRESS:
+        return list_word(word, slots, base, out, n)
+    return list_eights(word, slots, base, out, n)
+
+
+@hot
+def list_dense(
+    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints
+) -> None:
+    """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
+    _, _, _, leaves, columns, maps, slots = tree
+    codes, list_ptr, list_codes = batch
+    _, places, found, _ = scratch
+    for leaf in range(first, end):
+        words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
+        for event in range(codes.shape[0]):
+            find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+            n = cursor[event]
+            last = stop[event] - 64  # beyond it, a whole write would reach the next event's matches
+            for i in range(words):
+                if n <= last:
+                    n = list_any(found[i], slots, slot + 64 * i, out, n)
+                else:
+                    n = list_bits(found[i], slots, slot + 64 * i, out, n)
+            cursor[event] = n
+
+
+@inlined
 def list_words(found: Words, first: Scalar, end: Scalar, slots: Ints, slot: Scalar, out: Ints) -> Scalar:
     """Clauses of the bits of words first:end of a leaf; returns how many. `out` has room for 64 more."""
     n = 0
     for i in range(first, end):
-        if HAS_COMPRESS:
-            n = list_word(found[i], slots, slot + 64 * i, out, n)
-        else:
-            n = list_eights(found[i], slots, slot + 64 * i, out, n)
+        n = list_any(found[i], slots, slot + 64 * i, out, n)
     return n
 
 

@@ -1,0 +1,85 @@
+"""The instructions on words, also those that only some machines have as one instruction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wherecast.kernels.bits import compress_16, count_both_4, count_rows_1, count_rows_4, count_rows_16, trailing_zeros
+from wherecast.kernels.jit import hot
+
+RNG = np.random.default_rng(11)
+WORDS = RNG.integers(0, 2**64, 400, np.uint64)
+
+
+@hot
+def compress(source: Any, at: int, mask: Any, target: Any, n: int) -> None:
+    """As a kernel calls it."""
+    compress_16(source, at, mask, target, n)
+
+
+@hot
+def count_16(maps: Any, places: Any, at: int, skip: int) -> Any:
+    """As a kernel calls it."""
+    return count_rows_16(maps, places, places.size, at, skip)
+
+
+@hot
+def count_4(maps: Any, places: Any, at: int, skip: int) -> Any:
+    """As a kernel calls it."""
+    return count_rows_4(maps, places, places.size, at, skip)
+
+
+@hot
+def count_1(maps: Any, places: Any, at: int, skip: int) -> Any:
+    """As a kernel calls it."""
+    return count_rows_1(maps, places, places.size, at, skip)
+
+
+@hot
+def count_both(a: Any, i: int, b: Any, k: int) -> Any:
+    """As a kernel calls it."""
+    return count_both_4(a, i, b, k)
+
+
+@hot
+def lowest(word: Any) -> Any:
+    """As a kernel calls it."""
+    return trailing_zeros(word)
+
+
+def bits(words: Any) -> int:
+    return sum(int(word).bit_count() for word in words)
+
+
+@pytest.mark.parametrize("mask", [0, 1, 0x8000, 0xFFFF, 0b1000100000010011])
+def test_compress(mask: int) -> None:
+    """The chosen ones stand together, in order."""
+    source, target = np.arange(100, 160, dtype=np.int32), np.zeros(40, np.int32)
+    compress(source, 3, np.uint64(mask | 0xABC0000), target, 5)
+    chosen = [103 + i for i in range(16) if mask >> i & 1]
+    assert target[5 : 5 + len(chosen)].tolist() == chosen
+    assert not target[:5].any()
+    assert not target[21:].any()
+
+
+@pytest.mark.parametrize(("count", "lanes"), [(count_16, 16), (count_4, 4), (count_1, 1)])
+@pytest.mark.parametrize("n_rows", [1, 2, 5])
+def test_count_rows(count: Any, lanes: int, n_rows: int) -> None:
+    """Bits of the AND of rows, without the words to skip."""
+    places = RNG.integers(0, 300, n_rows)
+    for skip in {0, lanes // 2, lanes - 1}:
+        rows = [WORDS[place + 7 + skip : place + 7 + lanes] for place in places]
+        assert count(WORDS, places, 7, skip) == bits(np.bitwise_and.reduce(rows))
+
+
+def test_count_both() -> None:
+    """Bits of four words that a mask has too."""
+    assert count_both(WORDS, 3, WORDS[50:], 11) == bits(WORDS[3:7] & WORDS[61:65])
+
+
+def test_trailing_zeros() -> None:
+    """The lowest bit, 64 where there is none."""
+    assert [lowest(np.uint64(word)) for word in (0, 1, 40, 2**63)] == [64, 0, 3, 63]
