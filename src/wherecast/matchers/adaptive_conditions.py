@@ -136,9 +136,12 @@ def _constraints(
     codes = _sums(hi - lo + 1, begin)
     row_column = np.repeat(column, stop - begin)
     row_chance = chances(columns, row_column, lo, hi, batch)
-    chance = _sums(row_chance, begin)
-    bucket = bucket_shift(columns.width)[row_column]
-    passed = _sums(chances(columns, row_column, *_whole_cells(lo, hi, bucket), batch), begin)
+    chance = passed = _sums(row_chance, begin)
+    coarse = np.flatnonzero(columns.width[row_column] > EXACT_CODES)
+    if coarse.size:  # many sets have no such column, and this is much memory
+        shifts = bucket_shift(columns.width)[row_column[coarse]]
+        row_chance[coarse] = chances(columns, row_column[coarse], *_whole_cells(lo[coarse], hi[coarse], shifts), batch)
+        passed = _sums(row_chance, begin)
     shift = filing_shift(hull_lo, hull_hi)
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
