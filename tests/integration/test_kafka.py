@@ -243,7 +243,7 @@ topic = "configured-dead"
 
 
 def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars: str, tmp_path: Path) -> None:
-    """`wherecast pipeline run` twice: changes alone, then events, which meet the changed set."""
+    """`wherecast pipeline run` three times: events, then changes alone, then events that meet the changed set."""
     for topic in ("events", "changes", "matches", "dead"):
         create_topic(session, broker, f"configured-{topic}", 2 if topic == "events" else 1)
     (tmp_path / "pipeline.toml").write_text(CONFIG.format(broker=broker, jars=jars))
@@ -256,17 +256,19 @@ def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
+    before, after = make_events(30), make_events(20, 100)
+    send(session, broker, "configured-events", [*map(json.dumps, before), "not JSON"])
+    run()
     changes = [
         {"sequence": 1, "op": "upsert", "id": 5, "filter": "symbol = 'D'"},
         {"sequence": 2, "op": "delete", "id": 0},
     ]
     send(session, broker, "configured-changes", map(json.dumps, changes))
     run()
-    events = make_events(30)
-    send(session, broker, "configured-events", [*map(json.dumps, events), "not JSON"])
+    send(session, broker, "configured-events", map(json.dumps, after))
     run()
     found = receive(session, broker, "configured-matches")
     assert len({key for key, _ in found}) == len(found)
     changed = [*SUBSCRIPTIONS[1:], (5, "symbol = 'D'")]
-    assert pairs(content for _, content in found) == expected(changed, events)
+    assert pairs(content for _, content in found) == expected(SUBSCRIPTIONS, before) + expected(changed, after)
     assert [content["message"] for _, content in receive(session, broker, "configured-dead")] == ["not JSON"]

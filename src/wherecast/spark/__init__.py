@@ -12,7 +12,7 @@ from wherecast.spark.compact import compact
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
 from wherecast.spark.match import match
-from wherecast.spark.numbers import Numbers
+from wherecast.spark.observed import Numbers
 from wherecast.spark.progress import Watch
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport

@@ -17,7 +17,7 @@ from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.numbers import Numbers
+from wherecast.spark.observed import Numbers
 from wherecast.spark.tasks import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import Output, match
-from wherecast.spark.numbers import NAMES, Numbers
+from wherecast.spark.observed import NAMES, Numbers
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport, Reports

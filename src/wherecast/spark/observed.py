@@ -1,4 +1,4 @@
-"""Numbers: what matching a DataFrame took and found, counted while it is computed."""
+"""Observed numbers: what matching a DataFrame took and found, counted while it is computed."""
 
 from __future__ import annotations
 
