@@ -5,9 +5,10 @@ Theory of operation
 A node gets its tests one after the other, each time for the column that saves most. What a column saves is the work
 on the clauses that can be filed under it, times the chance that the event does not ask for them; what it costs is the
 lookup, and the visit of a child as often as there is one. The work on a clause in a leaf is its bit in each bitmap and,
-where bitmaps are coarse, the check of its box as often as it is left over. A clause is filed under a column only if that constraint is
-about as rare as the rarest it has, so that `symbol = 'X'` is never given up for `price > 10`, unless nobody else is
-filed under the rarer one; among equals the first
+where bitmaps are coarse, the check of its box as often as it is left over.
+
+A clause is filed under a column only if that constraint is about as rare as the rarest it has, so that `symbol = 'X'` is
+never given up for `price > 10`, unless nobody else is filed under the rarer one; among equals the first
 column chosen takes all, which keeps the number of children that an event meets small (on `gryphon` all constraints are
 alike: spread over all columns, every node would have thirty lookups and as many children).
 
@@ -116,10 +117,8 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs
 
 
 @jit
-def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, order: Ints, chosen: Longs) -> None:
+def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, tested: Flags, chosen: Longs) -> None:
     """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
-    tested = np.zeros(column.max() + 1 if column.size else 0, np.bool_)
-    tested[order] = True
     for i in range(members.size):
         if chosen[i] >= 0:
             continue
@@ -165,6 +164,7 @@ def choose_tests(
         leaves = min(children[c], (start[c + 1] - start[c]) / ROW_LEAF)
         price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + leaves * present * costs[5]
     chosen[:] = -1
+    tested = np.zeros(n_columns, np.bool_)
     n_tests = 0
     while True:
         pick = -1
@@ -173,9 +173,10 @@ def choose_tests(
             if gain[c] - price[c] > profit:
                 pick, profit = c, gain[c] - price[c]
         if pick < 0:
-            file_rest(members, ptr, column, filed, order[:n_tests], chosen)
+            file_rest(members, ptr, column, filed, tested, chosen)
             return n_tests
         order[n_tests] = pick
+        tested[pick] = True
         n_tests += 1
         for at in range(start[pick], start[pick + 1]):
             i, k = who[at], what[at]

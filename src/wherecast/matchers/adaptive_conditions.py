@@ -139,7 +139,7 @@ def _constraints(
     chance = passed = _sums(row_chance, begin)
     coarse = np.flatnonzero(columns.width[row_column] > EXACT_CODES)
     if coarse.size:  # many sets have no such column, and this is much memory
-        shifts = bucket_shift(columns.width)[row_column[coarse]]
+        shifts = bucket_shift(columns.width[row_column[coarse]])
         row_chance[coarse] = chances(columns, row_column[coarse], *_whole_cells(lo[coarse], hi[coarse], shifts), batch)
         passed = _sums(row_chance, begin)
     shift = filing_shift(hull_lo, hull_hi)
@@ -167,9 +167,8 @@ def _whole_cells(lo: Ints, hi: Ints, shift: Ints) -> tuple[Ints, Ints]:
 
 
 def bucket_shift(width: Ints) -> Ints:
-    """Low bits of a code that the bitmap of a leaf, which is not the cell of a test, leaves out."""
-    bits = np.ceil(np.log2(width)).astype(np.int32)
-    return np.where(width > EXACT_CODES, np.maximum(bits - COARSE_BITS, 0), 0).astype(np.int32)
+    """Low bits of a code of a wide column that the bitmap of a leaf, which is not the cell of a test, leaves out."""
+    return np.ceil(np.log2(width)).astype(np.int32) - COARSE_BITS
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:
