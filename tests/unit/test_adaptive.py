@@ -272,6 +272,14 @@ def test_a_handful_of_clauses_is_looked_up() -> None:
     assert matcher.candidates(None) < 1
 
 
+def test_a_node_whose_tests_serve_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where slots have run out and every clause would need two cells, a node is left whole."""
+    monkeypatch.setattr("wherecast.matchers.adaptive_plan.MOST_SLOTS", -1)
+    clauses: list[list[Constraint]] = [[(0, [(16 * i + 15, 16 * i + 16)])] for i in range(400)]
+    events = make_events([[code] for code in range(0, 6400, 53)], 1)
+    check(make_boxes(clauses, [7000]), events, sample=events)
+
+
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=12))
 def test_blocks_of_leaves(sizes: list[int]) -> None:
     """Cuts cover all, leave no block larger than a leaf, and none small unless all of it is small."""

@@ -159,7 +159,7 @@ class Planner:
             narrow = chosen >= 0
             k = chosen[narrow]
             chosen[narrow] = np.where((c.lo[k] >> c.shift[k]) == (c.hi[k] >> c.shift[k]), k, -1)
-        return chosen, order[:n]
+        return chosen, order[: n if (chosen >= 0).any() else 0]
 
     def _report_dominates(self) -> bool:
         """Whether writing the expected matches costs about as much as testing every clause with bitmaps."""
