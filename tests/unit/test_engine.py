@@ -23,16 +23,16 @@ def engine(request) -> Engine:
 
 def test_ids_come_back_as_given(engine):
     """Strings and integers, 7 and "7" among them, are ids of their own."""
-    engine.subscribe_many({7: "price > 1", "7": "price > 1", -(2**70): "price > 1", "": "price > 1"})
-    assert set(engine.match({"price": 2.0})) == {7, "7", -(2**70), ""}
+    engine.subscribe_many({7: "price > 1", "7": "price > 1", -(2**63): "price > 1", "": "price > 1"})
+    assert set(engine.match({"price": 2.0})) == {7, "7", -(2**63), ""}
     engine.unsubscribe(7)
-    assert set(engine.match({"price": 2.0})) == {"7", -(2**70), ""}
+    assert set(engine.match({"price": 2.0})) == {"7", -(2**63), ""}
 
 
 @pytest.mark.parametrize("id", [None, 1.5, True, ["x"], b"x"])
 def test_other_ids_are_refused(engine, id):
     """An id is a string or an integer."""
-    with pytest.raises(SubscriptionError, match="string or an integer"):
+    with pytest.raises(SubscriptionError, match="an id is a string or an integer"):
         engine.subscribe(id, "price > 1")
     with pytest.raises(SubscriptionError):
         engine.unsubscribe(id)

@@ -10,17 +10,23 @@ that came after it, so their number stays logarithmic and every subscription is 
 
 Removing a subscription marks it with the version of its death (see `segment`). A merge reads what is alive at one version
 and is published under the writers' lock, where the deaths that happened meanwhile are carried over.
+
+A change either happens or does not, whatever fails on the way. Everything it needs is built first and aside. Then it
+leaves marks that mean nothing yet: entries beyond the published end of the log, deaths of a version to come. One
+assignment publishes the `State` that gives them their meaning. What a failed change leaves is cleared by the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from wherecast.engine.ids import SubscriptionId
+from wherecast.engine.ids import IdColumn, SubscriptionId, id_at, join_ids, number_ids, take_ids
 from wherecast.engine.segment import ALIVE, Members, Segment
+from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiled, Compiler
 
 #: A log this long becomes a segment.
@@ -36,13 +42,52 @@ WASTE = 0.2
 class Entry:
     """A subscription in the log."""
 
-    __slots__ = ("died", "id", "priority", "text")
+    __slots__ = ("before", "died", "id", "place", "priority", "text")
 
     def __init__(self, id: SubscriptionId, text: str, priority: float) -> None:
         self.id = id
         self.text = text  # of a filter that is known to compile
         self.priority = priority
         self.died = int(ALIVE)
+        self.place = -1  # in the log
+        self.before: Entry | None = None  # the one of the same id that it comes after
+
+    def die(self, version: int) -> None:
+        """Be dead from a version on."""
+        self.died = version
+
+
+class Slots(NamedTuple):
+    """Subscriptions in a segment."""
+
+    segment: Segment
+    slots: int | npt.NDArray[np.int64]
+
+    def die(self, version: int) -> None:
+        """Be dead from a version on."""
+        self.segment.kill(self.slots, version)
+
+
+class Log:
+    """Entries that are published by a state, so many of them from the first on; whatever comes after them does not count."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._latest: dict[SubscriptionId, Entry] = {}
+
+    def find(self, id: SubscriptionId, size: int) -> Entry | None:
+        """The last entry of an id among the first `size`, dead or alive."""
+        entry = self._latest.get(id)
+        while entry is not None and not (entry.place < size and self.entries[entry.place] is entry):
+            entry = entry.before  # it was never published, or only later
+        return entry
+
+    def put(self, entry: Entry, size: int) -> None:
+        """Write an entry behind the first `size`."""
+        entry.place, entry.before = size, self.find(entry.id, size)
+        del self.entries[size:]  # of changes that failed
+        self.entries.append(entry)
+        self._latest[entry.id] = entry
 
 
 class State(NamedTuple):
@@ -50,8 +95,47 @@ class State(NamedTuple):
 
     version: int
     segments: tuple[Segment, ...]
-    log: list[Entry]
+    log: Log
     log_size: int
+    size: int
+    """Subscriptions that are alive."""
+
+    def find(self, id: SubscriptionId) -> Entry | Slots | None:
+        """Where a subscription is, if it is alive."""
+        entry = self.log.find(id, self.log_size)
+        if entry is not None and entry.died > self.version:
+            return entry
+        for segment in self.segments:
+            slot = segment.find(id, self.version)
+            if slot >= 0:
+                return Slots(segment, slot)
+        return None
+
+    def find_many(self, ids: IdColumn) -> tuple[npt.NDArray[np.bool_], list[Slots]]:
+        """Which ids are alive in the segments, and where."""
+        is_found, places = np.zeros(len(ids), bool), []
+        for segment in self.segments:
+            slots = segment.find_many(ids, self.version)
+            hits = slots >= 0
+            if hits.any():
+                is_found |= hits
+                places.append(Slots(segment, np.unique(slots[hits])))
+        return is_found, places
+
+    def revive(self) -> None:
+        """Take back the marks of a change that was never published."""
+        for entry in self.log.entries[: self.log_size]:
+            if entry.died > self.version:
+                entry.died = int(ALIVE)
+        for segment in self.segments:
+            segment.revive(self.version)
+
+
+class Change(NamedTuple):
+    """What a change comes to: the state to publish, and what dies with its version."""
+
+    state: State
+    old: Sequence[Entry | Slots] = ()
 
 
 class LogReader:
@@ -63,16 +147,17 @@ class LogReader:
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._known: tuple[list[Entry], tuple[tuple[list[Entry], Compiled], ...]] = ([], ())
+        self._known: tuple[Log, tuple[tuple[list[Entry], Compiled], ...]] = (Log(), ())
 
-    def members(self, log: list[Entry], size: int, version: int) -> list[Members]:
-        """What is alive at `version` among the first `size` entries."""
+    def members(self, state: State) -> list[Members]:
+        """What is alive in the log of a state."""
+        version, log, size = state.version, state.log, state.log_size
         owner, chunks = self._known
         if owner is not log:
             chunks = ()
         done = sum(len(entries) for entries, _ in chunks)
         if done < size:
-            fresh = log[done:size]
+            fresh = log.entries[done:size]
             chunks = (*chunks, (fresh, self._compiler.compile_many([e.text for e in fresh])))
             self._known = log, chunks
         parts = [
@@ -105,3 +190,38 @@ def first_to_merge(segments: Sequence[Segment]) -> int:
             first = i
         behind += size
     return first
+
+
+def admit(
+    state: State, ids: IdColumn, rows: npt.NDArray[np.int64], replace: bool, errors: dict[int, Any]
+) -> tuple[npt.NDArray[np.int64], list[Slots]]:
+    """Rows to register, and the subscriptions that they replace. Of one id the last row counts, or without `replace` the first.
+
+    Without `replace`, rows whose id is taken are added to the errors.
+    """
+    numbers = number_ids(take_ids(ids, rows))
+    order = np.arange(numbers.size)[:: -1 if replace else 1]
+    chosen = order[np.unique(numbers[order], return_index=True)[1]]
+    is_taken, old = state.find_many(take_ids(ids, rows[chosen]))
+    if replace:
+        return rows[np.sort(chosen)], old
+    admitted = rows[np.sort(chosen[~is_taken])]
+    for row in np.setdiff1d(rows, admitted).tolist():
+        errors[row] = SubscriptionError(f"subscription {id_at(ids, row)!r} exists already; pass replace=True")
+    return admitted, []
+
+
+def count_places(places: Sequence[Slots]) -> int:
+    """How many subscriptions there are in some places."""
+    return sum(int(np.size(p.slots)) for p in places)
+
+
+def carry_deaths(old: Segment, merged: Segment, version: int) -> None:
+    """Mark in a merged segment, which nobody else has yet, what died in an old one after `version`."""
+    died = old.died
+    if died is None:
+        return
+    late = np.flatnonzero((died > version) & (died < ALIVE))
+    if late.size:
+        ids = join_ids([old.subscriptions.ids.take(late)])
+        merged.kill(merged.subscriptions.ids.find_many(ids), died[late])

@@ -1,11 +1,13 @@
 """Engine: the public object. Register filters, match events, ask why.
 
 Reads never block on writes: a reader takes the current `State` (one attribute read) and works on it to the end; writers
-build aside and publish a new one. See `delta` for how changes are kept and merged.
+build aside and publish a new one in one step. See `delta` for how changes are kept and merged, and what becomes of one
+that fails.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,15 +17,37 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.engine.delta import LOG_LIMIT, LOOK_EVERY, Entry, LogReader, State, first_to_merge
+from wherecast.engine.delta import (
+    LOG_LIMIT,
+    LOOK_EVERY,
+    Change,
+    Entry,
+    Log,
+    LogReader,
+    State,
+    admit,
+    carry_deaths,
+    count_places,
+    first_to_merge,
+)
 from wherecast.engine.explain import Explanation, explain_filter
-from wherecast.engine.ids import SubscriptionId, check_id, take_ids
-from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches, id_column
+from wherecast.engine.ids import (
+    IdColumn,
+    SubscriptionId,
+    check_id,
+    id_array,
+    id_at,
+    join_ids,
+    read_ids,
+    take_ids,
+    without_ids,
+)
+from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner, count_candidates
-from wherecast.engine.segment import ALIVE, Members, Segment, build_segment, filters_of, members_of
-from wherecast.engine.subscriptions import read_subscriptions
+from wherecast.engine.segment import Members, Segment, build_segment, filters_of, members_of
+from wherecast.engine.subscriptions import check_priority, read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event
@@ -31,6 +55,8 @@ from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Limits
 from wherecast.matchers.registry import find_matcher
+
+_log = logging.getLogger(__name__)
 
 
 class Quarantined(NamedTuple):
@@ -60,105 +86,96 @@ class Engine:
         self._compiler = Compiler(self.schema, limits)
         self._writing = threading.Lock()
         self._merging = threading.Lock()
-        self._state = State(0, (), [], 0)
+        self._state = State(0, (), Log(), 0, 0)
+        self._is_unsettled = False  # whether there may be marks of a change that was not published
         self._log_reader = LogReader(self._compiler)
         self._readable_state: tuple[State, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
-        self._entries: dict[SubscriptionId, Entry] = {}  # live entries of the current log
-        self._size = 0
         self._planner = Planner()
 
     # -- registering ----------------------------------------------------------------------------------------------
 
     def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
         """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed."""
-        check_id(id)
+        entry = Entry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
-        with self._writing:
-            version = self._state.version + 1
-            if not self._remove(id, version, keep=not replace):
+
+        def put(state: State) -> Change:
+            old = state.find(entry.id)
+            if old is not None and not replace:
                 raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
-            entry = self._entries[id] = Entry(id, filter, priority)
-            self._state.log.append(entry)
-            self._size += 1
-            self._publish(self._state._replace(version=version, log_size=len(self._state.log)))
-        self._tidy()
+            version, segments, log, log_size, size = state
+            log.put(entry, log_size)
+            new = State(version + 1, segments, log, log_size + 1, size + (old is None))
+            return Change(new, () if old is None else (old,))
+
+        self._change(put)
 
     def subscribe_many(self, subscriptions: object, *, replace: bool = False) -> Registration:
         """Register many, all at once.
 
         `subscriptions` is an Arrow table or pandas frame with columns `id` and `filter` (and, if you like, `priority`),
         a mapping of ids to filters, or (id, filter) pairs. Bad rows are quarantined with their error, the others are registered.
+        If anything else is raised, nothing has changed.
         """
         incoming = read_subscriptions(subscriptions)
         compiled = self._compiler.compile_many(incoming.texts)
-        filter_of = compiled.filter_of[incoming.text_of]
-        errors = dict(compiled.errors)
-        bad = [
-            Quarantined(row, incoming.ids[row], errors[int(incoming.text_of[row])])
-            for row in np.flatnonzero(filter_of < 0).tolist()
-        ]
-        with self._writing:
-            version = self._state.version + 1
-            rows = self._admit(incoming.ids, np.flatnonzero(filter_of >= 0), replace, version, bad)
-            if rows.size:
-                members = Members(
-                    compiled.filters, filter_of[rows], take_ids(incoming.ids, rows), incoming.priorities[rows]
-                )
-                segment = self._build([members])
-                self._size += rows.size
-                self._publish(self._sealed()._replace(version=version), segment)
-        self._merge_if_due()
-        return Registration(int(rows.size), sorted(bad, key=lambda q: q.row))
+        errors = incoming.refused(compiled)
+        good = np.delete(np.arange(incoming.text_of.size), list(errors))
+        outcome = Registration(0, [])
 
-    def _admit(
-        self,
-        ids: npt.NDArray[np.int64] | list[Any],
-        rows: npt.NDArray[np.int64],
-        replace: bool,
-        version: int,
-        bad: list[Quarantined],
-    ) -> npt.NDArray[np.int64]:
-        """Rows to register; older subscriptions of the same id are removed, or the row is quarantined."""
-        if not self._size and isinstance(ids, np.ndarray) and np.unique(ids[rows]).size == rows.size:
-            return rows  # the common first load: nothing to collide with
-        admitted: dict[SubscriptionId, int] = {}
-        for row in rows.tolist():
-            id = ids[row] if isinstance(ids, list) else int(ids[row])
-            try:
-                check_id(id)
-                if (id in admitted and not replace) or not self._remove(id, version, keep=not replace):
-                    raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
-                admitted[id] = row
-            except SubscriptionError as error:
-                bad.append(Quarantined(row, id, error))
-        return np.fromiter(admitted.values(), np.int64, len(admitted))
+        def add(state: State) -> Change:
+            nonlocal outcome
+            state = self._sealed() if good.size else state
+            rows, old = admit(state, incoming.ids, good, replace, errors)
+            outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
+            if not rows.size:
+                return Change(state)
+            filter_of, ids = compiled.filter_of[incoming.text_of[rows]], take_ids(incoming.ids, rows)
+            segment = self._build([Members(compiled.filters, filter_of, ids, incoming.priorities[rows])])
+            size = state.size + int(rows.size) - count_places(old)
+            return Change(
+                state._replace(version=state.version + 1, segments=(*state.segments, segment), size=size), old
+            )
+
+        self._change(add)
+        return outcome
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
-        check_id(id)
-        with self._writing:
-            size, version = self._size, self._state.version + 1
-            self._remove(id, version, keep=False)
-            if self._size == size:
-                raise SubscriptionError(f"no subscription {id!r}")
-            self._publish(self._state._replace(version=version))
-        self._tidy()
+        id = check_id(id)
 
-    def apply(self, delta: Engine, removed: Iterable[SubscriptionId] = ()) -> None:
+        def remove(state: State) -> Change:
+            old = state.find(id)
+            if old is None:
+                raise SubscriptionError(f"no subscription {id!r}")
+            return Change(state._replace(version=state.version + 1, size=state.size - 1), (old,))
+
+        self._change(remove)
+
+    def apply(self, delta: Engine, removed: Iterable[SubscriptionId] | pa.Array = ()) -> None:
         """Lay the subscriptions of another engine over these, after removing some: one version later, in one step.
 
-        Ids that are in both must be among `removed`; those that are in neither may be.
+        Ids that are in both must be among `removed`, else SubscriptionError is raised and nothing changes; ids that are in
+        neither may be. Afterwards the engines have nothing to do with each other.
         """
         if delta.schema != self.schema:
             raise SubscriptionError("the schemas differ; build the delta with the schema of this engine")
-        _, added, _ = delta._readable()
+        gone = read_ids(removed)
+        theirs, segments, _ = delta._readable()
+        added = tuple(segment.detached(theirs.version) for segment in segments)
         with self._writing:
-            version = self._state.version + 1
-            for id in removed:
-                self._remove(id, version, keep=False)
-            sealed = self._sealed()
-            self._size += len(delta)
-            self._publish(sealed._replace(version=version, segments=(*sealed.segments, *added)))
+            state = self._sealed()
+            _, old = state.find_many(gone)
+            rest = without_ids(join_ids([s.live(theirs.version) for s in segments]), gone)
+            is_taken, _ = state.find_many(rest)
+            if is_taken.any():
+                id = id_at(rest, int(np.argmax(is_taken)))
+                raise SubscriptionError(
+                    f"{np.count_nonzero(is_taken):,} ids are in both engines, {id!r} is one; list them in `removed`"
+                )
+            size = state.size + theirs.size - count_places(old)
+            new = state._replace(version=state.version + 1, segments=(*state.segments, *added), size=size)
+            self._publish(Change(new, old))
 
     def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
         """An engine of the subscriptions whose filters are chosen: `choose` says so for each of some filters."""
@@ -171,67 +188,84 @@ class Engine:
                 parts.append(Members(filters, filter_of[kept], np.asarray(ids)[kept], priorities[kept]))
         engine = Engine(self.schema, matcher=self.matcher)
         if parts:
-            engine._size = sum(p.filter_of.size for p in parts)
-            engine._publish(State(1, (self._build(parts),), [], 0))
+            size = sum(p.filter_of.size for p in parts)
+            engine._state = State(1, (self._build(parts),), Log(), 0, size)
         return engine
-
-    def _remove(self, id: SubscriptionId, version: int, *, keep: bool) -> bool:
-        """Mark a subscription dead as of `version`, if there is one. False: there is one and it is to be kept."""
-        entry = self._entries.get(id)
-        if entry is not None:
-            if keep:
-                return False
-            entry.died = version
-            del self._entries[id]
-            self._size -= 1
-            return True
-        for segment in self._state.segments:
-            slot = segment.find(id)
-            if slot >= 0:
-                if keep:
-                    return False
-                segment.kill(slot, version)
-                self._size -= 1
-                return True
-        return True
 
     def _build(self, parts: list[Members]) -> Segment:
         return build_segment(parts, self.schema, self._matcher_class, self._planner.sample)
 
     # -- publishing and merging -----------------------------------------------------------------------------------
 
-    def _publish(self, state: State, segment: Segment | None = None) -> None:
-        self._state = state if segment is None else state._replace(segments=(*state.segments, segment))
+    def _change(self, make: Callable[[State], Change]) -> None:
+        """Make a change of the current state, and then keep the segments in order.
+
+        Once it is published its caller must hear so: what fails after that is logged, and tried again after a later change.
+        """
+        with self._writing:
+            before = self._settled()
+            change = make(before)
+            self._publish(change)
+        try:
+            if change.state.log_size >= LOG_LIMIT:
+                self._seal_full_log()
+            if self._state.segments is not before.segments or change.state.version % LOOK_EVERY == 0:
+                self._merge_if_due()
+        except Exception:  # noqa: BLE001 - whatever it is, the change is made
+            _log.exception(
+                "a change is made, but sealing the log or starting a merge failed; the next change tries again"
+            )
+
+    def _publish(self, change: Change) -> None:
+        """Make a change visible, in one assignment. Needs the writers' lock.
+
+        Until then the marks on what dies mean nothing; if it does not come to that, `_settled` takes them back.
+        """
+        self._is_unsettled = True
+        for subscription in change.old:
+            subscription.die(change.state.version)
+        self._state = change.state
+        self._is_unsettled = False
+
+    def _settled(self) -> State:
+        """The current state, rid of what failed changes have left. Needs the writers' lock."""
+        state = self._state
+        if self._is_unsettled:
+            state.revive()
+            self._is_unsettled = False
+        return state
 
     def _sealed(self) -> State:
-        """The current state with its log turned into a segment. Needs the writers' lock."""
-        state = self._state
-        self._entries = {}
-        # A change under way may have killed entries as of the version to come: they must not come back to life.
-        return State(state.version, self._with_log(state, int(ALIVE) - 1), [], 0)
+        """The current state with its log turned into a segment: the same subscriptions. Needs the writers' lock."""
+        state = self._settled()
+        if state.log_size:
+            state = self._state = state._replace(segments=self._with_log(state), log=Log(), log_size=0)
+        return state
 
-    def _with_log(self, state: State, version: int) -> tuple[Segment, ...]:
-        """The segments of a state, and one of what is alive in its log at a version."""
-        members = self._log_reader.members(state.log, state.log_size, version)
+    def _with_log(self, state: State) -> tuple[Segment, ...]:
+        """The segments of a state, and one of what is alive in its log."""
+        members = self._log_reader.members(state)
         return (*state.segments, self._build(members)) if members else state.segments
 
-    def _tidy(self) -> None:
-        """After a change: seal a full log, and now and then look for merges that are due."""
-        full = self._state.log_size >= LOG_LIMIT
-        if full:
-            with self._writing:
-                if self._state.log_size >= LOG_LIMIT:
-                    self._state = self._sealed()
-        if full or self._state.version % LOOK_EVERY == 0:
-            self._merge_if_due()
+    def _seal_full_log(self) -> None:
+        with self._writing:
+            if self._state.log_size >= LOG_LIMIT:
+                self._sealed()
 
     def _merge_if_due(self) -> None:
         """Start a merge in the background if one is due and none is under way."""
-        if first_to_merge(self._state.segments) < len(self._state.segments) and not self._merging.locked():
-            threading.Thread(target=self.merge, name="wherecast-merge", daemon=True).start()
+        segments = self._state.segments
+        if first_to_merge(segments) < len(segments) and not self._merging.locked():
+            threading.Thread(target=self._merge_behind, name="wherecast-merge", daemon=True).start()
+
+    def _merge_behind(self) -> None:
+        try:
+            self.merge()
+        except Exception:  # noqa: BLE001 - a thread of its own: nobody else would hear of it
+            _log.exception("merging failed; the segments stay as they are")
 
     def merge(self, *, everything: bool = False) -> None:
-        """Merge segments now: those that are due, or all of them into one."""
+        """Merge segments now: those that are due, or all of them into one. No subscription changes, whatever fails."""
         with self._merging:
             while True:
                 state = self._state
@@ -240,7 +274,7 @@ class Engine:
                     return
                 if everything:
                     with self._writing:
-                        state = self._state = self._sealed()
+                        state = self._sealed()
                 self._merge_from(state, first)
                 everything = False
 
@@ -248,20 +282,12 @@ class Engine:
         old = state.segments[first:]
         merged = self._build([members_of(s, state.version) for s in old])
         with self._writing:
-            now = self._state
+            now = self._settled()
             for segment in old:
-                self._carry_deaths(segment, merged, state.version)
+                carry_deaths(segment, merged, state.version)
             later = now.segments[len(state.segments) :]
             kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
             self._state = now._replace(segments=(*kept, *later))
-
-    def _carry_deaths(self, old: Segment, merged: Segment, version: int) -> None:
-        """Subscriptions that died while the merge was built."""
-        if old.died is None:
-            return
-        late = np.flatnonzero((old.died > version) & (old.died < ALIVE))
-        for slot, id in zip(late.tolist(), old.subscriptions.ids.take(late).tolist(), strict=True):
-            merged.kill(merged.subscriptions.ids.find(id), int(old.died[slot]))
 
     def plan(self, events: object) -> None:
         """Plan all segments for traffic like these events, now; without this the first large batch is the sample."""
@@ -322,9 +348,10 @@ class Engine:
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""
-        _, segments, _ = self._readable()
+        id = check_id(id)
+        state, segments, _ = self._readable()
         for segment in segments:
-            slot = segment.find(id)
+            slot = segment.find(id, state.version)
             if slot >= 0:
                 return explain_filter(segment, segment.filter_of(slot), EventBatch.read(self.schema, [event]))
         raise SubscriptionError(f"no subscription {id!r}")
@@ -333,15 +360,16 @@ class Engine:
         """The current state, its segments with the log among them, and the attributes that they read."""
         readable, state = self._readable_state, self._state
         if readable[0] is not state:
-            segments = self._with_log(state, state.version)
+            segments = self._with_log(state)
             readable = self._readable_state = state, segments, frozenset().union(*(s.attributes for s in segments))
         return readable
 
     def ids(self) -> pa.Array:
-        """Ids of all subscriptions, in no order."""
+        """Ids of all subscriptions, in no order: int64, string or, if there are both, a dense union of the two."""
         state, segments, _ = self._readable()
-        alive = [s.subscriptions.ids.take(np.flatnonzero(s.alive(state.version))) for s in segments]
-        return id_column(np.concatenate(alive) if alive else np.zeros(0, np.int64))
+        alive = [s.live(state.version) for s in segments]
+        types = {kind for s in segments for kind in s.subscriptions.ids.types}
+        return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
 
     def filters(self) -> tuple[Filters, npt.NDArray[np.int64]]:
         """Filters that somebody has, and how many have each; one that is registered anew may occur twice until a merge."""
@@ -364,24 +392,24 @@ class Engine:
         """An engine over a snapshot, mapped, not copied. Raises SnapshotError if it is damaged, foreign or newer."""
         schema, matcher, segments, version, _ = open_segments(path)
         engine = cls(schema, matcher=matcher, limits=limits)
-        engine._state = State(version, segments, [], 0)
-        engine._size = sum(len(s) - s.deaths for s in segments)
+        engine._state = State(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
         return engine
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._size
+        return self._state.size
 
     def __contains__(self, id: object) -> bool:
-        if not isinstance(id, (str, int)) or isinstance(id, bool):
+        try:
+            return self._state.find(check_id(id)) is not None
+        except SubscriptionError:
             return False
-        return id in self._entries or any(s.find(id) >= 0 for s in self._state.segments)
 
     def __iter__(self) -> Iterator[SubscriptionId]:
         state, segments, _ = self._readable()
         for segment in segments:
-            yield from segment.subscriptions.ids.take(np.flatnonzero(segment.alive(state.version))).tolist()
+            yield from segment.live(state.version).tolist()
 
     @property
     def version(self) -> int:
@@ -398,7 +426,7 @@ class Engine:
         """Sizes, and what the matcher of each segment says of itself."""
         state, segments, _ = self._readable()
         return {
-            "subscriptions": self._size,
+            "subscriptions": state.size,
             "version": state.version,
             "bytes": sum(s.nbytes for s in segments),
             "segments": [
@@ -415,3 +443,7 @@ class Engine:
                 for s in segments
             ],
         }
+
+
+def _quarantined(ids: IdColumn, errors: dict[int, Any]) -> list[Quarantined]:
+    return [Quarantined(row, id_at(ids, row), errors[row]) for row in sorted(errors)]

@@ -1,25 +1,163 @@
-"""Subscription ids: integers or strings, kept compactly and given back as they came."""
+"""Subscription ids: integers or strings, checked at the door, kept compactly and given back as they came."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.errors import SubscriptionError
+from wherecast.kernels.jit import frozen
+from wherecast.kernels.search import find_places
+from wherecast.language.literals import find_surrogate
 
 SubscriptionId = str | int
 
 Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+#: Ids on their way: an int64 array, or a list where some are strings.
+IdColumn = npt.NDArray[np.int64] | list[Any]
+
+#: Characters of a string id.
+LONGEST_ID = 1_000
+_LEAST, _END = -(2**63), 2**63
+#: A table of texts is searched for each id alone if it is this many times as long as what is looked for.
+_FEW = 32
 
 
-def check_id(id: object) -> None:
-    if not isinstance(id, (str, int)) or isinstance(id, bool):
-        raise SubscriptionError(f"a subscription id is a string or an integer, found {type(id).__name__} {id!r:.40}")
+# -- at the door ------------------------------------------------------------------------------------------------------
+
+
+def check_id(id: object) -> SubscriptionId:
+    """The id as a plain `int` or `str`. Raises SubscriptionError if it cannot be one.
+
+    Every way into an engine or an index goes through here: what is accepted can be kept, saved, found and given back.
+    """
+    if isinstance(id, int | np.integer) and not isinstance(id, bool):
+        number = int(id)
+        if _LEAST <= number < _END:
+            return number
+        raise SubscriptionError(
+            f"an integer id has at most 64 bits, this one needs {number.bit_length() + 1:,}; write it as a string"
+        )
+    if isinstance(id, str):
+        if len(id) > LONGEST_ID:
+            raise SubscriptionError(
+                f"an id has at most {LONGEST_ID:,} characters, this one has {len(id):,}; use a shorter one"
+            )
+        if not id.isascii() and find_surrogate(id) >= 0:
+            raise SubscriptionError(f"the id {id!a:.80} has half a character (a lone surrogate); remove it")
+        return id if type(id) is str else str.__str__(id)  # an Enum writes itself in a way of its own
+    if id is None:
+        raise SubscriptionError("the id is missing; an id is a string or an integer")
+    raise SubscriptionError(f"an id is a string or an integer, found {type(id).__name__} {id!r:.40}")
+
+
+def read_ids(source: object) -> IdColumn:
+    """Ids that somebody lists: an Arrow or NumPy array, or anything to iterate over. Raises SubscriptionError."""
+    if isinstance(source, pa.Array | pa.ChunkedArray):
+        source = arrow_values(source)
+    if isinstance(source, np.ndarray):
+        if source.dtype.kind == "i":
+            return np.asarray(source, np.int64)
+        source = source.tolist()
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise SubscriptionError(f"expected ids in a list or an array, found {type(source).__name__}")
+    ids = []
+    for row, id in enumerate(source):
+        try:
+            ids.append(check_id(id))
+        except SubscriptionError as error:
+            raise SubscriptionError(f"row {row}: {error}") from None
+    return _compact(ids)
+
+
+def arrow_values(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64] | list[Any]:
+    """Values of an Arrow column: an int64 array if they fit, else Python's; text that is not UTF-8 stays bytes."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_integer(values.type) and not values.null_count and not pa.types.is_uint64(values.type):
+        return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
+    try:
+        listed: list[Any] = values.to_pylist()
+    except UnicodeDecodeError:
+        listed = [_decoded(v) for v in values.cast(pa.large_binary(), safe=False).to_pylist()]
+    return listed
+
+
+def _decoded(value: bytes | None) -> str | bytes | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+# -- columns of ids ---------------------------------------------------------------------------------------------------
+
+
+def _compact(ids: list[SubscriptionId]) -> IdColumn:
+    """Ids as one array if all of them are integers of 64 bits."""
+    if all(type(i) is int and _LEAST <= i < _END for i in ids):
+        return np.array(ids, np.int64)
+    return ids
+
+
+def join_ids(parts: Sequence[npt.NDArray[Any]]) -> IdColumn:
+    """Ids of several parts; one int64 array where all are."""
+    if all(p.dtype != object for p in parts):
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return [i for p in parts for i in p.tolist()]
+
+
+def take_ids(ids: IdColumn, rows: Int64s) -> IdColumn:
+    return ids[rows] if isinstance(ids, np.ndarray) else [ids[r] for r in rows.tolist()]
+
+
+def id_at(ids: IdColumn, row: int) -> Any:
+    return ids[row] if isinstance(ids, list) else int(ids[row])
+
+
+def number_ids(ids: IdColumn) -> Int64s:
+    """A number for each id, equal for equal ones."""
+    if isinstance(ids, np.ndarray):
+        return ids
+    known: dict[SubscriptionId, int] = {}
+    return np.fromiter((known.setdefault(id, len(known)) for id in ids), np.int64, len(ids))
+
+
+def without_ids(ids: IdColumn, others: IdColumn) -> IdColumn:
+    """The ids that are not among the others."""
+    if isinstance(ids, np.ndarray) and isinstance(others, np.ndarray):
+        return ids[np.isin(ids, others, invert=True)]
+    gone = set(others if isinstance(others, list) else others.tolist())
+    return _compact([i for i in (ids if isinstance(ids, list) else ids.tolist()) if i not in gone])
+
+
+def id_array(ids: npt.NDArray[Any], types: Collection[type]) -> pa.Array:
+    """Ids as Arrow: int64, string or, where an engine has ids of both types, a dense union of the two."""
+    try:
+        if str not in types:
+            return pa.array(ids.tolist() if ids.dtype == object else ids, pa.int64())
+        listed = ids.tolist()
+        if int not in types:
+            return pa.array(listed, pa.string())
+        is_text = np.fromiter((isinstance(i, str) for i in listed), np.bool_, len(listed))
+        within = np.where(is_text, np.cumsum(is_text), np.cumsum(~is_text)) - 1
+        values = [pa.array(ids[~is_text].tolist(), pa.int64()), pa.array(ids[is_text].tolist(), pa.string())]
+    except OverflowError:
+        raise SubscriptionError(
+            "an id of an older version has more than 64 bits and does not fit in Arrow; register it again as a string"
+        ) from None
+    kinds = pa.array(is_text.astype(np.int8))
+    return pa.UnionArray.from_dense(kinds, pa.array(within.astype(np.int32)), values, ["integer", "string"])
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
 
 
 class Ids:
@@ -39,20 +177,29 @@ class Ids:
 
     @classmethod
     def of(cls, ids: Sequence[SubscriptionId] | npt.NDArray[np.int64]) -> Ids:
-        if isinstance(ids, np.ndarray):
-            return cls(_narrow(ids))
-        if all(type(i) is int and -(2**63) <= i < 2**63 for i in ids):
-            return cls(_narrow(np.array(ids, np.int64)))
-        return cls(pa.array([_text(i) for i in ids], pa.string()))
+        column = ids if isinstance(ids, np.ndarray) else _compact(list(ids))
+        if isinstance(column, np.ndarray):
+            return cls(_narrow(column))
+        return cls(pa.array([_text(i) for i in column], pa.string()))
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @cached_property
+    def types(self) -> frozenset[type]:
+        """Which of `int` and `str` there are."""
+        if not len(self.values):
+            return frozenset()
+        if isinstance(self.values, np.ndarray):
+            return frozenset({int})
+        is_text = pc.starts_with(self.values, "s")
+        return frozenset(([str] if pc.any(is_text).as_py() else []) + ([] if pc.all(is_text).as_py() else [int]))
 
     def find(self, id: SubscriptionId) -> int:
         """Slot of an id, -1 if there is none."""
         values, order = self._values_view, self._order_view
         if values is not None:
-            if not isinstance(id, int) or not -(2**63) <= id < 2**63:
+            if not isinstance(id, int) or not _LEAST <= id < _END:
                 return -1
             place = bisect_left(order, id, key=values.__getitem__)
             return order[place] if place < len(order) and values[order[place]] == id else -1
@@ -60,6 +207,18 @@ class Ids:
         place = bisect_left(self.order, text, key=lambda slot: self.values[int(slot)].as_py())
         slot = int(self.order[place]) if place < len(self.order) else -1
         return slot if slot >= 0 and self.values[slot].as_py() == text else -1
+
+    def find_many(self, ids: IdColumn) -> Int64s:
+        """Slots of ids, -1 where there is none."""
+        if isinstance(self.values, np.ndarray) and isinstance(ids, np.ndarray):
+            slots = np.empty(ids.size, np.int64)
+            find_places(frozen(self.values), frozen(self.order), frozen(np.ascontiguousarray(ids)), slots)
+            return slots
+        listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
+        if isinstance(self.values, np.ndarray) or len(listed) * _FEW < len(self):
+            return np.fromiter(map(self.find, listed), np.int64, len(listed))
+        texts = pa.array([_text(i) for i in listed], self.values.type)
+        return np.asarray(pc.index_in(texts, value_set=self.values).fill_null(-1), np.int64)
 
     def take(self, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Ids of slots: an int64 array, or an object array of strings and integers."""
@@ -87,14 +246,3 @@ def _sorted_order(values: npt.NDArray[Any] | pa.Array) -> Int32s:
         return np.argsort(values, kind="stable").astype(np.int32)
     texts = values.to_pylist()  # Arrow sorts by bytes, Python by code points: the same order
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int32)
-
-
-def join_ids(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any] | list[SubscriptionId]:
-    """Ids of several parts; one int64 array where all are."""
-    if all(p.dtype != object for p in parts):
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    return [i for p in parts for i in p.tolist()]
-
-
-def take_ids(ids: npt.NDArray[np.int64] | list[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | list[Any]:
-    return ids[rows] if isinstance(ids, np.ndarray) else [ids[r] for r in rows.tolist()]

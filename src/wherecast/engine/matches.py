@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.engine.ids import SubscriptionId
+from wherecast.engine.ids import SubscriptionId, id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
@@ -146,12 +146,16 @@ class Matches:
         return np.repeat(self.rows, counts), self._ids(counts)
 
     def to_arrow(self) -> pa.Table:
-        """Columns `event` and `subscription`."""
-        events, ids = self.pairs()
-        return pa.table({"event": events, "subscription": id_column(ids)})
+        """Columns `event` and `subscription`.
+
+        Ids come back as given: the second column is int64 or string or, where the engine has ids of both types, a dense
+        union of the two.
+        """
+        counts = self.counts()
+        return pa.table({"event": np.repeat(self.rows, counts), "subscription": self._id_array(counts)})
 
     def to_list_array(self) -> pa.ListArray:
-        """The ids of each event matched, as an Arrow list array."""
+        """The ids of each event matched, as an Arrow list array; of ids as in `to_arrow`."""
         counts = self.counts()
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
@@ -162,8 +166,10 @@ class Matches:
     def _id_array(self, counts: Int64s) -> pa.Array:
         """`_ids` as Arrow; strings do not become Python objects on the way."""
         tables = [part.segment.subscriptions.ids for part in self.parts]
-        if not all(isinstance(ids.values, pa.Array) for ids in tables) or not tables:
-            return id_column(self._ids(counts))
+        types = {kind for ids in tables for kind in ids.types}
+        if types != {str}:
+            return id_array(self._ids(counts), types)
+        tables = [ids for ids in tables if len(ids)]
         starts = np.cumsum([0, *(len(ids) for ids in tables)])
         places = self._gather(counts, lambda number, s: np.arange(len(s)) + starts[number], np.int64)
         texts = pa.concat_arrays([ids.values for ids in tables]).take(pa.array(places))
@@ -203,12 +209,3 @@ def _allocate(size: int, dtype: Any) -> npt.NDArray[Any]:
 def _priorities(segment: Segment) -> npt.NDArray[np.float32]:
     priorities = segment.subscriptions.priorities
     return np.zeros(len(segment), np.float32) if priorities is None else priorities
-
-
-def id_column(ids: npt.NDArray[Any]) -> pa.Array:
-    """Ids of one type as that type; a mixture as text."""
-    if ids.dtype != object:
-        return pa.array(ids)
-    if all(isinstance(i, str) for i in ids):
-        return pa.array(ids.tolist(), pa.string())
-    return pa.array([str(i) for i in ids], pa.string())

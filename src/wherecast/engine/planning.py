@@ -41,17 +41,22 @@ class Planner:
             return
         self._seen += len(events)
         if (self.sample is None or self._seen >= INTERVAL) and self._busy.acquire(blocking=False):
-            self._seen = 0
-            sample = events.sample(SAMPLE)
-            threading.Thread(
-                target=self._replan, args=(sample, tuple(segments)), name="wherecast-plan", daemon=True
-            ).start()
+            try:
+                self._seen = 0
+                sample = events.sample(SAMPLE)
+                threading.Thread(
+                    target=self._replan, args=(sample, tuple(segments)), name="wherecast-plan", daemon=True
+                ).start()
+            except Exception:  # noqa: BLE001 - events are matched all the same
+                self._busy.release()
+                _log.exception("planning could not start; the matcher in use stays")
 
     def learn(self, events: EventBatch, segments: Sequence[Segment]) -> None:
         """Plan for these events, now."""
-        self.sample = events.sample(SAMPLE)
+        sample = events.sample(SAMPLE)
         for segment in segments:
-            segment.replan(self.sample)
+            segment.replan(sample)
+        self.sample = sample  # last: segments to come are not to be built for what could not be planned
 
     def _replan(self, sample: EventBatch, segments: Sequence[Segment]) -> None:
         try:

@@ -1,18 +1,20 @@
 """Segment: an immutable index with its matcher, its subscriptions and their tombstones.
 
 A segment never changes but for `died`: the version at which a subscription was removed. To a reader at version v only what
-died at v or before is gone, so removing is one store into an array and no reader ever sees half a change.
+died at v or before is gone. So a change marks what it removes with the version to come, and the marks count when that
+version is published. If it never is, they are taken back before the next change (`revive`).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.ids import Ids, SubscriptionId, join_ids, take_ids
+from wherecast.engine.ids import IdColumn, Ids, SubscriptionId, join_ids, take_ids
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook
@@ -29,6 +31,8 @@ from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
 
 Int64s = npt.NDArray[np.int64]
 ALIVE = np.int64(2**62)
+#: Died before any version: what was dead already when a segment came into an engine.
+DEAD = np.int64(-1)
 #: Leaving events out is worth while when at most this share is left.
 _MOST_ADMITTED = 0.75
 _FEW = 16
@@ -164,10 +168,16 @@ class Segment:
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
-    def find(self, id: SubscriptionId) -> int:
-        """Slot of a subscription that has not died, or -1."""
+    def find(self, id: SubscriptionId, version: int) -> int:
+        """Slot of a subscription that is alive at a version, or -1."""
         slot = self.subscriptions.ids.find(id)
-        return slot if slot >= 0 and (self.died is None or self.died[slot] == ALIVE) else -1
+        return slot if slot >= 0 and (self.died is None or self.died[slot] > version) else -1
+
+    def find_many(self, ids: IdColumn, version: int) -> Int64s:
+        """Slots of subscriptions that are alive at a version, -1 for ids that have none."""
+        slots = self.subscriptions.ids.find_many(ids)
+        died = self.died
+        return slots if died is None or not died.size else np.where((slots >= 0) & (died[slots] > version), slots, -1)
 
     def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
         """Ids of all subscriptions to some filters that are alive at a version."""
@@ -180,15 +190,34 @@ class Segment:
             slots = slots[self.died[slots] > version]
         return ids.take(slots).tolist()  # type: ignore[no-any-return]
 
-    def kill(self, slot: int, version: int) -> None:
+    def kill(self, slots: int | Int64s, version: int | Int64s) -> None:
+        """Mark subscriptions, each given once, as dead from a version on."""
         if self.died is None:
             self.died = np.full(len(self), ALIVE, np.int64)
-        self.died[slot] = version
-        self.deaths += 1
+        self.died[slots] = version
+        self.deaths += np.size(slots)
+
+    def revive(self, version: int) -> None:
+        """Take back the marks of a change that was never published: those later than `version`, which is."""
+        if self.died is not None:
+            self.died[self.died > version] = ALIVE
+            self.deaths = int(np.count_nonzero(self.died != ALIVE))
+
+    def detached(self, version: int) -> Segment:
+        """The same subscriptions, as they are alive at a version, for another engine; the two share nothing that changes."""
+        other = copy.copy(self)
+        if other.died is not None:
+            other.died = np.where(other.died > version, ALIVE, DEAD)
+            other.deaths = int(np.count_nonzero(other.died != ALIVE))
+        return other
 
     def alive(self, version: int) -> npt.NDArray[np.bool_]:
         died = self.died
         return np.ones(len(self), bool) if died is None else died > version
+
+    def live(self, version: int) -> npt.NDArray[Any]:
+        """Ids of the subscriptions that are alive at a version, by slot."""
+        return self.subscriptions.ids.take(np.flatnonzero(self.alive(version)))
 
     def filter_of(self, slot: int) -> int:
         return int(np.searchsorted(self.subscriptions.ptr, slot, "right")) - 1

@@ -1,34 +1,62 @@
-"""Reading subscriptions from whatever holds them."""
+"""Reading subscriptions from whatever holds them, and checking what is in their rows besides the filter's text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.errors import SubscriptionError
+from wherecast.engine.ids import IdColumn, arrow_values, check_id
+from wherecast.errors import FilterError, SubscriptionError
+from wherecast.language.compile import Compiled
+
+#: Priorities are kept in 32 bits.
+_LARGEST_PRIORITY = float(np.finfo(np.float32).max)
 
 
 class Incoming(NamedTuple):
     """Subscriptions as columns. Texts that occur more than once are listed once."""
 
-    ids: npt.NDArray[np.int64] | list[Any]
-    texts: list[Any]  # distinct where the source makes that cheap
+    ids: IdColumn  # as they are kept; those of bad rows as they came
+    texts: list[Any]  # distinct where the source makes that cheap; what is no text may be None
     text_of: npt.NDArray[np.int64]  # (subscriptions,) index into texts
     priorities: npt.NDArray[np.float32]
+    errors: dict[int, FilterError | SubscriptionError]
+    """Rows that cannot be registered, whether or not their filter compiles."""
+
+    def refused(self, compiled: Compiled) -> dict[int, FilterError | SubscriptionError]:
+        """All rows that cannot be registered, and why, when the texts are compiled."""
+        why, rows = dict(compiled.errors), np.flatnonzero(compiled.filter_of[self.text_of] < 0).tolist()
+        return {**{row: why[int(self.text_of[row])] for row in rows}, **self.errors}
+
+
+def check_priority(priority: object) -> float:
+    """The priority as a number. Raises SubscriptionError if it is not a finite one."""
+    if not isinstance(priority, bool) and isinstance(priority, Real | Decimal):
+        try:
+            number = float(priority)
+        except (OverflowError, ValueError):  # more than a float holds, or a Decimal that signals
+            number = np.inf
+        if abs(number) <= _LARGEST_PRIORITY:
+            return number
+        raise SubscriptionError(f"a priority is a number between -3.4e38 and 3.4e38, found {number}")
+    raise SubscriptionError(f"a priority is a number, found {type(priority).__name__} {priority!r:.40}")
 
 
 def read_subscriptions(source: object) -> Incoming:
     """Columns of an Arrow table or batch, a pandas frame, a mapping of ids to filters, or (id, filter) pairs."""
     if isinstance(source, pa.Table | pa.RecordBatch):
-        return _from_arrow(source)
+        return _from_columns({name: source.column(name) for name in _known(source.schema.names)}, source.num_rows)
     if isinstance(source, Mapping):
         return _from_lists(list(source.keys()), list(source.values()))
     if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas frame, without importing pandas
-        return _from_arrow(pa.Table.from_pandas(source, preserve_index=False))
+        frame: Any = source
+        return _from_columns({name: _pandas_values(frame[name]) for name in _known(list(frame.columns))}, len(frame))
     if not isinstance(source, Iterable):
         raise SubscriptionError(
             f"cannot read subscriptions from {type(source).__name__}; give a table or (id, filter) pairs"
@@ -40,28 +68,91 @@ def read_subscriptions(source: object) -> Incoming:
     return _from_lists([p[0] for p in pairs], [p[1] for p in pairs])
 
 
-def _from_lists(ids: list[Any], texts: list[Any]) -> Incoming:
-    return Incoming(ids, texts, np.arange(len(ids)), np.zeros(len(ids), np.float32))
-
-
-def _from_arrow(table: pa.Table | pa.RecordBatch) -> Incoming:
+def _known(names: Sequence[Any]) -> list[str]:
+    """The columns to read, of those there are."""
     for name in ("id", "filter"):
-        if name not in table.schema.names:
-            raise SubscriptionError(f"subscriptions need a column {name!r}; found {', '.join(table.schema.names)}")
-    coded = _whole(table.column("filter")).dictionary_encode()
+        if names.count(name) != 1:
+            how = "need a" if name not in names else "have more than one"
+            raise SubscriptionError(f"subscriptions {how} column {name!r}; found {', '.join(map(str, names))}")
+    return [name for name in ("id", "filter", "priority") if name in names]
+
+
+def _pandas_values(series: Any) -> pa.Array | list[Any]:
+    """A column as Arrow; one that Arrow does not take, for example of integers and strings, as a list."""
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowException, UnicodeError, OverflowError, TypeError):
+        return list(series)
+
+
+def _from_columns(columns: dict[str, Any], n: int) -> Incoming:
+    texts, text_of = _texts(columns["filter"])
+    ids = columns["id"]
+    return _checked(
+        ids if isinstance(ids, list) else arrow_values(ids), texts, text_of, columns.get("priority", np.zeros(n))
+    )
+
+
+def _from_lists(ids: list[Any], texts: list[Any]) -> Incoming:
+    return _checked(ids, texts, np.arange(len(ids)), np.zeros(len(ids)))
+
+
+def _texts(column: Any) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """The filters of a column, distinct ones where that is cheap, and which of them each row has."""
+    if isinstance(column, list):
+        return column, np.arange(len(column))
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     text_of = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
-    priorities = np.zeros(table.num_rows, np.float32)
-    if "priority" in table.schema.names:
-        priorities = _whole(table.column("priority")).fill_null(0).to_numpy(zero_copy_only=False).astype(np.float32)
-    return Incoming(_id_values(_whole(table.column("id"))), [*coded.dictionary.to_pylist(), None], text_of, priorities)
+    distinct = arrow_values(coded.dictionary)
+    return [*(distinct if isinstance(distinct, list) else distinct.tolist()), None], text_of
 
 
-def _id_values(ids: pa.Array) -> npt.NDArray[np.int64] | list[Any]:
-    if pa.types.is_integer(ids.type) and not ids.null_count and not pa.types.is_uint64(ids.type):
-        return np.asarray(ids.to_numpy(zero_copy_only=False), np.int64)
-    values: list[Any] = ids.to_pylist()
-    return values
+def _checked(ids: IdColumn, texts: list[Any], text_of: npt.NDArray[np.int64], priorities: Any) -> Incoming:
+    """Columns with ids, texts and priorities checked row by row."""
+    errors: dict[int, FilterError | SubscriptionError] = {}
+    priorities = _check_priorities(priorities, errors)
+    odd = [number for number, text in enumerate(texts) if not isinstance(text, str) and text is not None]
+    if odd:
+        for row in np.flatnonzero(np.isin(text_of, odd)).tolist():
+            found = type(texts[text_of[row]]).__name__
+            errors[row] = FilterError("syntax", f"a filter is a text, found {found}; pass a str")
+        texts = [text if isinstance(text, str) else None for text in texts]
+    return Incoming(_check_ids(ids, errors), texts, text_of, priorities, errors)
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _check_ids(ids: IdColumn, errors: dict[int, Any]) -> IdColumn:
+    if isinstance(ids, np.ndarray):
+        return ids
+    checked = []
+    for row, id in enumerate(ids):
+        try:
+            checked.append(check_id(id))
+        except SubscriptionError as error:
+            checked.append(id)
+            errors[row] = error
+    return checked
+
+
+def _check_priorities(column: Any, errors: dict[int, Any]) -> npt.NDArray[np.float32]:
+    """Priorities as they are kept, 0 where there is none."""
+    values = column
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        values = column.fill_null(0).to_numpy(zero_copy_only=False) if plain else column.to_pylist()
+    if isinstance(values, list):
+        kept = np.zeros(len(values), np.float32)
+        for row, value in enumerate(values):
+            try:
+                kept[row] = 0.0 if value is None else check_priority(value)
+            except SubscriptionError as error:
+                errors[row] = error
+        return kept
+    with np.errstate(over="ignore"):
+        kept = np.asarray(values, np.float32)
+    for row in np.flatnonzero(~np.isfinite(kept)).tolist():
+        try:
+            check_priority(float(values[row]))
+        except SubscriptionError as error:
+            errors[row] = error
+    return kept
