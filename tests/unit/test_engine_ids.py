@@ -21,7 +21,7 @@ EVENTS = [{"price": 2.0}, {"price": 0.0}, {"price": 5.0}]
 UNION = "dense_union<integer: int64=0, string: string=1>"
 
 
-class Colour(str, enum.Enum):
+class Colour(str, enum.Enum):  # noqa: UP042 - this one formats itself as Colour.RED
     RED = "red"
 
 
@@ -132,11 +132,11 @@ BAD_IDS = [
     pytest.param((1,), "found tuple", id="tuple"),
 ]
 DOORS: dict[str, Callable[[Engine, Any], Any]] = {
-    "subscribe": lambda engine, id: engine.subscribe(id, "price > 1"),
-    "replace": lambda engine, id: engine.subscribe(id, "price > 1", replace=True),
-    "unsubscribe": lambda engine, id: engine.unsubscribe(id),
-    "explain": lambda engine, id: engine.explain({}, id),
-    "apply": lambda engine, id: engine.apply(Engine(SCHEMA), [id]),
+    "subscribe": lambda engine, key: engine.subscribe(key, "price > 1"),
+    "replace": lambda engine, key: engine.subscribe(key, "price > 1", replace=True),
+    "unsubscribe": lambda engine, key: engine.unsubscribe(key),
+    "explain": lambda engine, key: engine.explain({}, key),
+    "apply": lambda engine, key: engine.apply(Engine(SCHEMA), [key]),
 }
 
 
@@ -220,7 +220,7 @@ def test_priorities_are_finite_numbers(priority: Any) -> None:
         frame = pd.DataFrame(
             {"id": ["b", "c"], "filter": ["price > 1"] * 2, "priority": pd.Series([priority, 2], dtype=object)}
         )
-        is_missing = priority != priority  # noqa: PLR0124 - pandas takes NaN for a missing value
+        is_missing = priority != priority  # pandas takes NaN for a missing value
         assert engine.subscribe_many(frame).registered == 1 + is_missing
     assert "a" not in engine
     assert engine.match_batch([{"price": 2.0}]).top(1) != [["b"]]
