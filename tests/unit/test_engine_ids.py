@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine, FilterError, SubscriptionError
-from wherecast.engine.ids import LONGEST_ID, Ids, check_id, id_array, without_ids
+from wherecast.engine.checks import LONGEST_ID, check_id
+from wherecast.engine.ids import Ids, id_array, without_ids
 
 SCHEMA = {"price": "double"}
 EVENTS = [{"price": 2.0}, {"price": 0.0}, {"price": 5.0}]

@@ -61,8 +61,13 @@ def open_output(path: Path | None, ids: Iterable[object]) -> Iterator[MatchWrite
 
 
 def id_type(ids: Iterable[object]) -> pa.DataType:
-    """64-bit integers if all ids are such, else text."""
-    return pa.int64() if all(isinstance(i, int) and -(2**63) <= i < 2**63 for i in ids) else pa.string()
+    """The type that all ids have."""
+    kinds = {type(i) for i in ids}
+    if len(kinds) > 1:
+        raise usage_error(
+            "some ids are integers and some are text, and a Parquet column has one type; write .jsonl, or give ids one type"
+        )
+    return pa.string() if str in kinds else pa.int64()
 
 
 class LineWriter:
@@ -114,10 +119,9 @@ class ParquetWriter:
 
     def write(self, events: npt.NDArray[np.int64], ids: npt.NDArray[Any]) -> None:
         """Add (event row, subscription id) pairs."""
-        column = self._schema.field("subscription").type
-        values = ids.tolist() if column == pa.int64() else [str(i) for i in ids.tolist()]
-        self._waiting.append(pa.table([pa.array(events), pa.array(values, column)], self._schema))
-        self._waiting_rows += len(values)
+        column = pa.array(ids.tolist(), self._schema.field("subscription").type)
+        self._waiting.append(pa.table([pa.array(events), column], self._schema))
+        self._waiting_rows += len(column)
         if self._waiting_rows >= self._ROW_GROUP:
             self._flush()
 

@@ -214,12 +214,16 @@ def show_plan(
 def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.int64]]:
     """The filters of a file and their subscriptions; bad rows are reported and left out."""
     from wherecast.cli.subscriptions import read_subscriptions, report_bad
+    from wherecast.engine.subscriptions import read_subscriptions as check_rows
     from wherecast.language.compile import Compiler
     from wherecast.partition.plan import weigh
 
     found = read_subscriptions(path)
-    compiled = Compiler(schema).compile_many(found.filters)  # type: ignore[arg-type]  # what is no text is an error of its row
-    report_bad(path, found, compiled.errors)
+    incoming = check_rows(zip(found.ids, found.filters, strict=True))
+    compiled = Compiler(schema).compile_many(incoming.texts)
+    bad = incoming.refused(compiled)
+    report_bad(path, found, bad.items())
+    compiled.filter_of[list(bad)] = -1  # a good filter under a bad id does not count
     if not compiled.filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")
     return compiled.filters, weigh(compiled)

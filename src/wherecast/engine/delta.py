@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.ids import IdColumn, SubscriptionId, id_at, join_ids, number_ids, take_ids
+from wherecast.engine.checks import SubscriptionId
+from wherecast.engine.ids import IdColumn, id_at, join_ids, number_ids, take_ids
 from wherecast.engine.segment import ALIVE, Members, Segment
 from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiled, Compiler

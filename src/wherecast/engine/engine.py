@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.delta import (
     LOG_LIMIT,
     LOOK_EVERY,
@@ -33,8 +34,6 @@ from wherecast.engine.delta import (
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
-    SubscriptionId,
-    check_id,
     id_array,
     id_at,
     join_ids,
@@ -47,7 +46,7 @@ from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner, count_candidates
 from wherecast.engine.segment import Members, Segment, build_segment, filters_of, members_of
-from wherecast.engine.subscriptions import check_priority, read_subscriptions
+from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event

@@ -1,4 +1,4 @@
-"""Subscription ids: integers or strings, checked at the door, kept compactly and given back as they came."""
+"""Subscription ids: integers or strings, kept compactly and given back as they came."""
 
 from __future__ import annotations
 
@@ -12,51 +12,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.search import find_places
-from wherecast.language.literals import find_surrogate
-
-SubscriptionId = str | int
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]
 
-#: Characters of a string id.
-LONGEST_ID = 1_000
-_LEAST, _END = -(2**63), 2**63
 #: A table of texts is searched for each id alone if it is this many times as long as what is looked for.
 _FEW = 32
-
-
-# -- at the door ------------------------------------------------------------------------------------------------------
-
-
-def check_id(id: object) -> SubscriptionId:
-    """The id as a plain `int` or `str`. Raises SubscriptionError if it cannot be one.
-
-    Every way into an engine or an index goes through here: what is accepted can be kept, saved, found and given back.
-    """
-    if isinstance(id, int | np.integer) and not isinstance(id, bool):
-        number = int(id)
-        if _LEAST <= number < _END:
-            return number
-        raise SubscriptionError(
-            f"an integer id has at most 64 bits, this one needs {number.bit_length() + 1:,}; write it as a string"
-        )
-    if isinstance(id, str):
-        if len(id) > LONGEST_ID:
-            raise SubscriptionError(
-                f"an id has at most {LONGEST_ID:,} characters, this one has {len(id):,}; use a shorter one"
-            )
-        if not id.isascii() and find_surrogate(id) >= 0:
-            raise SubscriptionError(f"the id {id!a:.80} has half a character (a lone surrogate); remove it")
-        return id if type(id) is str else str.__str__(id)  # an Enum writes itself in a way of its own
-    if id is None:
-        raise SubscriptionError("the id is missing; an id is a string or an integer")
-    raise SubscriptionError(f"an id is a string or an integer, found {type(id).__name__} {id!r:.40}")
 
 
 def read_ids(source: object) -> IdColumn:
@@ -102,7 +69,7 @@ def _decoded(value: bytes | None) -> str | bytes | None:
 
 def _compact(ids: list[SubscriptionId]) -> IdColumn:
     """Ids as one array if all of them are integers of 64 bits."""
-    if all(type(i) is int and _LEAST <= i < _END for i in ids):
+    if all(type(i) is int and LEAST_INTEGER <= i < END_INTEGER for i in ids):
         return np.array(ids, np.int64)
     return ids
 
@@ -199,7 +166,7 @@ class Ids:
         """Slot of an id, -1 if there is none."""
         values, order = self._values_view, self._order_view
         if values is not None:
-            if not isinstance(id, int) or not _LEAST <= id < _END:
+            if not isinstance(id, int) or not LEAST_INTEGER <= id < END_INTEGER:
                 return -1
             place = bisect_left(order, id, key=values.__getitem__)
             return order[place] if place < len(order) and values[order[place]] == id else -1

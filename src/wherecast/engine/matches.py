@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.engine.ids import SubscriptionId, id_array
+from wherecast.engine.checks import SubscriptionId
+from wherecast.engine.ids import id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes

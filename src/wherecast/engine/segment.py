@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.ids import IdColumn, Ids, SubscriptionId, join_ids, take_ids
+from wherecast.engine.checks import SubscriptionId
+from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook

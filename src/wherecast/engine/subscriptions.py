@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.engine.ids import IdColumn, arrow_values, check_id
+from wherecast.engine.checks import check_id, check_priority
+from wherecast.engine.ids import IdColumn, arrow_values
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiled
-
-#: Priorities are kept in 32 bits.
-_LARGEST_PRIORITY = float(np.finfo(np.float32).max)
 
 
 class Incoming(NamedTuple):
@@ -33,19 +29,6 @@ class Incoming(NamedTuple):
         """All rows that cannot be registered, and why, when the texts are compiled."""
         why, rows = dict(compiled.errors), np.flatnonzero(compiled.filter_of[self.text_of] < 0).tolist()
         return {**{row: why[int(self.text_of[row])] for row in rows}, **self.errors}
-
-
-def check_priority(priority: object) -> float:
-    """The priority as a number. Raises SubscriptionError if it is not a finite one."""
-    if not isinstance(priority, bool) and isinstance(priority, Real | Decimal):
-        try:
-            number = float(priority)
-        except (OverflowError, ValueError):  # more than a float holds, or a Decimal that signals
-            number = np.inf
-        if abs(number) <= _LARGEST_PRIORITY:
-            return number
-        raise SubscriptionError(f"a priority is a number between -3.4e38 and 3.4e38, found {number}")
-    raise SubscriptionError(f"a priority is a number, found {type(priority).__name__} {priority!r:.40}")
 
 
 def read_subscriptions(source: object) -> Incoming:

@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from wherecast.engine.checks import check_id
 from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.filters import Filters
@@ -66,6 +67,7 @@ class Subscribers:
 
     async def subscribe(self, driver: Driver, wanted: Subscription, connection: Connection) -> None:
         """Store a filter and attach its subscriber. The same filter again only attaches."""
+        check_id(wanted.id)
         async with self._lock(wanted.id):
             holder = self._attached.get(wanted.id)
             if holder is not None and holder is not connection and not holder.is_closing:

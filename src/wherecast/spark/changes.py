@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.engine import Engine
 from wherecast.engine.segment import Members, build_segment
 from wherecast.errors import LimitError, SubscriptionError
@@ -111,7 +112,8 @@ def check_changes(rows: pa.Table, schema: Schema) -> News:
     compiled = Compiler(schema).compile_many(rows["filter"].to_pylist())
     errors = dict(compiled.errors)
     reasons = [
-        _objection(change, errors.get(number)) for number, change in enumerate(rows.select(_COLUMNS).to_pylist())
+        _objection(change, errors.get(number))
+        for number, change in enumerate(rows.select([*_COLUMNS, "priority"]).to_pylist())
     ]
     bad = [number for number, reason in enumerate(reasons) if reason]
     refused = rows.take(pa.array(bad, pa.int64()))
@@ -139,6 +141,12 @@ def _objection(change: dict[str, object], error: Exception | None) -> str:
             return f"the {name} is missing"
     if change["op"] not in ("upsert", "delete"):
         return f"op is {change['op']}, expected upsert or delete"
+    try:
+        check_id(change["id"])
+        if change["op"] == "upsert":
+            check_priority(change["priority"])
+    except SubscriptionError as refusal:
+        return str(refusal)
     return reason_of(error) if error is not None and change["op"] == "upsert" else ""
 
 

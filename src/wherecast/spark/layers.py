@@ -7,10 +7,9 @@ below.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -81,7 +80,7 @@ def open_layers(url: str, layers: tuple[Layer, ...]) -> Engine:
     return engine
 
 
-def _open_layer(store: Store, layer: Layer) -> tuple[Engine, Sequence[Any]]:
+def _open_layer(store: Store, layer: Layer) -> tuple[Engine, pa.ChunkedArray | tuple[()]]:
     place = f"{store.url}/{layer.folder}"
     try:
         folder = store.fetch(layer.folder)
@@ -100,8 +99,8 @@ def _write_ids(path: Path, ids: pa.Array) -> None:
         writer.write_table(table)
 
 
-def _read_ids(path: Path) -> Sequence[Any]:
+def _read_ids(path: Path) -> pa.ChunkedArray | tuple[()]:
     if not path.exists():
-        return []
+        return ()
     with pa.OSFile(str(path)) as source:
-        return list(pa.ipc.open_file(source).read_all()["id"].to_pylist())
+        return pa.ipc.open_file(source).read_all()["id"]

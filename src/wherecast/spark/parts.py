@@ -52,15 +52,16 @@ class CompileTask:
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
             filter_of = compiled.filter_of[incoming.text_of]
-            good, bad = np.flatnonzero(filter_of >= 0), np.flatnonzero(filter_of < 0)
+            refused = incoming.refused(compiled)
+            bad = np.array(sorted(refused), np.int64)
+            good = np.delete(np.arange(filter_of.size), bad)
             if good.size:
                 ids = rows["id"].take(pa.array(good))
                 yield part_row(
                     Part(0, Members(compiled.filters, filter_of[good], id_values(ids), incoming.priorities[good]))
                 )
             if bad.size:
-                errors = dict(compiled.errors)
-                reasons = [reason_of(errors[text]) for text in incoming.text_of[bad].tolist()]
+                reasons = [reason_of(refused[row]) for row in bad.tolist()]
                 left_out = rows.take(pa.array(bad))
                 yield _refused_rows(quarantine(left_out["id"].to_pylist(), left_out["filter"].to_pylist(), reasons))
 

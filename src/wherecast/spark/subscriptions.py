@@ -16,6 +16,8 @@ from wherecast.errors import FilterError, SubscriptionError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+#: What Spark calls the types of numbers.
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal", "void")
 #: What a quarantined row looks like.
 QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
 
@@ -38,8 +40,12 @@ def priority_column(rows: DataFrame) -> Column:
     """The column `priority`, 0 where there is none."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    given = F.col("priority") if "priority" in rows.columns else F.lit(0.0)
-    return F.coalesce(given.cast("float"), F.lit(0.0).cast("float")).alias("priority")
+    if "priority" not in rows.columns:
+        return F.lit(0.0).cast("float").alias("priority")
+    kind = rows.schema["priority"].dataType.typeName()
+    if kind not in _NUMBERS:
+        raise SubscriptionError(f"the column 'priority' holds {kind}; priorities are numbers: cast it")
+    return F.coalesce(F.col("priority").cast("float"), F.lit(0.0).cast("float")).alias("priority")
 
 
 def id_type(rows: DataFrame) -> str:
