@@ -193,6 +193,8 @@ class TestInOneProcess:
                 ]:
                     with pytest.raises(PeerError, match=reason):
                         await client.subscribe("bad", filter)
+                with pytest.raises(PeerError, match="at most 1,000 characters"):
+                    await client.subscribe("x" * 1001, "price > 1")
                 with pytest.raises(PeerError, match="no subscription 'bad'"):
                     await client.unsubscribe("bad")
                 with pytest.raises(PeerError, match="price"):

@@ -70,6 +70,20 @@ def test_what_cannot_be_made_is_refused(change: tuple[Any, ...], reason: str) ->
     assert (added(news), news.ids.to_pylist(), news.sequence) == ([9], [9], 2)
 
 
+@pytest.mark.parametrize(
+    ("id", "priority", "reason"),
+    [("x" * 1001, 0.0, "at most 1,000 characters"), ("a", float("nan"), "a priority is a number"), ("a", 3.5, None)],
+)
+def test_ids_and_priorities_are_checked(id: str, priority: float, reason: str | None) -> None:
+    """As in an engine; a delete has no priority to be wrong."""
+    columns = pa.schema([field.with_type(pa.string()) if field.name == "id" else field for field in COLUMNS])
+    rows = [[1, 2], ["upsert", "delete"], [id, "b"], ["price > 1", None], [priority, float("nan")]]
+    table = pa.table([pa.array(c, f.type) for c, f in zip(rows, columns, strict=True)], columns)
+    news = check_changes(table, SCHEMA)
+    assert [reason in found for found in news.refused["reason"].to_pylist()] == ([] if reason is None else [True])
+    assert news.ids.to_pylist() == (["a", "b"] if reason is None else ["b"])
+
+
 def test_no_changes() -> None:
     """Nothing to add, nothing to commit."""
     assert check().sequence is None

@@ -186,14 +186,17 @@ def test_default_output_is_csv(case):
 
 
 def test_integer_ids_stay_integers(case, tmp_path):
-    """Integer ids of JSON lines and Parquet come back as integers; a mixture is text in Parquet."""
+    """Integer ids of JSON lines and Parquet come back as integers; a mixture does not fit in Parquet."""
     case.subscriptions = tmp_path / "s.jsonl"
     case.subscriptions.write_text('{"id": 7, "filter": "price < 10"}\n{"id": 8, "filter": "volume > 5"}\n')
     case.run("--out", tmp_path / "m.parquet")
     assert pq.read_schema(tmp_path / "m.parquet").field("subscription").type == pa.int64()
     case.subscriptions.write_text('{"id": 7, "filter": "price < 10"}\n{"id": "8", "filter": "volume > 5"}\n')
-    case.run("--out", tmp_path / "m.parquet")
-    assert read_matches(tmp_path / "m.parquet") == [(0, "7"), (1, "8"), (3, "7"), (3, "8")]
+    before = (tmp_path / "m.parquet").read_bytes()
+    result = case.run("--out", tmp_path / "m.parquet")
+    assert result.exit_code == 2
+    assert "some ids are integers and some are text" in result.stderr
+    assert (tmp_path / "m.parquet").read_bytes() == before
     case.run("--out", tmp_path / "m.jsonl")
     ids = [json.loads(line)["subscription"] for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert sorted(ids, key=str) == [7, 7, "8", "8"]

@@ -100,6 +100,12 @@ def test_bad_rows_are_reported_and_left_out(files):
     result = plan(files, "--strategy", "event-space")
     assert "row 0, id '7': unknown attribute 'prise'; did you mean 'price'?" in result.stderr
     assert "400 subscriptions" in result.stdout
+    rows = [{"id": None, "filter": "price < 3"}, {"id": "x" * 2000, "filter": "price < 3"}, {"id": 1, "filter": ["x"]}]
+    write(files / "subs.jsonl", [*rows, *SUBSCRIPTIONS])
+    result = plan(files, "--strategy", "event-space", suffix="jsonl")
+    for place in ("row 0, id None: the id is missing", "at most 1,000 characters", "a filter is a text, found list"):
+        assert place in result.stderr
+    assert "400 subscriptions" in result.stdout
     (files / "events.jsonl").write_text('{"symbol": "S1"}\n{"symbol": 5}\nnonsense\n')
     result = run("evaluate", files / "plan", "--events", files / "events.jsonl", "--json")
     assert json.loads(result.stdout)["events"] == 1

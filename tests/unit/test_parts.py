@@ -84,6 +84,23 @@ def test_many_servers(tmp_path: Path) -> None:
     assert [sorted(ids) for ids in found] == expected(batch)
 
 
+def test_ids_and_priorities_are_checked_as_by_an_engine() -> None:
+    """A row that `subscribe_many` would quarantine is refused with the same words, and the others are built."""
+    rows = pa.table(
+        {
+            "id": ["a", "x" * 1001, "c", "d", "e"],
+            "filter": ["symbol = 'A'"] * 5,
+            "priority": pa.array([1.0, 0.0, float("nan"), float("inf"), None], pa.float32()),
+        }
+    ).to_batches()[0]
+    engine = Engine(SCHEMA)
+    wanted = [str(q.error) for q in engine.subscribe_many(rows).quarantined]
+    parts, refused = zip(*map(read_parts, CompileTask(SCHEMA).compile([rows])), strict=True)
+    assert [part.members.ids.tolist() for some in parts for part in some] == [["a", "e"]]
+    assert pa.concat_tables(refused)["reason"].to_pylist() == wanted
+    assert len(wanted) == 3
+
+
 def test_refused_rows_go_along(tmp_path: Path) -> None:
     """A text that does not compile leaves its row, with the reason, and nothing else."""
     compiled = list(CompileTask(SCHEMA).compile([rows_of(["prise > 1", "symbol = 'A'", None])]))

@@ -220,10 +220,10 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
 
     found = read_subscriptions(path)
     incoming = check_rows(zip(found.ids, found.filters, strict=True))
-    compiled = Compiler(schema).compile_many(incoming.texts)
-    bad = incoming.refused(compiled)
-    report_bad(path, found, bad.items())
-    compiled.filter_of[list(bad)] = -1  # a good filter under a bad id does not count
+    # A filter whose id is bad is left out, too, however good it is.
+    texts = [None if row in incoming.errors else text for row, text in enumerate(incoming.texts)]
+    compiled = Compiler(schema).compile_many(texts)
+    report_bad(path, found, incoming.refused(compiled).items())
     if not compiled.filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")
     return compiled.filters, weigh(compiled)
