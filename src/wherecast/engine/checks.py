@@ -25,7 +25,9 @@ _LARGEST_PRIORITY = float(np.finfo(np.float32).max)
 
 def check_id(id: object) -> SubscriptionId:
     """The id as a plain `int` or `str`. Raises SubscriptionError if it cannot be one."""
-    if isinstance(id, int | np.integer) and not isinstance(id, bool):
+    if type(id) is int and LEAST_INTEGER <= id < END_INTEGER:
+        return id  # most are: a microsecond less
+    if isinstance(id, (int, np.integer)) and not isinstance(id, bool):
         number = int(id)
         if LEAST_INTEGER <= number < END_INTEGER:
             return number
@@ -47,7 +49,7 @@ def check_id(id: object) -> SubscriptionId:
 
 def check_priority(priority: object) -> float:
     """The priority as a number. Raises SubscriptionError if it is not a finite one."""
-    if not isinstance(priority, bool) and isinstance(priority, Real | Decimal):
+    if not isinstance(priority, bool) and isinstance(priority, (float, Real, Decimal)):
         try:
             number = float(priority)
         except (OverflowError, ValueError):  # more than a float holds, or a Decimal that signals

@@ -147,7 +147,8 @@ class Engine:
             old = state.find(id)
             if old is None:
                 raise SubscriptionError(f"no subscription {id!r}")
-            return Change(state._replace(version=state.version + 1, size=state.size - 1), (old,))
+            version, segments, log, log_size, size = state
+            return Change(State(version + 1, segments, log, log_size, size - 1), (old,))
 
         self._change(remove)
 

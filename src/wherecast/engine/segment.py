@@ -196,7 +196,7 @@ class Segment:
         if self.died is None:
             self.died = np.full(len(self), ALIVE, np.int64)
         self.died[slots] = version
-        self.deaths += np.size(slots)
+        self.deaths += 1 if isinstance(slots, int) else slots.size
 
     def revive(self, version: int) -> None:
         """Take back the marks of a change that was never published: those later than `version`, which is."""
