@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.search import find_places
+from wherecast.kernels.search import find_places, find_texts
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]
-
-#: A table of texts is searched for each id alone if it is this many times as long as what is looked for.
-_FEW = 32
 
 
 def read_ids(source: object) -> IdColumn:
@@ -159,8 +155,12 @@ class Ids:
             return frozenset()
         if isinstance(self.values, np.ndarray):
             return frozenset({int})
-        is_text = pc.starts_with(self.values, "s")
-        return frozenset(([str] if pc.any(is_text).as_py() else []) + ([] if pc.all(is_text).as_py() else [int]))
+        ends = (self.values[int(self.order[place])].as_py() for place in (0, -1))  # an i comes before an s
+        return frozenset(str if text[0] == "s" else int for text in ends)
+
+    @cached_property
+    def _letters(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+        return _letters(self.values)
 
     def find(self, id: SubscriptionId) -> int:
         """Slot of an id, -1 if there is none."""
@@ -170,22 +170,20 @@ class Ids:
                 return -1
             place = bisect_left(order, id, key=values.__getitem__)
             return order[place] if place < len(order) and values[order[place]] == id else -1
-        text = _text(id)
-        place = bisect_left(self.order, text, key=lambda slot: self.values[int(slot)].as_py())
-        slot = int(self.order[place]) if place < len(self.order) else -1
-        return slot if slot >= 0 and self.values[slot].as_py() == text else -1
+        return int(self.find_many([id])[0])
 
     def find_many(self, ids: IdColumn) -> Int64s:
         """Slots of ids, -1 where there is none."""
-        if isinstance(self.values, np.ndarray) and isinstance(ids, np.ndarray):
-            slots = np.empty(ids.size, np.int64)
-            find_places(frozen(self.values), frozen(self.order), frozen(np.ascontiguousarray(ids)), slots)
-            return slots
-        listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        if isinstance(self.values, np.ndarray) or len(listed) * _FEW < len(self):
-            return np.fromiter(map(self.find, listed), np.int64, len(listed))
-        texts = pa.array([_text(i) for i in listed], self.values.type)
-        return np.asarray(pc.index_in(texts, value_set=self.values).fill_null(-1), np.int64)
+        slots, order = np.empty(len(ids), np.int64), frozen(self.order)
+        if isinstance(self.values, pa.Array):
+            listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
+            wanted = pa.array([_text(i) for i in listed], pa.string())
+            find_texts(*self._letters, order, *_letters(wanted), slots)
+        elif isinstance(ids, np.ndarray):
+            find_places(frozen(self.values), order, frozen(np.ascontiguousarray(ids)), slots)
+        else:
+            slots[:] = [self.find(id) for id in ids]
+        return slots
 
     def take(self, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Ids of slots: an int64 array, or an object array of strings and integers."""
@@ -201,6 +199,15 @@ class Ids:
 
 def _text(id: SubscriptionId) -> str:
     return f"s{id}" if isinstance(id, str) else f"i{id}"
+
+
+def _letters(texts: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Where each text begins in the bytes of all, and these."""
+    _, ptr, letters = texts.buffers()
+    wide = pa.types.is_large_string(texts.type)
+    every = np.frombuffer(ptr or bytes(8), np.int64 if wide else np.int32)
+    offsets = every[texts.offset : texts.offset + len(texts) + 1]
+    return frozen(offsets), frozen(np.frombuffer(letters or b"", np.uint8))
 
 
 def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
