@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.errors import SubscriptionError
+from wherecast.index.bounds import Stored
 
 SubscriptionId = str | int
 
 Int32s = npt.NDArray[np.int32]
+
+#: An integer id as it is stored beside texts.
+_INTEGER = r"^i-?[0-9]+\z"
 
 
 def check_id(id: object) -> None:
@@ -71,6 +77,22 @@ class Ids:
     @property
     def nbytes(self) -> int:
         return int(self.values.nbytes + self.order.nbytes)
+
+
+def open_ids(stored: Stored) -> Ids:
+    """Ids out of a file; raises SnapshotError if one is no id, or the order names a slot that there is not."""
+    values: Any = stored.array("values")
+    if isinstance(values, pa.Array):
+        stored.require(values.type == pa.string() and not values.null_count, "values", "does not hold ids")
+        numbers = pc.filter(values, pc.invert(pc.starts_with(values, "s")))
+        stored.require(pc.all(pc.match_substring_regex(numbers, _INTEGER)).as_py() is not False, "values", "has no ids")
+        longest = pc.max(pc.binary_length(numbers)).as_py() or 0
+        stored.require(longest <= sys.int_info.default_max_str_digits, "values", "has an id that is too long")
+    else:
+        values = stored.column("values", np.int32, np.int64)
+    order = stored.column("order", np.int32, size=len(values))
+    stored.within(order, 0, len(values), "order")
+    return Ids(values, order)
 
 
 def _text(id: SubscriptionId) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, inlined
+from wherecast.kernels.jit import Scalar, inlined, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -111,3 +111,25 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
             held = False
         row += 1
     return True
+
+
+@jit
+def find_bad_row(attr: npt.NDArray[Any], lo: Ints, hi: Ints, widths: Ints, far: Scalar) -> Scalar:
+    """The first row that is no interval of codes of an attribute, or -1; `far` is an end that is open."""
+    for place in range(attr.size):
+        attribute = row_attribute(attr, place)
+        low, high = lo[place], row_end(lo, hi, place)
+        if attribute >= widths.size or low < 0 or low > high or low >= widths[attribute]:
+            return place
+        if high >= widths[attribute] and high != far:
+            return place
+    return -1
+
+
+@jit
+def find_open_clause(ptr: npt.NDArray[Any], number: npt.NDArray[Any], attr: npt.NDArray[Any]) -> Scalar:
+    """The first clause whose last row says that its constraint goes on, or -1."""
+    for clause in range(ptr.size - 1):
+        if ptr[clause + 1] > ptr[clause] and attr[row_place(number, ptr[clause + 1] - 1)] < 0:
+            return clause
+    return -1
