@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError, WherecastError
+from wherecast.index.packed import unpack_boxes
+from wherecast.language.events import EventBatch
+from wherecast.matchers.adaptive import AdaptiveMatcher
+from wherecast.matchers.adaptive_plan import Costs
 from wherecast.matchers.registry import MATCHERS
 
 #: Events of a batch; fewer than make the engine plan in a thread of its own.
@@ -29,6 +35,7 @@ class Shape(NamedTuple):
     size: int
     id: Callable[[int], int | str]
     is_changed: bool  # several segments, priorities and removed subscriptions
+    matchers: Collection[str] = MATCHERS
 
 
 def _plain_filter(rng: random.Random) -> str:
@@ -48,6 +55,23 @@ def _plain_event(rng: random.Random) -> dict[str, Any]:
         "symbol": rng.choice((None, f"S{rng.randrange(45)}")),
         "price": rng.choice((None, float("nan"), 1.0 * rng.randrange(110))),
         "volume": rng.randrange(110),
+    }
+
+
+def _deep_filter(rng: random.Random) -> str:
+    tests = [f"symbol = 'S{rng.randrange(25)}'", f"price = {100 * rng.randrange(25)}", f"volume = {rng.randrange(25)}"]
+    low = rng.randrange(2_000)
+    tests += [f"price BETWEEN {low} AND {low + 90}", f"array_contains(marks, {rng.randrange(40)})", "kind <> 2"]
+    return " AND ".join(tests[:3] if rng.random() < 0.8 else rng.sample(tests, 3))
+
+
+def _deep_event(rng: random.Random) -> dict[str, Any]:
+    return {
+        "symbol": f"S{rng.randrange(26)}",
+        "price": rng.choice((100 * rng.randrange(26), rng.randrange(2_500))),
+        "marks": [rng.randrange(40) for _ in range(rng.randrange(5))],
+        "volume": rng.randrange(26),
+        "kind": rng.randrange(4),
     }
 
 
@@ -95,6 +119,10 @@ SHAPES = {
     "plain": Shape(
         {"symbol": "string", "price": "double", "volume": "long"}, _plain_filter, _plain_event, 240, int, is_changed=False
     ),
+    "deep": Shape(
+        {"symbol": "string", "price": "long", "marks": "array<long>", "volume": "long", "kind": "long"},
+        _deep_filter, _deep_event, 1_200, int, is_changed=False, matchers=("adaptive",),
+    ),
     "dense": Shape({f"a{i}": "long" for i in range(5)}, _dense_filter, _dense_event, 90, int, is_changed=False),
     "mixed": Shape(
         {
@@ -114,15 +142,16 @@ def draw_events(shape: Shape, seed: int = 7) -> list[dict[str, Any]]:
 def save_engines(folder: Path) -> Iterator[str]:
     """Save an engine of every matcher and shape; yields the names of their folders, `matcher+shape`."""
     for matcher in MATCHERS:
-        for name, shape in SHAPES.items():
+        for name in (name for name, shape in SHAPES.items() if matcher in shape.matchers):
             try:
-                _make_engine(matcher, shape).save(folder / f"{matcher}+{name}")
+                make_engine(matcher, SHAPES[name]).save(folder / f"{matcher}+{name}")
             except MatcherError:
                 continue  # a matcher of the papers that cannot serve this shape
             yield f"{matcher}+{name}"
 
 
-def _make_engine(matcher: str, shape: Shape) -> Engine:
+def make_engine(matcher: str, shape: Shape) -> Engine:
+    """An engine of a shape, always the same."""
     rng = random.Random(1)
     engine = Engine(shape.schema, matcher=matcher)
     engine.plan(draw_events(shape, 5))
@@ -131,12 +160,23 @@ def _make_engine(matcher: str, shape: Shape) -> Engine:
     for part in range(parts):
         engine.subscribe_many(pairs[part::parts])
     engine.plan(draw_events(shape, 6))
+    if shape is SHAPES["deep"]:
+        _deepen(engine, draw_events(shape, 6))
     if shape.is_changed:
         for number in range(0, shape.size, 11):
             engine.unsubscribe(shape.id(number))
         for i in range(5):
             engine.subscribe(f"late-{i}", shape.filter(rng), priority=float(i))
     return engine
+
+
+def _deepen(engine: Engine, events: list[dict[str, Any]]) -> None:
+    """Plan as for millions of filters, with several levels of lookups; so few would be one leaf."""
+    costs = Costs(test=0.1, visit=0.1, column=50, word=50, smallest=8)
+    for segment in engine._readable()[1]:
+        codes = segment.encode(EventBatch.read(engine.schema, events))
+        boxes, weights = unpack_boxes(segment.boxes), np.diff(segment.subscriptions.ptr)
+        segment._install(AdaptiveMatcher.build(boxes, codes, weights, costs))
 
 
 class Outcome(NamedTuple):
@@ -170,7 +210,7 @@ def _steps(engine: Engine, shape: Shape, scratch: Path) -> Iterator[Callable[[],
     yield lambda: engine.candidates(events)
     for event in events[:3]:
         yield lambda event=event: engine.match(event)
-        for key in islice(_all_ids(engine), 0, None, 9):
+        for key in islice(_all_ids(engine), 0, None, 1 + len(engine) // 15):
             yield lambda event=event, key=key: str(engine.explain(event, key))
     yield engine.explain_plan
     yield engine.stats

@@ -39,6 +39,12 @@ def folder_of(path: Path) -> Path:
     return path / json.loads((path / MANIFEST).read_bytes())["folder"]
 
 
+def places_of(path: Path) -> dict[str, Any]:
+    """What the manifest says of each array."""
+    arrays: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())["arrays"]
+    return arrays
+
+
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the manifest as somebody would who knows how to make its checksum."""
     manifest = json.loads((path / MANIFEST).read_bytes())

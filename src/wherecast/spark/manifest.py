@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.spark.errors import IndexStoreError
 
 FORMAT = "wherecast-index"
@@ -85,12 +86,19 @@ class Manifest:
             raise IndexStoreError(
                 f"{place} is damaged (its checksum does not fit); use an older version or build again"
             )
-        fields: dict[str, Any] = json.loads(body)
-        servers = tuple(tuple(Layer(**layer) for layer in layers) for layers in fields.pop("servers"))
-        return cls(**{**fields, "servers": servers, "attributes": tuple(fields["attributes"])})
+        if not is_genuine(FORMAT, body, header.get("hmac")):
+            raise IndexStoreError(f"{place} is not signed with a key of {KEY_VARIABLE}; check who wrote it")
+        try:
+            fields: dict[str, Any] = json.loads(body)
+            servers = tuple(tuple(Layer(**layer) for layer in layers) for layers in fields.pop("servers"))
+            return cls(**{**fields, "servers": servers, "attributes": tuple(fields["attributes"])})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise IndexStoreError(f"{place} contradicts itself ({error}); build the index again") from None
 
 
 def _header(body: bytes) -> bytes:
     digest = hashlib.sha256(body).hexdigest()
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": digest}
+    if (signature := sign(FORMAT, body)) is not None:
+        header["hmac"] = signature
     return json.dumps(header).encode() + b"\n"
