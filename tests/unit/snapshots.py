@@ -49,10 +49,10 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the manifest as somebody would who knows how to make its checksum."""
     manifest = json.loads((path / MANIFEST).read_bytes())
     change(manifest)
-    rest = json.dumps({k: v for k, v in manifest.items() if k not in ("format", "format_version", "sha256")})[
+    rest = json.dumps({k: v for k, v in manifest.items() if k not in ("format", "format_version", "sha256", "hmac")})[
         1:
     ].encode()
-    (path / MANIFEST).write_bytes(module._first_line(rest) + rest)
+    (path / MANIFEST).write_bytes(module._first_line(rest, manifest.get("hmac")) + rest)
 
 
 def forge(path: Path, file: str, change: Callable[[bytearray], object]) -> None:

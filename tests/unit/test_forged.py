@@ -112,7 +112,7 @@ def test_loose_bits_of_the_dense_part(saved, tmp_path):
 
 @pytest.mark.parametrize(
     ("fact", "value"),
-    [("version", 2**70), ("version", -1), ("matcher", "none"), ("segments", {}), ("schema", "[]"), ("segments", [{}])],
+    [("version", 2**70), ("version", -1), ("matcher", "none"), ("segments", 5), ("schema", "[]"), ("segments", [{}])],
 )
 def test_facts_that_lie_are_refused(saved, tmp_path, fact, value):
     """Facts of the manifest are checked as arrays are."""
