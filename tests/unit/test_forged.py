@@ -20,6 +20,8 @@ LIES: list[tuple[str, str, str, int, Any]] = [
     ("scan", "plain", "boxes/attr", 3, 100),
     ("scan", "plain", "boxes/lo", 3, -1),
     ("scan", "plain", "boxes/lo", 3, 10_000),
+    ("scan", "plain", "boxes/attr", 185, 0),
+    ("scan", "plain", "boxes/attr", -1, -1),
     ("scan", "plain", "boxes/ptr", 5, 10_000),
     ("scan", "plain", "boxes/ptr", 5, -1),
     ("scan", "plain", "matcher/attr", 3, 100),

@@ -92,7 +92,7 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
     codebook = Codebook(schema, _open_codes(facts["codes"], schema, group))
     residuals = open_residuals(group("residuals"), unpack_programs(facts["programs"], group("programs"), schema))
     filters = _count(facts["filters"])
-    boxes = open_boxes(group("boxes"), filters, codebook.widths, residuals.rows.size)
+    boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
     subscriptions, dead = _open_subscriptions(group("ids"), filters)
     kind = find_matcher(matcher)
     shared = {f"rows_{n}": a for n, a in boxes._asdict().items()} if hasattr(kind, "share_boxes") else {}
