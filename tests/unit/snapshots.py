@@ -39,14 +39,20 @@ def folder_of(path: Path) -> Path:
     return path / json.loads((path / MANIFEST).read_bytes())["folder"]
 
 
+def places_of(path: Path) -> dict[str, Any]:
+    """What the manifest says of each array."""
+    arrays: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())["arrays"]
+    return arrays
+
+
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the manifest as somebody would who knows how to make its checksum."""
     manifest = json.loads((path / MANIFEST).read_bytes())
     change(manifest)
-    rest = json.dumps({k: v for k, v in manifest.items() if k not in ("format", "format_version", "sha256")})[
+    rest = json.dumps({k: v for k, v in manifest.items() if k not in ("format", "format_version", "sha256", "hmac")})[
         1:
     ].encode()
-    (path / MANIFEST).write_bytes(module._first_line(rest) + rest)
+    (path / MANIFEST).write_bytes(module._first_line(rest, manifest.get("hmac")) + rest)
 
 
 def forge(path: Path, file: str, change: Callable[[bytearray], object]) -> None:

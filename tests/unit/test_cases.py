@@ -29,14 +29,16 @@ def rows_by_filter(engine: Engine, table: dict[str, Any]) -> list[list[int]]:
 
 @pytest.mark.parametrize("matcher", MATCHERS)
 @pytest.mark.parametrize("topic", TABLES)
-def test_each_filter_matches_its_rows(topic: str, matcher: str) -> None:
-    """All filters of a table in one engine: each matches exactly the events it should, in a batch and alone."""
+def test_each_filter_matches_its_rows(topic: str, matcher: str, tmp_path: Path) -> None:
+    """All filters of a table in one engine: each matches exactly the events it should, in a batch, alone and when opened."""
     table = TABLES[topic]
     engine = Engine(table["schema"], matcher=matcher)
     outcome = engine.subscribe_many(enumerate(case["filter"] for case in table["cases"]))
     assert not outcome.quarantined
     for case, rows in zip(table["cases"], rows_by_filter(engine, table), strict=True):
         assert rows == case["matches"], case["filter"]
+    engine.save(tmp_path)
+    assert rows_by_filter(Engine.open(tmp_path), table) == rows_by_filter(engine, table)
     for row, event in enumerate(table["events"]):
         expected = {number for number, case in enumerate(table["cases"]) if row in case["matches"]}
         assert set(engine.match(event)) == expected, event

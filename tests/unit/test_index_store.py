@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from wherecast.errors import SubscriptionError
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, write_layer
-from wherecast.spark.manifest import Manifest
+from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.pins import Pins, pinned_versions, stream_name
 from wherecast.spark.reports import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
@@ -364,3 +365,30 @@ def test_damaged_reports_are_forgotten(tmp_path: Path, content: bytes) -> None:
     again = Reports(Index(tmp_path), "checkpoint")
     again.add(make_report(1, 50))
     assert again.read() == [make_report(1, 50)]
+
+
+def test_a_forged_manifest_is_refused_or_harmless(tmp_path: Path) -> None:
+    """Whatever stands in the place of a part of a manifest, its checksum being right: an error of ours or an engine."""
+    index = Index(tmp_path / "index")
+    genuine = make_manifest(index, (1, "price > 5"))
+    body = json.loads(genuine.to_bytes().partition(b"\n")[2])
+    values = [None, True, -1, 2**70, 1.5, "", "..", "layers/..", "/etc", [], {}, [[]], [{}], [[{}]], [None]]
+    places = [(key,) for key in body] + [("servers", 0), ("servers", 0, 0), ("attributes", 0)]
+    places += [("servers", 0, 0, key) for key in body["servers"][0][0]]
+    refused = 0
+    for *way, last in places:
+        for value in values:
+            forged = json.loads(json.dumps(body))
+            at = forged
+            for key in way:
+                at = at[key]
+            at[last] = value
+            text = json.dumps(forged).encode()
+            try:
+                manifest = Manifest.from_bytes(_header(text) + text, "forged")
+                for layers in manifest.servers:
+                    if layers:
+                        open_layers(index.store.url, layers)
+            except IndexStoreError:
+                refused += 1
+    assert refused > len(places) * len(values) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
+from wherecast.index.bounds import Stored
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.search import find_places, find_texts
 
@@ -20,6 +23,9 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]
+
+#: An integer id as it is stored beside texts.
+_INTEGER = r"^i-?[0-9]+\z"
 
 
 def read_ids(source: object) -> IdColumn:
@@ -195,6 +201,22 @@ class Ids:
     @property
     def nbytes(self) -> int:
         return int(self.values.nbytes + self.order.nbytes)
+
+
+def open_ids(stored: Stored) -> Ids:
+    """Ids out of a file; raises SnapshotError if one is no id, or the order names a slot that there is not."""
+    values: Any = stored.array("values")
+    if isinstance(values, pa.Array):
+        stored.require(values.type == pa.string() and not values.null_count, "values", "does not hold ids")
+        numbers = pc.filter(values, pc.invert(pc.starts_with(values, "s")))
+        stored.require(pc.all(pc.match_substring_regex(numbers, _INTEGER)).as_py() is not False, "values", "has no ids")
+        longest = pc.max(pc.binary_length(numbers)).as_py() or 0
+        stored.require(longest <= sys.int_info.default_max_str_digits, "values", "has an id that is too long")
+    else:
+        values = stored.column("values", np.int32, np.int64)
+    order = stored.column("order", np.int32, size=len(values))
+    stored.within(order, 0, len(values), "order")
+    return Ids(values, order)
 
 
 def _text(id: SubscriptionId) -> str:

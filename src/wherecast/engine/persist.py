@@ -2,27 +2,27 @@
 
 An engine is saved as one segment per segment it has, the log included; removed subscriptions are left out by a mark per
 slot. Opening maps the arrays, it copies and rebuilds nothing: the codebook, the matcher and the id table are views of the
-file. What was stored is checked against what the schema and the arrays themselves allow before it is used, because a
-kernel that follows a wrong offset would crash the process.
+file. Each part checks its own arrays before it uses them (see `index.bounds`), because a kernel that follows a wrong
+offset would crash the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from wherecast.engine.ids import Ids
+from wherecast.engine.ids import open_ids
 from wherecast.engine.segment import ALIVE, Segment, Subscriptions
-from wherecast.errors import SchemaError, SnapshotError
+from wherecast.errors import SnapshotError, WherecastError
+from wherecast.index.bounds import Stored
 from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
-from wherecast.index.packed import PackedBoxes
+from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
-from wherecast.index.residuals import Residuals
+from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
 from wherecast.language.schema import Kind, Schema
@@ -52,11 +52,9 @@ def open_segments(path: str | os.PathLike[str]) -> tuple[Schema, str, tuple[Segm
     try:
         facts = snapshot.facts
         schema = Schema.from_json(str(facts["schema"]))
-        matcher, version, about = str(facts["matcher"]), int(facts["version"]), list(facts["segments"])
+        matcher, version, about = str(facts["matcher"]), _count(facts["version"]), list(facts["segments"])
         segments = tuple(_unpack(f"segment{n}/", a, snapshot.arrays, schema, matcher) for n, a in enumerate(about))
-    except SnapshotError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, SchemaError) as error:
+    except (WherecastError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise SnapshotError(f"{path}: not a saved engine ({error}); save it again") from None
     return schema, matcher, segments, version, snapshot
 
@@ -85,62 +83,53 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
 
 
 def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], schema: Schema, matcher: str) -> Segment:
+    """A segment of mapped arrays; each part checks its own (see `index.bounds`), then those that it points into."""
+
     def group(name: str) -> Arrays:
         start = f"{prefix}{name}/"
         return {n.removeprefix(start): stored[n] for n in stored if n.startswith(start)}
 
-    boxes = PackedBoxes(n_filters=int(facts["filters"]), **group("boxes"))
-    codes: list[AttributeCodes | None] = [None] * len(schema)
-    for attr, kind in facts["codes"].items():
-        codes[int(attr)] = (StringCodes if kind == "strings" else KeyCodes).from_arrays(group(f"codes{attr}"))
-    codebook = Codebook(schema, codes)
-    residual = group("residuals")
-    residuals = Residuals(
-        unpack_programs(facts["programs"], group("programs"), schema), residual["program"], residual["rows"]
-    )
-    ids = group("ids")
-    subscriptions = Subscriptions(ids["ptr"], Ids(ids["values"], ids["order"]), ids.get("priorities"))
-    _check(boxes, codebook, residuals, subscriptions)
+    codebook = Codebook(schema, _open_codes(facts["codes"], schema, group))
+    residuals = open_residuals(group("residuals"), unpack_programs(facts["programs"], group("programs"), schema))
+    filters = _count(facts["filters"])
+    boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
+    subscriptions, dead = _open_subscriptions(group("ids"), filters)
     kind = find_matcher(matcher)
-    shared = {f"rows_{n}": a for n, a in group("boxes").items()} if hasattr(kind, "share_boxes") else {}
-    segment = Segment(codebook, boxes, residuals, kind.from_arrays({**group("matcher"), **shared}), subscriptions)
-    if "dead" in ids:
-        segment.died = np.where(ids["dead"], np.int64(-1), ALIVE)
-        segment.deaths = int(ids["dead"].sum())
+    shared = {f"rows_{n}": a for n, a in boxes._asdict().items()} if hasattr(kind, "share_boxes") else {}
+    arrays = {**group("matcher"), **shared}
+    kind.check(arrays, boxes, None if boxes.filter_ids.size else np.diff(subscriptions.ptr))
+    segment = Segment(codebook, boxes, residuals, kind.from_arrays(arrays), subscriptions)
+    if dead is not None:
+        segment.died = np.where(dead, np.int64(-1), ALIVE)
+        segment.deaths = int(dead.sum())
     return segment
 
 
-def _check(boxes: PackedBoxes, codebook: Codebook, residuals: Residuals, subscriptions: Subscriptions) -> None:
-    """That arrays fit each other; raises SnapshotError."""
-    places, clauses = boxes.attr.size, boxes.n_clauses
-    rows = boxes.number.size or places
-    slots = len(subscriptions.ids.values)
-    column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
-    string = [codebook.schema.attributes[a].kind is Kind.STRING for a in codebook.used]
-    checks = {
-        "rows": boxes.lo.size == places and boxes.hi.size in (0, places) and _climbs(boxes.ptr, rows),
-        "row numbers": _within(boxes.number, places),
-        "columns": not places or int(column.max()) < len(codebook.codes),
-        "owners": boxes.filter_ids.size in (0, clauses) and _within(boxes.filter_ids, boxes.n_filters),
-        "filters": bool(boxes.filter_ids.size) or clauses in (0, boxes.n_filters),
-        "residuals": boxes.residuals.size in (0, clauses) and _within(boxes.residuals, residuals.rows.size, -1),
-        "programs": _within(residuals.program, len(residuals.programs))
-        and residuals.program.size == residuals.rows.size,
-        "widths": boxes.widths.tolist() == codebook.widths.tolist(),
-        "codes": string == [isinstance(codebook.codes[a], StringCodes) for a in codebook.used],
-        "subscribers": subscriptions.ptr.size == boxes.n_filters + 1 and _climbs(subscriptions.ptr, slots),
-        "ids": subscriptions.ids.order.size == slots and _within(subscriptions.ids.order, slots),
-        "id type": isinstance(subscriptions.ids.values, pa.Array)
-        or subscriptions.ids.values.dtype in (np.int32, np.int64),
-    }
-    wrong = [name for name, fine in checks.items() if not fine]
-    if wrong:
-        raise SnapshotError(f"the arrays of the snapshot contradict each other ({', '.join(wrong)}); save it again")
+def _open_codes(
+    kinds: Mapping[str, str], schema: Schema, group: Callable[[str], Arrays]
+) -> list[AttributeCodes | None]:
+    codes: list[AttributeCodes | None] = [None] * len(schema)
+    for attr, kind in kinds.items():
+        is_string = schema.attributes[_count(int(attr))].kind is Kind.STRING
+        if kind != ("strings" if is_string else "keys"):
+            raise SnapshotError(f"attribute {attr} cannot have codes of {kind!r:.20}")
+        codes[int(attr)] = (StringCodes if is_string else KeyCodes).from_arrays(group(f"codes{attr}"))
+    return codes
 
 
-def _within(values: npt.NDArray[Any], end: int, start: int = 0) -> bool:
-    return not values.size or (int(values.min()) >= start and int(values.max()) < end)
+def _open_subscriptions(arrays: Arrays, filters: int) -> tuple[Subscriptions, npt.NDArray[np.bool_] | None]:
+    """Subscriptions to so many filters, and which of them are dead (None: none is)."""
+    stored = Stored(arrays, "subscriptions")
+    ids = open_ids(stored)
+    ptr = stored.column("ptr", np.int32, size=filters + 1)
+    stored.offsets(ptr, len(ids), "ptr")
+    priorities = stored.column("priorities", np.float32, size=len(ids)) if "priorities" in stored else None
+    dead = stored.column("dead", np.bool_, size=len(ids)) if "dead" in stored else None
+    return Subscriptions(ptr, ids, priorities), dead
 
 
-def _climbs(ptr: npt.NDArray[Any], end: int) -> bool:
-    return bool(ptr.size and ptr[0] == 0 and ptr[-1] == end and np.all(np.diff(ptr) >= 0))
+def _count(value: object) -> int:
+    """A number of things out of a manifest."""
+    if not isinstance(value, int) or not 0 <= value < ALIVE:
+        raise ValueError(f"{value!r:.40} is not a count")
+    return int(value)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.jit import frozen
@@ -87,7 +88,20 @@ class KeyCodes:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> KeyCodes:
+        """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
+        _check_keys(Stored(arrays, "codes of keys"))
         return cls(arrays["starts"], arrays["table"], arrays["facts"])
+
+
+def _check_keys(stored: Stored) -> None:
+    """Sorted starts, buckets that are ranges of them, and a scale whose shift is one."""
+    starts, table = stored.column("starts", np.int64), stored.column("table", np.int32)
+    stored.require((starts[1:] > starts[:-1]).all(), "starts", "is not sorted")
+    stored.require(table.size >= 2, "table", "has no bucket")
+    stored.offsets(table, starts.size, "table")
+    scale, _, step = stored.column("facts", np.int64, size=3).tolist()
+    known = scale == BY_VALUE or (scale in (BY_KEY, BY_LOGARITHM) and 0 <= step < 64)
+    stored.require(known, "facts", f"has no scale {scale} with step {step}")
 
 
 def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:

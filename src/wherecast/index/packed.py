@@ -7,12 +7,17 @@ there is nothing to say.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import FAR, Boxes
+from wherecast.index.codes import Codebook
+from wherecast.kernels.jit import frozen
+from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -45,6 +50,55 @@ class PackedBoxes(NamedTuple):
             return range(filter, filter + 1)
         first, end = np.searchsorted(self.filter_ids, [filter, filter + 1])
         return range(int(first), int(end))
+
+
+def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, residuals: int) -> PackedBoxes:
+    """Boxes out of a file, in these codes; raises SnapshotError if they are no boxes.
+
+    Not only matching follows them: filters are made of them again, and other matchers of those. So they must be what
+    the compiler makes.
+    """
+    widths = codebook.widths
+    several = np.array([attribute.is_array for attribute in codebook.schema.attributes], bool)
+    stored = Stored(arrays, "boxes")
+    rows = Rows(
+        stored.column("ptr", np.int32),
+        stored.column("number", np.uint8, np.uint16),
+        stored.column("attr", np.int8, np.int16),
+        stored.column("lo", np.int32),
+        stored.column("hi", np.int32),
+    )
+    stored.require(np.array_equal(stored.column("widths", np.int32), widths), "widths", "is not that of the codes")
+    check_rows(stored, rows, widths, several)
+    clauses = rows.ptr.size - 1
+    owners, left = stored.column("filter_ids", np.int32), stored.column("residuals", np.int32)
+    stored.require(owners.size or clauses in (0, n_filters), "filter_ids", "is missing")
+    stored.require(owners.size in (0, clauses), "filter_ids", f"has {owners.size} values for {clauses} clauses")
+    stored.within(owners, 0, n_filters, "filter_ids")
+    stored.require((owners[1:] >= owners[:-1]).all(), "filter_ids", "does not climb")
+    stored.require(left.size in (0, clauses), "residuals", f"has {left.size} values for {clauses} clauses")
+    stored.within(left, -1, residuals, "residuals")
+    return PackedBoxes(*rows, owners, left, n_filters, widths)
+
+
+def check_rows(
+    stored: Stored, rows: Rows, widths: npt.NDArray[np.int32], several: npt.NDArray[np.bool_] | None = None
+) -> None:
+    """That rows out of a file are intervals of codes, clauses are constraints in order, and numbers name rows.
+
+    `several` says on which attributes a clause may have more than one constraint; None: on any. Raises SnapshotError; the
+    types of the arrays have been checked.
+    """
+    ptr, number, attr, lo, hi = (frozen(array) for array in rows)
+    places = attr.size
+    stored.require(lo.size == places, "lo", f"has {lo.size} values for {places} rows")
+    stored.require(hi.size in (0, places), "hi", f"has {hi.size} values for {places} rows")
+    stored.within(number, 0, places, "number")
+    stored.offsets(ptr, number.size or places, "ptr")
+    row = find_bad_row(attr, lo, hi, frozen(widths), FAR)
+    stored.require(row < 0, "lo", f"has no interval of codes in row {row}")
+    clause = find_bad_clause(ptr, number, attr, lo, hi, np.ones(widths.size, bool) if several is None else several)
+    stored.require(clause < 0, "attr", f"has no constraints in clause {clause}")
 
 
 def pack_boxes(boxes: Boxes) -> PackedBoxes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wherecast.index.bounds import Stored
 from wherecast.language.columns import ProgramScope
 from wherecast.language.evaluate import Column, holds
 from wherecast.language.events import EventBatch
@@ -50,6 +52,17 @@ class Residuals:
                 truth &= holds(rest.node, rest.truth, scope)
             out[pairs] = truth
         return out
+
+
+def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residuals:
+    """Residuals out of a file; raises SnapshotError if one is no row of a program."""
+    stored = Stored(arrays, "residuals")
+    program = stored.column("program", np.int32)
+    rows = stored.column("rows", np.int32, size=program.size)
+    stored.within(program, 0, len(programs), "program")
+    lengths = np.array([p.length for p in programs], np.int64)
+    stored.require(((rows >= 0) & (rows < lengths[program])).all(), "rows", "has a row that its program does not have")
+    return Residuals(programs, program, rows)
 
 
 def value_column(events: EventBatch, attr: int) -> Column:

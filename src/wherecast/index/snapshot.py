@@ -10,7 +10,8 @@ On disk
         segment0.arrow                  the arrays `segment0/...`: one Arrow IPC file per group
         arrays.arrow                    the arrays whose names have no group
 
-The first line of the manifest holds the name of the format, its version and the SHA-256 of all bytes that follow. These
+The first line of the manifest holds the name of the format, its version, the SHA-256 of all bytes that follow and, where a
+key is set, their signature (see `signing`). These
 give the version of the snapshot, its folder, the size and SHA-256 of every file, the facts, and for each array its type,
 its shape and the place of its buffers: `[offset, bytes]` in the file.
 
@@ -25,7 +26,12 @@ of strings, booleans that are neither 0 nor 1) is checked when such an array is 
 SHA-256 was chosen because processors have instructions for it: 0.9 GB/s here, twice the speed of BLAKE2b.
 
 A checksum finds damage, not malice: whoever can write the files can write the sums. So every check but the sums is made
-with `verify=False` too, and what the numbers in an array mean has to be checked by whoever asks for the array.
+with `verify=False` too, and what the numbers in an array mean has to be checked by whoever asks for the array (`bounds`).
+
+A file that somebody shortens while it is mapped ends the process with SIGBUS as soon as a missing page is read: that is how
+POSIX maps files. We never write to a file again once a manifest names it, and remove files whole, which a map outlives. A
+handler of the signal would be no way out: it can neither repair the page nor leave compiled code that runs without the
+interpreter's lock, and a library must not take over the signals of its process.
 
 Saving
 ------
@@ -57,6 +63,7 @@ import pyarrow as pa
 
 from wherecast.errors import SnapshotError
 from wherecast.index.arrow_file import Place, StoredArray, find_fault, is_count, read_array, write_arrays
+from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 
 FORMAT = "wherecast-snapshot"
 FORMAT_VERSION = 1
@@ -193,8 +200,13 @@ def _parse_manifest(raw: bytes, where: Path) -> dict[str, Any]:
             f"{where}: format version {version!r:.20} is newer than {FORMAT_VERSION}, all that this build reads; upgrade wherecast"
         )
     first, _, rest = raw.partition(b"\n")
-    if version != FORMAT_VERSION or first + b"\n" != _first_line(rest):
+    signature = manifest.get("hmac")
+    if version != FORMAT_VERSION or first + b"\n" != _first_line(rest, signature):
         raise _DamagedError(f"{where / MANIFEST}: damaged (its checksum does not match); restore it or save anew")
+    if not is_genuine(FORMAT, rest, signature):
+        raise _DamagedError(
+            f"{where / MANIFEST}: not signed with a key of {KEY_VARIABLE}; save it again with the key, or check who wrote it"
+        )
     wanted = {"version": int, "folder": str, "files": dict, "arrays": dict, "facts": dict}
     for key, kind in wanted.items():
         if type(manifest.get(key)) is not kind:
@@ -226,8 +238,11 @@ def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
     return manifest
 
 
-def _first_line(rest: bytes) -> bytes:
-    fixed = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": hashlib.sha256(rest).hexdigest()}
+def _first_line(rest: bytes, signature: object = None) -> bytes:
+    fixed: dict[str, object] = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    fixed["sha256"] = hashlib.sha256(rest).hexdigest()
+    if signature is not None:
+        fixed["hmac"] = signature
     return json.dumps(fixed)[:-1].encode() + b",\n"
 
 
@@ -341,7 +356,7 @@ def _write_version(
     _sync(folder)
     content = {"version": version, "folder": folder.name, "files": files, "arrays": places, "facts": facts}
     rest = json.dumps(content, allow_nan=False)[1:].encode() + b"\n"
-    whole = _first_line(rest) + rest
+    whole = _first_line(rest, sign(FORMAT, rest)) + rest
     if len(whole) > MANIFEST_LIMIT:
         raise ValueError(f"a manifest of {len(whole)} bytes, at most {MANIFEST_LIMIT}; keep large facts in arrays")
     draft.write_bytes(whole)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wherecast.index.bounds import Stored
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
 
@@ -18,6 +20,9 @@ Hashes = npt.NDArray[np.uint64]
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
+
+#: Codes have 32 bits and a string takes two.
+_MOST_STRINGS = 2**30 - 1
 
 _ALL_VALID = np.zeros(0, np.bool_)
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
@@ -95,8 +100,32 @@ class StringCodes:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
+        """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
+        _check(Stored(arrays, "codes of strings"))
         ordered, seed = (int(f) for f in arrays["facts"])
         return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
+
+
+def _check(stored: Stored) -> None:
+    """Texts in Arrow's layout, sorted; a table that names them and has an empty slot, where every search ends."""
+    offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
+    stored.offsets(offsets, data.size, "offsets")
+    n = offsets.size - 1
+    stored.require(n < _MOST_STRINGS, "offsets", f"has {n} strings, at most {_MOST_STRINGS}")
+    texts = pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    try:
+        texts.validate(full=True)
+    except pa.ArrowException:
+        stored.require(False, "data", "holds no texts")
+    stored.require(n < 2 or pc.all(pc.less(texts[:-1], texts[1:])).as_py(), "data", "is not sorted")
+    facts = stored.column("facts", np.uint64, size=2)
+    stored.require(facts[0] <= 1, "facts", f"has no truth value but {facts[0]}")
+    places = stored.column("places", np.int32)
+    is_power = places.size & (places.size - 1) == 0
+    stored.require(is_power and places.size > n, "places", f"has {places.size} slots for {n} strings")
+    stored.within(places, -1, n, "places")
+    stored.require(places.min() < 0, "places", "has no empty slot")
+    stored.column("marks", np.uint32, size=places.size)
 
 
 def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:

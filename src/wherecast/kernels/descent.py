@@ -43,7 +43,7 @@ from wherecast.kernels.bits import (
     popcount,
     trailing_zeros,
 )
-from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.jit import Scalar, hot, inlined, jit
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
@@ -373,3 +373,60 @@ def mark_codes(tests: Ints, table: Ints, first: Scalar, end: Scalar, codes: Ints
         for test in range(first, end):
             if find_child(tests, table, test, codes[i]) != 0:
                 marks[i] = True
+
+
+@jit
+def measure_depth(nodes: Ints, tests: Ints, table: Ints, n_columns: Scalar, n_leaves: Scalar, depth: Ints) -> Scalar:
+    """The depth of a tree out of a file; -1 if a test, table or link of it leads out of its arrays or in a circle.
+
+    Children stand behind their parents and have one parent, so one pass in order meets each after its parent. `depth` has
+    an entry per node, 0 for the root and -1 for the others. A hash needs an empty entry, at which a search ends.
+    """
+    for node in range(nodes.shape[0]):
+        if depth[node] < 0:
+            return -1
+        for test in range(nodes[node, 0], nodes[node, 1]):
+            column, shift, size, start = (
+                tests[test, 0],
+                tests[test, 1],
+                np.int64(tests[test, 3]),
+                np.int64(tests[test, 4]),
+            )
+            is_hash = size < 0
+            entries = -size if is_hash else size
+            step = 2 if is_hash else 1
+            if column < 0 or column >= n_columns or shift < 0 or shift > 31 or entries == 0:
+                return -1
+            if start < 0 or start + entries * step > table.size or (is_hash and entries & (entries - 1)):
+                return -1
+            n_empty = 0
+            for entry in range(entries):
+                child = np.int64(table[start + step * entry + step - 1])
+                n_empty += child == 0
+                if child > n_leaves:
+                    return -1
+                if child < 0:
+                    if -child >= nodes.shape[0] or -child <= node or depth[-child] >= 0:
+                        return -1
+                    depth[-child] = depth[node] + 1
+            if is_hash and n_empty == 0:
+                return -1
+    return depth.max()
+
+
+@jit
+def has_loose_bits(leaves: Longs, columns: Longs, width: Ints, maps: Words, first: Scalar, end: Scalar) -> Scalar:
+    """Whether a row of the first column of leaves first:end has a bit that stands for no slot.
+
+    Counting and listing the matches of a leaf would then differ. One column is enough, as rows are ANDed.
+    """
+    for leaf in range(first, end):
+        words, size = leaves[leaf, WORDS], leaves[leaf, SIZE]
+        loose = ~first_bits(size - 64 * (words - 1))
+        for at in range(leaves[leaf, COLUMN], min(leaves[leaf, COLUMN] + 1, leaves[leaf, COLUMN_END])):
+            packed = columns[at]
+            n_rows = width[packed & 0xFFFF] - ((packed >> FOLD_AT) & 1)
+            for row in range(n_rows):
+                if maps[leaves[leaf, MAP] + ((packed >> ROW_AT) + row) * words + words - 1] & loose:
+                    return True
+    return False

@@ -11,14 +11,21 @@ atomically: a match on `gryphon` then takes seven times as long.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+
+from wherecast.kernels.private import make_private
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 #: A number or truth value in a kernel: Python's or NumPy's with the JIT off, a machine word with it.
 Scalar = Any
+
+config: Any = numba.config  # without types of its own
+if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
+    make_private(Path(config.CACHE_DIR))
 
 _compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
 

@@ -13,6 +13,7 @@ by node: a chain that is skipped or compared as a row counts for each of its lev
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from wherecast.kernels.bits import popcount
 from wherecast.kernels.jit import Scalar, hot, inlined
@@ -45,7 +46,7 @@ def choose_trees(events: Bits, k: int, first_tree: Longs, chosen: Ints) -> None:
         t = 0
         for w in range(events.shape[1]):
             t += popcount(events[e, w])
-        if t >= last:
+        if t >= last or first_tree[t] < 0:  # no event has so few ones, if the partition is right
             chosen[e] = first_tree[last]
             continue
         block = 0
@@ -162,3 +163,40 @@ def tally_search(
                 node = np.int64(star)
             if node < 0:
                 tally_leaf(rows, ~node, events, e, level, start, k, levels, totals)
+
+
+@hot
+def walk_trees(nodes: Ints, trees: Longs, k: int, n_rows: int, seen: npt.NDArray[np.bool_], stack: Ints) -> bool:
+    """Whether the links of trees out of a file lead to nodes of later levels, each by one link, and to rows.
+
+    On level k there are lists: the next node hangs at `*` and a row at 0. `seen` is True for node 0 and the heads only,
+    `stack` has as many places as `nodes`.
+    """
+    for t in range(len(trees)):
+        end, levels = trees[t, BLOCK_END], k - trees[t, BLOCK_END] + trees[t, BLOCK]
+        start = end % k
+        head = NODE * (1 + t)
+        stack[0] = head
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            node = np.int64(stack[depth])
+            level: Scalar = np.int64(-1)
+            if node != head:
+                level = level_of(np.int64(nodes[node]), start, k, levels)
+            for field in range(ON_ZERO if node != head else ON_STAR, NODE):
+                child = np.int64(nodes[node + field])
+                if child < 0 and ~child >= n_rows:
+                    return False
+                if child <= 0:
+                    continue
+                if child % NODE or child >= nodes.size or seen[child // NODE] or nodes[child] < 0 or nodes[child] > k:
+                    return False
+                there = level_of(np.int64(nodes[child]), start, k, levels)
+                in_list = level == levels and there == levels and field == ON_STAR
+                if there > levels or (there == levels and nodes[child] != k) or (there <= level and not in_list):
+                    return False
+                seen[child // NODE] = True
+                stack[depth] = child
+                depth += 1
+    return True

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, inlined
+from wherecast.kernels.jit import Scalar, inlined, jit
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -111,3 +111,45 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
             held = False
         row += 1
     return True
+
+
+@jit
+def find_bad_row(attr: npt.NDArray[Any], lo: Ints, hi: Ints, widths: Ints, far: Scalar) -> Scalar:
+    """The first row that is no interval of codes of an attribute, or -1; `far` is an end that is open."""
+    for place in range(attr.size):
+        attribute = row_attribute(attr, place)
+        low, high = lo[place], row_end(lo, hi, place)
+        if attribute >= widths.size or low < 0 or low > high or low >= widths[attribute]:
+            return place
+        if low == 0 and high > 0:  # NULL is no end of an interval of values
+            return place
+        if high >= widths[attribute] and high != far:
+            return place
+    return -1
+
+
+@jit
+def find_bad_clause(
+    ptr: npt.NDArray[Any], number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints,
+    several: npt.NDArray[np.bool_],
+) -> Scalar:  # fmt: skip
+    """The first clause whose rows are no constraints in the order of attributes, or -1.
+
+    The intervals of a constraint climb and do not meet, and the last one ends it. A clause has one constraint on an
+    attribute, unless `several` says that it may have more.
+    """
+    for clause in range(ptr.size - 1):
+        goes_on: Scalar = False
+        before, top = np.int64(-1), np.int64(0)
+        for row in range(ptr[clause], ptr[clause + 1]):
+            place = row_place(number, row)
+            attribute = row_attribute(attr, place)
+            if goes_on and (attribute != before or lo[place] <= top):
+                return clause
+            if not goes_on and (attribute < before or (attribute == before and not several[attribute])):
+                return clause
+            before, top = attribute, np.int64(row_end(lo, hi, place))
+            goes_on = attr[place] < 0
+        if goes_on:
+            return clause
+    return -1

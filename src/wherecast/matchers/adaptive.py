@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
 from wherecast.kernels.dense import (
@@ -48,6 +49,7 @@ from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.fanout import count_subscriptions
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
+from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
 from wherecast.matchers.columns import Columns, prepare
@@ -59,6 +61,9 @@ Longs = npt.NDArray[np.int64]
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
 
+
+#: Matches that get room before the first is found; what a plan expects comes out of a file.
+MOST_EXPECTED = 1 << 27
 
 _NONE_DIED = np.zeros(0, np.int64)
 
@@ -127,6 +132,10 @@ class AdaptiveMatcher:
 
     def _use_rows(self, rows: Rows) -> None:
         self._rows = plain(Rows(*(frozen(array) for array in rows)))
+
+    @classmethod
+    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:
+        check_adaptive(Stored(arrays, f"matcher {cls.name!r}"), boxes, weights)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
@@ -223,7 +232,8 @@ class AdaptiveMatcher:
             return ptr, np.zeros(0, np.int32)
         points = cast("Points", (frozen(events.codes), frozen(events.list_ptr), frozen(events.list_codes)))
         least = 64 * (LEAF_WORDS + 1)
-        pieces, start, size = [], 0, least + int(1.2 * n_events * self._visits.item(MATCHES))
+        expected = int(1.2 * n_events * self._visits.item(MATCHES))
+        pieces, start, size = [], 0, least + min(expected, MOST_EXPECTED)
         while start < n_events:
             out = np.empty(size, np.int32)
             stop = descend(self._plain, self._rows, batch, points, start, scratch, out, ptr)

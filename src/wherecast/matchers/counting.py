@@ -25,8 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import FAR, Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.counting import tally_predicates
+from wherecast.kernels.rows import Rows
 from wherecast.language.concat import take_ranges
 from wherecast.matchers.counting_association import Association, BitMatrix, ByteMatrix, ListAssociation
 from wherecast.matchers.counting_index import ListIndex, PredicateIndex, TableIndex
@@ -240,10 +243,22 @@ class CountingMatcher:
         return {"ids": ids, "ptr": row_ptr[ptr], "attr": attr, "lo": lo, "hi": hi, "widths": self._widths}
 
     @classmethod
+    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+        stored = Stored(arrays, f"matcher {cls.name!r}")
+        ids = stored.column("ids", np.int32)
+        stored.within(ids, 0, boxes.n_clauses, "ids")
+        stored.require((ids[1:] > ids[:-1]).all(), "ids", "does not climb")
+        ptr, attr = stored.column("ptr", np.int64, size=ids.size + 1), stored.column("attr", np.int16)
+        lo, hi = stored.column("lo", np.int32), stored.column("hi", np.int32, size=attr.size)
+        widths = stored.column("widths", np.int32)
+        stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
+        check_rows(stored, Rows(ptr, np.zeros(0, np.uint8), attr, lo, hi), widths)
+
+    @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Load the clauses again, under their ids."""
         ids = np.array(arrays["ids"], np.int32)
-        stored: dict[str, Any] = {name: np.array(a) for name, a in arrays.items() if name != "ids"}
+        stored: dict[str, Any] = {name: np.array(arrays[name]) for name in ("ptr", "attr", "lo", "hi", "widths")}
         boxes = Boxes(filter_ids=ids, residuals=np.full(ids.size, -1, np.int32), n_filters=ids.size, **stored)
         matcher = cls(boxes.widths)
         end = int(ids[-1]) + 1 if ids.size else 0

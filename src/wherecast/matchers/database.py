@@ -32,7 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes
 from wherecast.matchers.database_connections import Columns, Database, open_database
 from wherecast.matchers.database_predicates import PredicateTable
 from wherecast.matchers.database_relations import (
@@ -163,9 +165,17 @@ class DatabaseMatcher(ABC):
         return {name: found[name].astype(np.int32) for name in PredicateRows._fields}
 
     @classmethod
+    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+        stored = Stored(arrays, f"matcher {cls.name!r}")
+        sid = stored.column("sid", np.int32)
+        stored.within(sid, 0, boxes.n_clauses, "sid")
+        for name in PredicateRows._fields:
+            stored.column(name, np.int32, size=sid.size)
+
+    @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Fill the tables again."""
-        return cls(PredicateRows(**arrays))
+        return cls(PredicateRows(**{name: arrays[name] for name in PredicateRows._fields}))
 
     def stats(self) -> dict[str, Any]:
         sizes = {t: int(self._database.fetch(f"SELECT count(*) AS n FROM {t}")["n"][0]) for t in self.tables}  # noqa: S608

@@ -50,8 +50,18 @@ class Matcher(Protocol):
         """The whole state as arrays, for a snapshot."""
 
     @classmethod
+    def check(
+        cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: npt.NDArray[np.int32] | None
+    ) -> None:
+        """Raises SnapshotError unless a matcher of these arrays, out of a file, stays inside them (see `index.bounds`).
+
+        `boxes` are those it was built from, checked already; `weights` what clauses count for in `weigh`, None if it will
+        not be asked. What the engine does with a matcher must be safe then: answering, telling about itself, storing.
+        """
+
+    @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The matcher whose `arrays()` these are; may use them in place."""
+        """The matcher whose `arrays()` these are; may use them in place. Out of a file, `check` comes first."""
 
     def explain_plan(self) -> str:
         """What it chose and what that costs, in a few lines."""

@@ -23,16 +23,20 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rapid import Bits, Ints, Longs
+from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
-from wherecast.matchers.rapid_binary import BinaryIndex, Tally, count_copies
+from wherecast.matchers.rapid_binary import BinaryIndex, Tally, check_index, count_copies
 from wherecast.matchers.rapid_clauses import ClauseStore, compose_boxes
 from wherecast.matchers.rapid_partition import (
     Constraints,
     MisfitError,
     Partition,
+    check_partition,
     cut_partition,
     make_partition,
 )
@@ -195,6 +199,21 @@ class RapidMatcher:
         }
 
     @classmethod
+    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+        stored = Stored(arrays, f"matcher {cls.name!r}")
+        c, is_fixed = stored.column("plan", np.int64, size=2).tolist()
+        stored.require(c >= -2 and is_fixed in (0, 1), "plan", f"has no c = {c}")
+        check_index(stored, check_partition(stored, boxes.widths), boxes.n_clauses)
+        ptr, attr = (
+            stored.column("boxes_ptr", np.int64, size=boxes.n_clauses + 1),
+            stored.column("boxes_attr", np.int16),
+        )
+        lo, hi = stored.column("boxes_lo", np.int32), stored.column("boxes_hi", np.int32, size=attr.size)
+        check_rows(stored, Rows(ptr, np.zeros(0, np.uint8), attr, lo, hi), boxes.widths)
+        if "sample_codes" in stored:
+            _check_sample(stored, boxes.widths.size)
+
+    @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; nothing is copied until something changes."""
         c, is_fixed = arrays["plan"].tolist()
@@ -206,6 +225,13 @@ class RapidMatcher:
         boxes = compose_boxes(ptr, attr, lo, hi, partition.widths)
         plan = Plan(sample, None if c == -2 else c, bool(is_fixed))
         return cls(plan, partition, BinaryIndex.from_arrays(arrays), ClauseStore(boxes))
+
+
+def _check_sample(stored: Stored, n_attributes: int) -> None:
+    codes = stored.table("sample_codes", np.int32, n_attributes)
+    list_ptr, list_codes = stored.column("sample_list_ptr", np.int64), stored.column("sample_list_codes", np.int32)
+    stored.offsets(list_ptr, list_codes.size, "sample_list_ptr")
+    stored.within(codes, -(list_ptr.size - 1), 2**31, "sample_codes")  # a list r is ~r
 
 
 def _compose(

@@ -26,8 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rapid import (
+    BLOCK,
+    BLOCK_END,
+    FREE,
     MOST_ONES,
     NODE,
     USED,
@@ -41,7 +45,7 @@ from wherecast.kernels.rapid import (
     measure_rows,
     remove_rows,
 )
-from wherecast.kernels.rapid_search import choose_trees, search_trees, tally_search
+from wherecast.kernels.rapid_search import choose_trees, search_trees, tally_search, walk_trees
 from wherecast.matchers.protocol import Hits
 
 #: "Does not matter" in an array of subscriptions.
@@ -268,6 +272,37 @@ class BinaryIndex:
         forest = Forest(int(arrays["properties"][0]), frozen(arrays["first_tree"]), frozen(arrays["trees"]))
         nodes, state, rows, sizes, live = (arrays[name] for name in ("nodes", "state", "rows", "sizes", "live"))
         return cls(forest, nodes, state, rows, sizes, live, arrays["free"].tolist())
+
+
+def check_index(stored: Stored, k: int, n_rows: int) -> None:
+    """That a search of stored trees over k properties stays inside them, ends, and needs no longer stack than levels."""
+    stored.require(stored.column("properties", np.int64, size=1)[0] == k, "properties", "is not that of the partition")
+    trees = stored.table("trees", np.int64, 4)
+    stored.within(trees, 0, k + 2, "trees")
+    blocks = (trees[:, BLOCK] <= trees[:, BLOCK_END]) & (trees[:, BLOCK_END] <= k)
+    stored.require(blocks.all(), "trees", "has a block that there is not")
+    first_tree = stored.column("first_tree", np.int64)
+    stored.require(first_tree.size and first_tree[-1] >= 0, "first_tree", "has no tree for the other events")
+    stored.within(first_tree, -1, len(trees), "first_tree")
+    ones = np.append(np.arange(first_tree.size - 1), 0)  # events with t ones have t + 1 trees
+    stored.require(
+        (first_tree[first_tree >= 0] + ones[first_tree >= 0] < len(trees)).all(),
+        "first_tree",
+        "has more trees than there are",
+    )
+    rows = stored.table("rows", np.uint64, 2 * (k // 64 + 1), n_rows)
+    stored.table("sizes", np.int32, 2, n_rows)
+    stored.column("live", np.bool_, size=n_rows)
+    stored.within(stored.column("free", np.int32), 0, n_rows, "free")
+    nodes, state = stored.column("nodes", np.int32), stored.column("state", np.int64, size=2)
+    n = nodes.size
+    stored.require(n % NODE == 0 and n >= NODE * (1 + len(trees)), "nodes", "has no head for each tree")
+    stored.require(
+        state[USED] == n and 0 <= state[FREE] < n and state[FREE] % NODE == 0, "state", "is not that of nodes"
+    )
+    seen = np.arange(n // NODE) <= len(trees)
+    walked = walk_trees(frozen(nodes), frozen(trees), k, len(rows), seen, np.empty(n, np.int32))
+    stored.require(not nodes[:NODE].any() and walked, "nodes", "has a link that leads out of its tree or back")
 
 
 def count_copies(rows: Bits, k: int, c: int, lightest: int) -> npt.NDArray[np.float64]:

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rapid import Bits, Ints, Longs
@@ -197,6 +198,24 @@ class Partition(NamedTuple):
         ones = np.zeros((len(held), masks.shape[1]), np.uint64)
         ones[closed, asked >> 6] = np.uint64(1) << (asked & 63).astype(np.uint64)
         return np.concatenate([ones, ones], axis=1)
+
+
+def check_partition(stored: Stored, widths: Ints) -> int:
+    """That a stored partition puts every code into a cell, and cells set properties that there are; how many there are."""
+    same = np.array_equal(stored.column("partition_widths", np.int32), widths)
+    stored.require(same, "partition_widths", "is not that of the codes")
+    k = int(stored.column("partition_n_properties", np.int32, size=1)[0])
+    stored.require(1 <= k <= MOST_PROPERTIES, "partition_n_properties", f"has {k} properties")
+    ptr, start = stored.column("partition_seg_ptr", np.int64), stored.column("partition_seg_start", np.int32)
+    stored.offsets(ptr, start.size, "partition_seg_ptr")
+    of_all = ptr.size == widths.size + 1 and (ptr[1:] > ptr[:-1]).all()
+    stored.require(of_all, "partition_seg_ptr", "leaves out an attribute")
+    cell = stored.column("partition_seg_cell", np.int32, size=start.size)
+    masks = stored.table("partition_cell_masks", np.uint64, k // 64 + 1)
+    stored.within(cell, 0, len(masks), "partition_seg_cell")
+    stored.within(stored.column("partition_cell_property", np.int32, size=len(masks)), -1, k, "partition_cell_property")
+    stored.column("partition_single", np.bool_, size=widths.size)
+    return k
 
 
 def make_partition(boxes: Boxes, constraints: Constraints, sample: EventCodes | None) -> Partition:

@@ -14,8 +14,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes, check_rows
+from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
+
+_NO_NUMBERS = np.zeros(0, np.uint8)
 
 
 class ScanMatcher:
@@ -77,8 +82,27 @@ class ScanMatcher:
         return {**arrays, "n_filters": np.array([self.boxes.n_filters])}
 
     @classmethod
+    def check(
+        cls,
+        arrays: dict[str, npt.NDArray[Any]],
+        boxes: PackedBoxes,
+        weights: npt.NDArray[np.int32] | None,  # noqa: ARG003 - it lists clauses and weighs them
+    ) -> None:
+        stored = Stored(arrays, f"matcher {cls.name!r}")
+        n = boxes.n_clauses
+        ptr, attr = stored.column("ptr", np.int64, size=n + 1), stored.column("attr", np.int16)
+        lo, hi = stored.column("lo", np.int32), stored.column("hi", np.int32, size=attr.size)
+        widths = stored.column("widths", np.int32)
+        stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
+        check_rows(stored, Rows(ptr, _NO_NUMBERS, attr, lo, hi), widths)
+        for name in ("filter_ids", "residuals"):
+            stored.column(name, np.int32, size=n)
+        stored.column("n_filters", np.int64, size=1)
+
+    @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        fields: dict[str, Any] = {**arrays, "n_filters": int(arrays["n_filters"][0])}
+        fields: dict[str, Any] = {name: arrays[name] for name in Boxes._fields}
+        fields["n_filters"] = int(arrays["n_filters"][0])
         return cls(Boxes(**fields))
 
     def explain_plan(self) -> str:

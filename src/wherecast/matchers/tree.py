@@ -32,7 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.packed import PackedBoxes
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.tree import (
@@ -55,13 +57,14 @@ from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.matchers.tree_clauses import (
     Constraints,
     arrange,
+    check_levels,
     choose_levels,
     extend_levels,
     make_workspace,
     order_clauses,
     read_constraints,
 )
-from wherecast.matchers.tree_store import empty_tree, grow_clauses, grow_nodes, grow_sets, trimmed, writable
+from wherecast.matchers.tree_store import check_tree, empty_tree, grow_clauses, grow_nodes, grow_sets, trimmed, writable
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -233,6 +236,19 @@ class TreeMatcher:
         general, collapse, successors, factors = astuple(self._settings)
         facts = general, collapse, successors, -1 if factors is None else factors, self._depth
         return {**parts, "widths": self._widths, "facts": np.array(facts, np.int64)}
+
+    @classmethod
+    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+        stored = Stored(arrays, f"matcher {cls.name!r}")
+        widths = stored.column("widths", np.int32)
+        stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
+        *settings, depth = stored.column("facts", np.int64, size=5).tolist()
+        general, collapse, successors, factors = astuple(cls.settings)
+        expected = [general, collapse, successors, -1 if factors is None else factors]
+        stored.require(settings == expected and depth >= 0, "facts", "is not what this matcher is built with")
+        check_tree(stored, check_levels(stored, widths), boxes.n_clauses)
+        for name in Links._fields:  # found by `analyse`, which the engine does not ask for
+            stored.column(f"link_{name}", np.int32, np.int64, size=0)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:

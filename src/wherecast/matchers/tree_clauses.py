@@ -12,12 +12,14 @@ within which all codes are alike; those that no clause asks for are one cell.
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes
 from wherecast.kernels.tree_grow import Clauses, Levels, Workspace
 
@@ -156,6 +158,31 @@ def extend_levels(levels: Levels, given: Constraints, widths: Ints) -> Levels:
         return levels
     attribute = np.concatenate([levels.attribute, (new >> 32).astype(np.int32)])
     return levels._replace(attribute=attribute, width=np.maximum(widths[attribute], 1).astype(np.int32))
+
+
+def check_levels(stored: Stored, widths: Ints) -> int:
+    """That stored levels look at attributes of these widths and cut all their codes into cells; the number of levels."""
+    attribute = stored.column("level_attribute", np.int32)
+    n = attribute.size
+    stored.within(attribute, 0, widths.size, "level_attribute")
+    width = stored.column("level_width", np.int32, size=n)
+    stored.require(np.array_equal(width, np.maximum(widths[attribute], 1)), "level_width", "is not that of the codes")
+    factored = stored.column("level_factored", np.int32)
+    stored.within(factored, 0, n, "level_factored")
+    cells = stored.column("level_n_cells", np.int32, size=factored.size)
+    stored.within(cells, 1, MOST_SUBTREES + 1, "level_n_cells")
+    stored.require(prod(cells.tolist()) <= MOST_SUBTREES, "level_n_cells", "makes too many subtrees")
+    cell_ptr, cell = (
+        stored.column("level_cell_ptr", np.int64, size=factored.size + 1),
+        stored.column("level_cell", np.int32),
+    )
+    stored.offsets(cell_ptr, cell.size, "level_cell_ptr")
+    stored.require(np.array_equal(np.diff(cell_ptr), width[factored]), "level_cell_ptr", "leaves out codes of a level")
+    inside = (cell >= 0) & (cell < np.repeat(cells, np.diff(cell_ptr)))
+    stored.require(inside.all(), "level_cell", "has a cell that there is not")
+    most = int(cells.max(initial=1))
+    stored.column("level_cell_size", np.int32, size=factored.size * most)
+    return n
 
 
 def level_columns(levels: Levels) -> Longs:

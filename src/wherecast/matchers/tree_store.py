@@ -8,23 +8,39 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import LimitError
+from wherecast.index.bounds import Stored
 from wherecast.kernels.tree import (
+    CLAUSE,
+    CLAUSES,
     ENTRIES,
+    ENTRY,
+    FIRST,
+    FOLLOWING,
     FREE_CLAUSE,
     FREE_ENTRY,
     FREE_NODE,
     FREE_SET,
     LABEL,
+    LEVEL,
+    LIVE_CLAUSES,
+    LIVE_ENTRIES,
     LIVE_NODES,
     LIVE_POOL,
     LIVE_SETS,
+    NEXT,
+    NODE,
     NODES,
     NONE,
+    PARENT,
     POINTS,
     POOL,
+    PRECEDING,
+    PREVIOUS,
     SET_ROWS,
+    SETS,
     SIZE,
     STAR,
+    STARS,
     WANTED_ENTRIES,
     WANTED_NODES,
     Ints,
@@ -92,6 +108,69 @@ def trimmed(tree: Tree) -> Tree:
         lo=tree.lo[: counts[POOL]],
         hi=tree.hi[: counts[POOL]],
     )
+
+
+def check_tree(stored: Stored, n_levels: int, n_clauses: int) -> None:
+    """That a search of a stored tree stays inside it and ends. The engine removes nothing from one, so no row is free.
+
+    A search enters a node only from its parent, by the one edge that the node's label names, and lists are linked both ways.
+    If each link is the reverse of another, no node is entered twice and no list runs in a circle.
+    """
+    counts = stored.column("tree_counts", np.int64, size=16)
+    nodes, entries = stored.table("tree_nodes", np.int32, 11), stored.table("tree_entries", np.int32, 5)
+    sets, lo = stored.table("tree_sets", np.int32, 4), stored.column("tree_lo", np.int32)
+    stored.column("tree_hi", np.int32, size=lo.size)
+    clauses = stored.column("tree_clauses", np.int32)
+    used = {NODES: len(nodes), LIVE_NODES: len(nodes), ENTRIES: len(entries), LIVE_ENTRIES: len(entries)}
+    used |= {SET_ROWS: len(sets), POOL: lo.size, CLAUSES: n_clauses, LIVE_CLAUSES: n_clauses}
+    used |= dict.fromkeys((FREE_NODE, FREE_ENTRY, FREE_CLAUSE), NONE)
+    stored.require(counts[list(used)].tolist() == list(used.values()), "tree_counts", "is not that of the rows")
+    stored.require(clauses.size >= n_clauses, "tree_clauses", "is too short")
+    for name, rows in (("tree_table", nodes), ("tree_set_table", sets)):
+        table = stored.column(name, np.int32)
+        stored.require(table.size and table.size & (table.size - 1) == 0, name, f"has {table.size} places")
+        stored.within(table, NONE, len(rows), name)
+        stored.require(table.min() < 0, name, "has no empty place")
+    first, size = sets[:, FIRST].astype(np.int64), sets[:, SIZE].astype(np.int64)
+    held = (size == 0) | ((size > 0) & (first >= 0) & (first + size <= lo.size))
+    stored.require(held.all(), "tree_sets", "has intervals that there are not")
+    _check_nodes(stored, nodes, len(sets), len(entries), n_levels)
+    stored.within(entries[:, CLAUSE], 0, n_clauses, "tree_entries")
+    owners = np.flatnonzero(nodes[:, ENTRY] >= 0)
+    _check_lists(stored, entries, nodes[owners, ENTRY], owners, (NODE, FOLLOWING, PRECEDING), "tree_entries")
+
+
+def _check_nodes(stored: Stored, nodes: Ints, n_sets: int, n_entries: int, n_levels: int) -> None:
+    n = len(nodes)
+    stored.require(n > 0 and nodes[0, PARENT] == NONE and nodes[0, STARS] == NONE, "tree_nodes", "has no root")
+    stored.within(nodes[1:, PARENT], 0, n, "tree_nodes")
+    for field, limit in {LEVEL: n_levels, STARS: n, SETS: n, ENTRY: n_entries}.items():
+        stored.within(nodes[:, field], NONE, limit, "tree_nodes")
+    label = nodes[:, LABEL].astype(np.int64)
+    stored.within((-2 - label[label < STAR]) >> 1, 0, n_sets, "tree_nodes")  # see `kernels.tree.label_set`
+    above = np.flatnonzero(nodes[:, STARS] >= 0)
+    behind = nodes[above, STARS]
+    stored.require((nodes[behind, PARENT] == above).all(), "tree_nodes", "has a `*` child of another node")
+    stored.require((label[behind] == STAR).all(), "tree_nodes", "has a `*` child behind another edge")
+    above = np.flatnonzero(nodes[:, SETS] >= 0)
+    heads = nodes[above, SETS]
+    _check_lists(stored, nodes, heads, above, (PARENT, NEXT, PREVIOUS), "tree_nodes")
+    in_list = np.concatenate((heads, nodes[nodes[:, NEXT] >= 0, NEXT]))
+    stored.require((label[in_list] < STAR).all(), "tree_nodes", "has a value in a list of sets")
+
+
+def _check_lists(
+    stored: Stored, rows: Ints, heads: Ints, owners: npt.NDArray[Any], fields: tuple[int, int, int], name: str
+) -> None:
+    """That lists begin at their owners and are linked both ways: a row then follows one other or none."""
+    owner, following, preceding = fields
+    stored.within(rows[:, following], NONE, len(rows), name)
+    begins = (rows[heads, owner] == owners) & (rows[heads, preceding] == NONE)
+    stored.require(begins.all(), name, "has a list that does not begin at its owner")
+    before = np.flatnonzero(rows[:, following] >= 0)
+    after = rows[before, following]
+    linked = (rows[after, preceding] == before) & (rows[after, owner] == rows[before, owner])
+    stored.require(linked.all(), name, "has a link that is not returned")
 
 
 def writable(tree: Tree) -> Tree:

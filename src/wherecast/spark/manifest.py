@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar, get_origin, get_type_hints
 
+from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.spark.errors import IndexStoreError
+
+Record = TypeVar("Record")
 
 FORMAT = "wherecast-index"
 FORMAT_VERSION = 1
@@ -85,12 +88,29 @@ class Manifest:
             raise IndexStoreError(
                 f"{place} is damaged (its checksum does not fit); use an older version or build again"
             )
-        fields: dict[str, Any] = json.loads(body)
-        servers = tuple(tuple(Layer(**layer) for layer in layers) for layers in fields.pop("servers"))
-        return cls(**{**fields, "servers": servers, "attributes": tuple(fields["attributes"])})
+        if not is_genuine(FORMAT, body, header.get("hmac")):
+            raise IndexStoreError(f"{place} is not signed with a key of {KEY_VARIABLE}; check who wrote it")
+        try:
+            fields: dict[str, Any] = json.loads(body)
+            servers = tuple(tuple(_typed(Layer(**layer)) for layer in layers) for layers in fields.pop("servers"))
+            return _typed(cls(**{**fields, "servers": servers, "attributes": tuple(fields["attributes"])}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise IndexStoreError(f"{place} contradicts itself ({error}); build the index again") from None
+
+
+def _typed(record: Record) -> Record:
+    """A record out of JSON whose fields are of their types. Raises TypeError."""
+    for name, hint in get_type_hints(type(record)).items():
+        value = getattr(record, name)
+        fits = isinstance(value, get_origin(hint) if get_origin(hint) is tuple else hint)
+        if not fits or (isinstance(value, bool) and hint is not bool):
+            raise TypeError(f"{name} is {value!r:.40}")
+    return record
 
 
 def _header(body: bytes) -> bytes:
     digest = hashlib.sha256(body).hexdigest()
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": digest}
+    if (signature := sign(FORMAT, body)) is not None:
+        header["hmac"] = signature
     return json.dumps(header).encode() + b"\n"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -25,10 +26,12 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from wherecast.kernels.private import make_private
 from wherecast.spark.errors import IndexStoreError
 
 #: Environment variable: where copies of remote folders are kept on this host.
 CACHE_VARIABLE = "WHERECAST_CACHE"
+_FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
 
 
 class Store:
@@ -105,9 +108,17 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def fetch(self, name: str) -> Path:
-        """A local folder with the content of a folder of the store. Raises FileNotFoundError."""
+        """A local folder with the content of a folder of the store. Raises FileNotFoundError.
+
+        Names come out of manifests: one that `new_folder` did not give, or that leads out of the store, is refused.
+        """
+        if not _FOLDER.fullmatch(name):
+            raise IndexStoreError(f"{name!r:.80} is not a folder of the index {self.url}; who wrote its manifest?")
         if self.local is not None:
-            return self.local / name
+            folder = self.local / name
+            if folder.resolve() != self.local.resolve() / name:
+                raise IndexStoreError(f"{folder} is a link that leads out of the index; put the folder itself there")
+            return folder
         copy = _cache_folder() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / name
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +200,12 @@ def _absolute(path: str) -> str:
 
 def _cache_folder() -> Path:
     given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path(tempfile.gettempdir()) / f"wherecast-{os.getuid()}"
+    if given:
+        return Path(given)
+    try:
+        return make_private(Path(tempfile.gettempdir()) / f"wherecast-{os.getuid()}")
+    except PermissionError as error:
+        raise IndexStoreError(f"{error}; {CACHE_VARIABLE} names one") from None
 
 
 def _write_durably(path: Path, content: bytes) -> None:
