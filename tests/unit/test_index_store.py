@@ -156,9 +156,9 @@ def test_versions_are_numbered_and_stay(tmp_path: Path) -> None:
     [
         (lambda b: b[:-5], "damaged"),
         (lambda b: b.replace(b"price", b"prise"), "damaged"),
-        (lambda b: b.replace(b'"format_version": 1', b'"format_version": 9'), "this build reads"),
-        (lambda _: b"{}", "no index manifest"),
-        (lambda _: b"\xff\xfe", "no index manifest"),
+        (lambda b: b.replace(b'"format_version": 2', b'"format_version": 9'), "this build reads"),
+        (lambda _: b"{}", "not an index manifest"),
+        (lambda _: b"\xff\xfe", "not an index manifest"),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, damage, message: str) -> None:
@@ -343,10 +343,10 @@ def make_report(batch: int, events: int, *, replayed: bool = False) -> BatchRepo
 
 def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:
     """A batch that the sink has already is marked as replayed; what was counted when it was matched stays."""
-    reports = Reports(Index(tmp_path), "checkpoint")
+    reports = Reports(Index(tmp_path), "checkpoint", BatchReport)
     for batch in range(3):
         reports.add(make_report(batch, 100))
-    again = Reports(Index(tmp_path), "checkpoint")
+    again = Reports(Index(tmp_path), "checkpoint", BatchReport)
     again.add(make_report(2, 0, replayed=True))
     assert again.read() == [*(make_report(batch, 100) for batch in range(2)), make_report(2, 100, replayed=True)]
     again.add(make_report(3, 0, replayed=True))  # nothing is known of it
@@ -356,11 +356,11 @@ def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"7", b'[{"batch": 1}]', b'["x"]', b'{"a": 1}'])
 def test_damaged_reports_are_forgotten(tmp_path: Path, content: bytes) -> None:
     """Numbers for people never stop a stream: the next batch begins a new file."""
-    reports = Reports(Index(tmp_path), "checkpoint")
+    reports = Reports(Index(tmp_path), "checkpoint", BatchReport)
     reports.add(make_report(0, 100))
     [file] = (tmp_path / "reports").iterdir()
     file.write_bytes(content)
     assert reports.read() == []
-    again = Reports(Index(tmp_path), "checkpoint")
+    again = Reports(Index(tmp_path), "checkpoint", BatchReport)
     again.add(make_report(1, 50))
     assert again.read() == [make_report(1, 50)]

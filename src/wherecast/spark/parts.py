@@ -22,6 +22,7 @@ from wherecast.language.concat import concat_filters, take_filters
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Longs, Plan
+from wherecast.spark.manifest import SavedPlan
 from wherecast.spark.plans import open_plan
 from wherecast.spark.subscriptions import QUARANTINE, quarantine, reason_of
 
@@ -70,7 +71,7 @@ class PlaceTask:
     """Parts in, parts for each server of a plan out."""
 
     url: str
-    plan: str
+    plan: SavedPlan
 
     def place(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The parts split by server; refused rows go along."""

@@ -42,6 +42,20 @@ def priority_column(rows: DataFrame) -> Column:
     return F.coalesce(given.cast("float"), F.lit(0.0).cast("float")).alias("priority")
 
 
+def text_column(name: str) -> Column:
+    """A column of texts; bytes that are not UTF-8, which Arrow cannot take, are replaced."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.make_valid_utf8(F.col(name).cast("string")).alias(name)
+
+
+def text_fault(name: str) -> Column:
+    """Why a text cannot be taken as it is; NULL if it can."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(~F.is_valid_utf8(F.col(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
+
+
 def id_type(rows: DataFrame) -> str:
     """`bigint` or `string`."""
     return str(rows.schema["id"].dataType.simpleString())
