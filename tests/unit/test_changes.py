@@ -235,8 +235,7 @@ def test_two_appliers_lose_nothing_in_silence(tmp_path: Path) -> None:
 
     def run(numbers: range) -> None:
         own = Index(tmp_path)
-        for n in numbers:
-            outcomes.append(apply(own, (n, "upsert", n, f"price > {n}")))
+        outcomes.extend(apply(own, (n, "upsert", n, f"price > {n}")) for n in numbers)
 
     threads = [threading.Thread(target=run, args=(range(start, 13, 2),)) for start in (1, 2)]
     for thread in threads:
