@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from wherecast.engine.engine import Engine
+from wherecast.errors import SubscriptionError
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark import parts as parts_module
+from wherecast.spark import subscriptions as subscriptions_module
 from wherecast.spark.build import ServerBuilder
 from wherecast.spark.layers import open_layers
 from wherecast.spark.manifest import Layer
@@ -38,7 +40,8 @@ def rows_of(filters: Iterable[str | None], *, texts: bool = False) -> pa.RecordB
     ids = [f"id-{i}" for i in range(len(filters))] if texts else list(range(len(filters)))
     priorities = pa.array([0.0] * len(filters), pa.float32())
     return pa.RecordBatch.from_arrays(
-        [pa.array(ids), pa.array(filters, pa.string()), priorities], ["id", "filter", "priority"]
+        [pa.array(ids), pa.array(filters, pa.string()), priorities, pa.nulls(len(filters), pa.string())],
+        ["id", "filter", "priority", "fault"],
     )
 
 
@@ -97,3 +100,19 @@ def test_refused_rows_go_along(tmp_path: Path) -> None:
     left_out = pa.concat_tables(refused).to_pylist()
     assert [(row["id"], row["filter"]) for row in left_out] == [("0", "prise > 1"), ("2", None)]
     assert "price" in left_out[0]["reason"]
+
+
+def test_ids_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is left out with the reason of the engine's check, or with what was wrong when it was read."""
+
+    def no_2(id: object) -> None:
+        if id == "id-2":
+            raise SubscriptionError("no 2")
+
+    monkeypatch.setattr(subscriptions_module, "check_id", no_2)
+    batch = rows_of(["symbol = 'A'"] * 4, texts=True)
+    batch = batch.set_column(3, "fault", pa.array([None, "the filter is not valid UTF-8", None, None]))
+    parts, refused = zip(*map(read_parts, CompileTask(SCHEMA).compile([batch])), strict=True)
+    assert [part.members.ids.tolist() for some in parts for part in some] == [["id-0", "id-3"]]
+    left_out = [(row["id"], row["reason"]) for row in pa.concat_tables(refused).to_pylist()]
+    assert left_out == [("id-1", "the filter is not valid UTF-8"), ("id-2", "no 2")]

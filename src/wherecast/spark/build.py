@@ -112,7 +112,7 @@ def _check_sequence(before: Manifest | None, sequence: int, *, start_over: bool)
         raise IndexStoreError(
             f"the index has changes up to {before.sequence}, the table of subscriptions up to {sequence}: a build would undo "
             "those between; bring the table up to date and set `sequence` (in a pipeline: in [subscriptions]) to the number "
-            "of the last change in it, or build with start_over=True"
+            "of the last change in it, or start over (start_over=True, --start-over)"
         )
     _log.warning(
         "build starts over: changes undone, sequence=%d before=%d version=%d", sequence, before.sequence, before.version

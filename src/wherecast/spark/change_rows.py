@@ -33,7 +33,7 @@ from wherecast.language.schema import Schema
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.parts import id_values
 from wherecast.spark.sequences import Gaps, Numbers, find_replays
-from wherecast.spark.subscriptions import priority_column, reason_of, text_column, text_fault
+from wherecast.spark.subscriptions import INTEGERS, priority_column, reason_of, text_column, text_fault
 from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ QUARANTINE = pa.schema(
     [("sequence", pa.int64())] + [(name, pa.string()) for name in ("op", "id", "filter", "message", "reason")]
 )
 _COLUMNS = ("sequence", "op", "id", "filter")
-_INTEGERS = ("byte", "short", "integer", "long")
 _NULLS = "void"
 _REPLAYED = "replayed"
 
@@ -64,11 +63,11 @@ def check_change_columns(changes: DataFrame, id_type: str) -> None:
     missing = [name for name in _COLUMNS if name not in changes.columns]
     if missing:
         raise SubscriptionError(f"changes need the columns {', '.join(_COLUMNS)}; {missing[0]!r} is missing")
-    allowed = {"sequence": _INTEGERS, "id": _INTEGERS if id_type == "bigint" else ("string",)}
+    allowed = {"sequence": INTEGERS, "id": INTEGERS if id_type == "bigint" else ("string",)}
     for name, kinds in allowed.items():
         kind = changes.schema[name].dataType.typeName()
         if kind not in (*kinds, _NULLS):
-            wanted = "integers" if kinds == _INTEGERS else "strings, as the ids of this index are"
+            wanted = "integers" if kinds == INTEGERS else "strings, as the ids of this index are"
             raise SubscriptionError(f"the column {name!r} of the changes holds {kind}, expected {wanted}: cast it")
 
 

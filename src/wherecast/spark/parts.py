@@ -24,7 +24,7 @@ from wherecast.language.schema import Schema
 from wherecast.partition.plan import Longs, Plan
 from wherecast.spark.manifest import SavedPlan
 from wherecast.spark.plans import open_plan
-from wherecast.spark.subscriptions import QUARANTINE, quarantine, reason_of
+from wherecast.spark.subscriptions import QUARANTINE, find_faults, quarantine, reason_of
 
 #: A row is a part for a server, or a subscription that did not compile.
 PARTS = "server int, filters binary, members binary, id string, filter string, reason string"
@@ -52,7 +52,8 @@ class CompileTask:
         for rows in _gather(batches):
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
-            filter_of = compiled.filter_of[incoming.text_of]
+            filter_of, faults = compiled.filter_of[incoming.text_of], find_faults(rows)
+            filter_of[list(faults)] = -1
             good, bad = np.flatnonzero(filter_of >= 0), np.flatnonzero(filter_of < 0)
             if good.size:
                 ids = rows["id"].take(pa.array(good))
@@ -61,7 +62,8 @@ class CompileTask:
                 )
             if bad.size:
                 errors = dict(compiled.errors)
-                reasons = [reason_of(errors[text]) for text in incoming.text_of[bad].tolist()]
+                texts = zip(bad.tolist(), incoming.text_of[bad].tolist(), strict=True)
+                reasons = [faults.get(row) or reason_of(errors[text]) for row, text in texts]
                 left_out = rows.take(pa.array(bad))
                 yield _refused_rows(quarantine(left_out["id"].to_pylist(), left_out["filter"].to_pylist(), reasons))
 

@@ -88,11 +88,11 @@ class Pipeline:
         with plain_errors():
             return self.spark.read.format(about.format).load(self._place("subscriptions", about.path))
 
-    def build(self) -> Built:
+    def build(self, *, start_over: bool = False) -> Built:
         """Build a new version of the index from all subscriptions.
 
         Raises:
-            IndexStoreError: the index has changes that the table of subscriptions does not have.
+            IndexStoreError: the index has changes that the table of subscriptions does not have, and `start_over` is not set.
         """
         plan, sequence = self.config.plan, self.config.subscriptions.sequence
         with plain_errors():
@@ -105,6 +105,7 @@ class Pipeline:
                 servers=plan.servers,
                 events=sample,
                 sequence=sequence,
+                start_over=start_over,
             )
 
     def explain(self) -> Plan:

@@ -11,33 +11,47 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from wherecast.engine.ids import check_id
 from wherecast.errors import FilterError, SubscriptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+#: Spark's names of the types that integers have.
+INTEGERS = ("byte", "short", "integer", "long")
 #: What a quarantined row looks like.
 QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
 
 
 def read_rows(subscriptions: DataFrame) -> DataFrame:
-    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string. Raises SubscriptionError."""
+    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string, and `fault`, see `text_fault`.
+
+    Raises SubscriptionError if a column is missing or has the wrong type.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     for name in ("id", "filter"):
         if name not in subscriptions.columns:
             raise SubscriptionError(f"subscriptions need a column {name!r}; found {', '.join(subscriptions.columns)}")
     kind = subscriptions.schema["id"].dataType.typeName()
-    if kind not in ("byte", "short", "integer", "long", "string"):
+    if kind not in (*INTEGERS, "string"):
         raise SubscriptionError(f"the column 'id' holds {kind}; ids are integers or strings: cast it")
-    id = F.col("id") if kind == "string" else F.col("id").cast("bigint")
-    return subscriptions.select(id.alias("id"), F.col("filter").cast("string"), priority_column(subscriptions))
+    texts = ("id", "filter") if kind == "string" else ("filter",)
+    return subscriptions.select(
+        text_column("id") if "id" in texts else F.col("id").cast("bigint").alias("id"),
+        text_column("filter"),
+        priority_column(subscriptions),
+        F.coalesce(*map(text_fault, texts)).alias("fault"),
+    )
 
 
 def priority_column(rows: DataFrame) -> Column:
-    """The column `priority`, 0 where there is none."""
+    """The column `priority`, 0 where there is none. Raises SubscriptionError if it does not hold numbers."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    kind = rows.schema["priority"].dataType.typeName() if "priority" in rows.columns else "void"
+    if kind not in (*INTEGERS, "float", "double", "decimal", "void"):
+        raise SubscriptionError(f"the column 'priority' holds {kind}; priorities are numbers: cast it")
     given = F.col("priority") if "priority" in rows.columns else F.lit(0.0)
     return F.coalesce(given.cast("float"), F.lit(0.0).cast("float")).alias("priority")
 
@@ -54,6 +68,18 @@ def text_fault(name: str) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.when(~F.is_valid_utf8(F.col(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
+
+
+def find_faults(rows: pa.Table) -> dict[int, str]:
+    """Rows that cannot be registered whatever their filter is, and why."""
+    faults = {row: fault for row, fault in enumerate(rows["fault"].to_pylist()) if fault is not None}
+    if not pa.types.is_integer(rows["id"].type):  # an integer of a column is an id
+        for row, id in enumerate(rows["id"].to_pylist()):
+            try:
+                check_id(id)
+            except SubscriptionError as error:
+                faults.setdefault(row, str(error))
+    return faults
 
 
 def id_type(rows: DataFrame) -> str:
