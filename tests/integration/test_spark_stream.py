@@ -128,8 +128,10 @@ def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tm
 
 
 def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Rows that are not applied are reported and logged, with or without a sink, while layers are merged and versions
-    removed beside; a batch that Spark hands over again leaves everything as it was."""
+    """Rows that are not applied are reported, logged and sent to the sink; rows that come again change nothing.
+
+    Layers are merged and versions removed beside.
+    """
     build(spark, tmp_path, "broadcast")
     folder, index = tmp_path / "changes", ws.Index(str(tmp_path / "index"))
     folder.mkdir()
