@@ -52,8 +52,11 @@ def subscriptions_frame(spark: SparkSession, rows: list[tuple[Any, Any]]) -> Dat
     return frame(spark, pa.table({"id": [r[0] for r in rows], "filter": [r[1] for r in rows]}))
 
 
-def build(spark: SparkSession, path: Path, strategy: str, rows: Any = SUBSCRIPTIONS, schema: Any = SCHEMA) -> ws.Built:
-    return ws.build_index(subscriptions_frame(spark, rows), schema, str(path), strategy=strategy, servers=3)
+def build(
+    spark: SparkSession, path: Path, strategy: str, rows: Any = SUBSCRIPTIONS, schema: Any = SCHEMA, **options: Any
+) -> ws.Built:
+    frame = subscriptions_frame(spark, rows)
+    return ws.build_index(frame, schema, str(path), strategy=strategy, servers=3, **options)
 
 
 def found_pairs(matches: DataFrame, key: str) -> Counter[tuple[Any, Any]]:
@@ -241,6 +244,61 @@ def test_changes_make_versions(spark: SparkSession, tmp_path: Path, strategy: st
     assert (compacted.version, {len(layers) for layers in compacted.servers}) == (3, {1})
     assert found_pairs(ws.match(events, str(tmp_path)), "note") == engine_pairs(SCHEMA, after, EVENTS, "note")
     assert ws.compact(spark, str(tmp_path)).version == 3
+
+
+def test_a_rebuild_does_not_undo_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is refused while the index has changes that the table does not have, unless it is told to start over."""
+    build(spark, tmp_path, "broadcast")
+    log = "sequence long, op string, id long, filter string"
+    changes = spark.createDataFrame([(3, "upsert", 99, "price > 0"), (4, "upsert", 1, "price < 0")], log)
+    after = ws.apply_changes(changes, str(tmp_path)).manifest
+    for sequence in (0, 3):
+        with pytest.raises(ws.IndexStoreError, match=f"changes up to 4, the table of subscriptions up to {sequence}"):
+            build(spark, tmp_path, "broadcast", sequence=sequence)
+    assert ws.Index(str(tmp_path)).read() == after
+    assert build(spark, tmp_path, "broadcast", sequence=4).manifest.sequence == 4
+    assert ws.apply_changes(changes, str(tmp_path)).replayed == 2
+    started = build(spark, tmp_path, "broadcast", start_over=True).manifest
+    assert (started.sequence, started.gaps, started.parent) == (0, (), 3)
+    assert "build starts over: changes undone, sequence=0 before=4" in caplog.text
+    assert ws.apply_changes(changes, str(tmp_path)).applied == 2
+    with pytest.raises(SubscriptionError, match="sequence is -1"):
+        build(spark, tmp_path, "broadcast", sequence=-1)
+
+
+def test_rows_of_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """Every row is counted once, whatever is wrong with it; a column of the wrong type is refused as a whole."""
+    build(spark, tmp_path, "broadcast")
+    log = "sequence int, op string, id int, filter string, priority double"
+    rows = [
+        (2, "upsert", 7, "price > 0", 1.0),
+        (2, "upsert", 7, "price > 0", 1.0),
+        (4, "delete", 5, None, None),
+        (None, "upsert", 8, "price > 0", None),
+        (5, "upsert", None, "price > 0", None),
+        (6, "merge", 8, "price > 0", None),
+        (-1, "delete", 8, None, None),
+    ]
+    changes = spark.createDataFrame(rows, log)
+    broken = changes.where("sequence = 4").selectExpr(
+        "9 AS sequence", "'upsert' AS op", "10 AS id", "CAST(unhex('70FF') AS STRING) AS filter", "priority"
+    )
+    changes = changes.union(broken)
+    first, again = ws.apply_changes(changes, str(tmp_path)), ws.apply_changes(changes, str(tmp_path))
+    assert (first.applied, first.refused, first.late, first.replayed) == (2, 5, 0, 1)
+    assert (again.applied, again.refused, again.late, again.replayed) == (0, 5, 0, 3)
+    assert again.quarantine.sort_by("reason") == first.quarantine.sort_by("reason")
+    assert "the filter is not valid UTF-8" in first.quarantine["reason"].to_pylist()
+    assert (first.manifest.sequence, first.manifest.gaps) == (4, ((1, 1), (3, 3)))
+    late = ws.apply_changes(spark.createDataFrame([(3, "delete", 1, None, None)], log), str(tmp_path))
+    assert (late.applied, late.late, late.quarantine["sequence"].to_pylist()) == (0, 1, [3])
+    for column, message in {"CAST(sequence AS string) AS sequence": "'sequence'", "'a' AS id": "'id'"}.items():
+        name = column.rpartition(" ")[2]
+        others = [c for c in changes.columns if c != name]
+        with pytest.raises(SubscriptionError, match=f"the column {message} of the changes holds string"):
+            ws.apply_changes(changes.selectExpr(column, *others), str(tmp_path))
+    with pytest.raises(SubscriptionError, match="the column 'priority' holds string"):
+        ws.apply_changes(changes.selectExpr(*changes.columns[:4], "'high' AS priority"), str(tmp_path))
 
 
 def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) -> None:

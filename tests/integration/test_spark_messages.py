@@ -122,7 +122,7 @@ def test_a_function_that_does_not_look(spark: SparkSession, tmp_path: Path) -> N
     assert query.awaitTermination(60)
     assert calls == [0]
     assert [(r.batch, r.events, r.matches) for r in query.reports] == [(0, 5, 4)]
-    assert Reports(index, str(tmp_path / "checkpoint")).read() == query.reports
+    assert Reports(index, str(tmp_path / "checkpoint"), ws.BatchReport).read() == query.reports
 
 
 def test_connector_package() -> None:

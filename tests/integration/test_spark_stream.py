@@ -125,3 +125,59 @@ def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tm
     again = start(spark, tmp_path)
     again.processAllAvailable()
     again.stop()
+
+
+def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Rows that are not applied are reported, logged and sent to the sink; rows that come again change nothing.
+
+    Layers are merged and versions removed beside.
+    """
+    build(spark, tmp_path, "broadcast")
+    folder, index = tmp_path / "changes", ws.Index(str(tmp_path / "index"))
+    folder.mkdir()
+    batches = [
+        [(1, "upsert", 900, "price < 0"), (3, "delete", 1, None)],
+        [(2, "upsert", 901, "price < 0"), (2**63 - 1, "upsert", 902, "prise < 0"), (4, "delete", 900, None)],
+        [(5, "upsert", 903, "price < 0"), (4, "delete", 900, None)],
+    ]
+    kinds = pa.schema([("sequence", pa.int64()), ("op", pa.string()), ("id", pa.int64()), ("filter", pa.string())])
+    source = spark.readStream.schema("sequence long, op string, id long, filter string").option("maxFilesPerTrigger", 1)
+
+    def follow(checkpoint: str, **options: Any) -> ws.ChangesQuery:
+        changes = source.parquet(str(folder))
+        query = ws.follow_changes(changes, index, str(tmp_path / checkpoint), **options, availableNow=True)
+        query.awaitTermination()
+        return query
+
+    for number, rows in enumerate(batches):
+        pq.write_table(
+            pa.Table.from_pylist([dict(zip(kinds.names, r, strict=True)) for r in rows], kinds),
+            folder / f"{number}.parquet",
+        )
+        query = follow("ck", most_layers=1, keep_versions=1)
+        index.clean(keep=1, grace_s=0)
+    counts = [(r.applied, r.refused, r.late, r.replayed) for r in query.reports]
+    assert counts == [(2, 0, 0, 0), (1, 1, 1, 0), (1, 0, 0, 1)]
+    assert "change not applied: sequence=2 id='901' reason='sequence 2 is late" in caplog.text
+    assert "sequence=9223372036854775807 id='902' reason=\"unknown" in caplog.text
+    assert "applied=1 refused=1 late=1 replayed=0" in caplog.text
+    manifest = index.read()
+    assert (manifest.sequence, manifest.gaps, len(index.versions())) == (5, ((2, 2),), 1)
+    assert {1, 900, 901, 902, 903} & set(index.serve(manifest, 0).ids().to_pylist()) == {903}
+
+    # From the beginning again, as after a lost checkpoint, this time with a sink.
+    query = follow("again", dead_letters=ws.Parquet(str(tmp_path / "dead")))
+    assert [(r.applied, r.refused, r.late, r.replayed) for r in query.reports] == [
+        (0, 0, 0, 2),
+        (0, 1, 1, 1),
+        (0, 0, 0, 2),
+    ]
+    dead = spark.read.parquet(str(tmp_path / "dead")).collect()
+    assert {(row.sequence, row.op, row.id, row.filter, row.batch_id) for row in dead} == {
+        (2, "upsert", "901", "price < 0", 1),
+        (2**63 - 1, "upsert", "902", "prise < 0", 1),
+    }
+    assert all(row.error for row in dead)
+    assert index.read() == manifest
+    with pytest.raises(WherecastError, match="'op' is missing"):
+        ws.follow_changes(source.parquet(str(folder)).drop("op"), index, str(tmp_path / "third"))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,11 +18,15 @@ from pyarrow import fs
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
-from wherecast.spark.errors import IndexStoreError
+from wherecast.language.compile import Compiler
+from wherecast.language.schema import Schema
+from wherecast.partition.plan import Plan, weigh
+from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, write_layer
 from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.pins import Pins, pinned_versions, stream_name
+from wherecast.spark.plans import open_plan, save_plan
 from wherecast.spark.reports import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store, open_filesystem
@@ -157,9 +166,9 @@ def test_versions_are_numbered_and_stay(tmp_path: Path) -> None:
     [
         (lambda b: b[:-5], "damaged"),
         (lambda b: b.replace(b"price", b"prise"), "damaged"),
-        (lambda b: b.replace(b'"format_version": 1', b'"format_version": 9'), "this build reads"),
-        (lambda _: b"{}", "no index manifest"),
-        (lambda _: b"\xff\xfe", "no index manifest"),
+        (lambda b: b.replace(b'"format_version": 2', b'"format_version": 9'), "this build reads"),
+        (lambda _: b"{}", "not an index manifest"),
+        (lambda _: b"\xff\xfe", "not an index manifest"),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, damage, message: str) -> None:
@@ -170,6 +179,181 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, damage, message: str) -> 
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(IndexStoreError, match=message):
         index.read()
+
+
+def forge(index: Index, edit: Callable[[dict[str, Any]], object], format_version: int = 2) -> None:
+    """Edit the newest manifest and give it the checksum that fits."""
+    name = f"versions/{index.latest():09d}.json"
+    fields = json.loads(index.store.read(name).partition(b"\n")[2])
+    edit(fields)
+    body = json.dumps(fields).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    header = {"format": "wherecast-index", "format_version": format_version, "sha256": digest}
+    index.store.replace(name, json.dumps(header).encode() + b"\n" + body)
+
+
+def make_routed(index: Index) -> Manifest:
+    """A version with a plan and two servers."""
+    schema = Schema.of(SCHEMA)
+    compiled = Compiler(schema).compile_many([f"symbol = 'S{i}'" for i in range(20)])
+    plan = Plan.build(compiled.filters, weigh(compiled), schema, 2, strategy="event-space")
+    layers = tuple((write_layer(index.store, make_engine((n, "price > 1"))),) for n in range(2))
+    saved = save_plan(index.store, plan)
+    return index.commit(Manifest(0, schema.to_json(), "bigint", saved, layers, ("price",), 0, "", None, compacted=True))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: m["servers"][0][0].update(folder="/etc"),
+        lambda m: m["servers"][0][0].update(folder="layers/../../elsewhere"),
+        lambda m: m["servers"][0][0].update(folder="../layers/0123456789abcdef"),
+        lambda m: m["servers"][0][0].update(folder=m["plan"]["folder"]),
+        lambda m: m["servers"][0][0].update(folder=7),
+        lambda m: m["servers"][0][0].update(checksum=None),
+        lambda m: m["servers"][0][0].update(subscriptions="7"),
+        lambda m: m["servers"][0][0].update(more=1),
+        lambda m: m["servers"][0][0].pop("nbytes"),
+        lambda m: m["servers"][0].clear(),
+        lambda m: m["servers"].clear(),
+        lambda m: m.update(servers=7),
+        lambda m: m.update(servers=[[7]]),
+        lambda m: m.update(plan=None),
+        lambda m: m["plan"].update(folder="/etc"),
+        lambda m: m["plan"].update(folder="plans/.."),
+        lambda m: m["plan"].update(checksum=7),
+        lambda m: m.update(plan="plans/../../x"),
+        lambda m: m.update(version="1"),
+        lambda m: m.update(version=2),
+        lambda m: m.update(id_type="double"),
+        lambda m: m.update(sequence=True),
+        lambda m: m.update(sequence=-1),
+        lambda m: m.update(sequence=2**63),
+        lambda m: m.update(attributes=[None]),
+        lambda m: m.update(attributes=None),
+        lambda m: m.update(gaps=[[3, 1]]),
+        lambda m: m.update(gaps=[[1, 2, 3]]),
+        lambda m: m.update(gaps=[["a", "b"]]),
+        lambda m: m.update(sequence=5, gaps=[[1, 5]]),
+        lambda m: m.pop("compacted"),
+        lambda m: m.update(parent="1"),
+        lambda m: m.update(stranger=1),
+    ],
+)
+def test_a_forged_manifest_is_refused(tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Checksums that fit do not help: fields have their types, and folders are folders of this index."""
+    index = Index(tmp_path)
+    make_routed(index)
+    index.read()
+    forge(index, edit)
+    with pytest.raises(IndexStoreError, match=r"contradicts itself|was moved"):
+        index.read()
+
+
+def test_another_plan_is_refused(tmp_path: Path) -> None:
+    """A plan for other servers, or one that is not the plan the manifest was made with, is not used."""
+    index = Index(tmp_path)
+    manifest = make_routed(index)
+    assert index.plan(index.read()) is not None
+    forge(index, lambda m: m.update(servers=[*m["servers"], m["servers"][0]]))
+    with pytest.raises(IndexStoreError, match="is for 2 servers, version 1 has 3"):
+        index.plan(index.read())
+    other = save_plan(index.store, Plan.build(*_some_filters(), Schema.of(SCHEMA), 2, strategy="event-space"))
+    assert manifest.plan is not None
+    shutil.rmtree(tmp_path / manifest.plan.folder)
+    shutil.copytree(tmp_path / other.folder, tmp_path / manifest.plan.folder)
+    open_plan.cache_clear()
+    with pytest.raises(IndexStoreError, match="not what the index says"):
+        index.plan(manifest)
+
+
+def _some_filters() -> tuple[Any, Any]:
+    compiled = Compiler(Schema.of(SCHEMA)).compile_many(["symbol = 'X'"])
+    return compiled.filters, weigh(compiled)
+
+
+def test_an_index_of_format_1_is_read(tmp_path: Path) -> None:
+    """Its manifests have no checksum of the plan and no gaps; changes made of it are of the new format."""
+    index = Index(tmp_path)
+    manifest = make_routed(index)
+    assert manifest.plan is not None
+
+    def downgrade(fields: dict[str, Any]) -> None:
+        fields["plan"] = fields["plan"]["folder"]
+        del fields["gaps"]
+
+    forge(index, downgrade, format_version=1)
+    old = index.read()
+    assert old == replace(manifest, plan=replace(manifest.plan, checksum=None))
+    assert index.plan(old) is not None
+    assert index.serve(old, 1).ids().to_pylist() == [1]
+    index.commit(replace(old, parent=1))
+    assert index.read().plan == old.plan
+
+
+@pytest.mark.parametrize("link", ["{layer}", "layers", "{layer}/engine", "{layer}/removed.arrow"])
+def test_links_are_not_followed(tmp_path: Path, link: str) -> None:
+    """A folder of an index, or what is in it, may not be elsewhere."""
+    store = Store(tmp_path / "index")
+    layer = write_layer(store, make_engine((1, "price > 1")), pa.array([5]))
+    place = tmp_path / "index" / link.format(layer=layer.folder)
+    moved = place.rename(tmp_path / "elsewhere")
+    place.symlink_to(moved)
+    with pytest.raises(IndexStoreError, match="is a link"):
+        open_layers(store.url, (layer,))
+
+
+def test_two_builds_at_once(tmp_path: Path) -> None:
+    """Of two who begin with nothing, the second is told to begin again; so is a build beside changes."""
+    index = Index(tmp_path)
+    first, second = make_manifest(index, (1, "price > 1")), make_manifest(index, (2, "price > 2"))
+    index.commit(first)
+    with pytest.raises(StaleVersionError, match="version 1 was committed while changing nothing"):
+        index.commit(second)
+    assert index.versions() == [1]
+
+
+def test_everything_is_on_the_disk_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files and folders of layers and plans are synced before the manifest is there; then the manifest and its folder are."""
+    steps: list[tuple[str, Path]] = []
+    fsync, link, rename = os.fsync, os.link, Path.rename
+
+    def record_sync(handle: int) -> None:
+        steps.append(("sync", Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    def record_link(source: Path, target: Path) -> None:
+        steps.append(("link", Path(target)))
+        assert ("sync", Path(source)) in steps
+        link(source, target)
+
+    def record_rename(source: Path, target: Path) -> Path:
+        steps[:] = [(what, target / p.relative_to(source) if p.is_relative_to(source) else p) for what, p in steps]
+        steps.append(("rename", target))
+        return rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "link", record_link)
+    monkeypatch.setattr(Path, "rename", record_rename)
+    index = Index(tmp_path / "new" / "index")
+    made = make_routed(index)
+    delta = write_layer(index.store, make_engine((7, "price > 7")), pa.array([5]))
+    index.commit(replace(made, servers=((*made.servers[0], delta), made.servers[1]), parent=1))
+    root = tmp_path / "new" / "index"
+    for number, manifest in ((1, made), (2, index.read())):
+        created = steps.index(("link", root / f"versions/{number:09d}.json"))
+        before = steps[:created]
+        for folder in manifest.folders:
+            for path in (root / folder, *(root / folder).rglob("*")):
+                assert ("sync", path) in before, path
+            assert before.index(("rename", root / folder)) < _last(before, ("sync", (root / folder).parent))
+        assert ("sync", root / "versions") in steps[created:]
+        for folder in (tmp_path, tmp_path / "new", root):  # they have new names in them
+            assert ("sync", folder) in before
+
+
+def _last(steps: list[tuple[str, Path]], step: tuple[str, Path]) -> int:
+    return len(steps) - 1 - steps[::-1].index(step)
 
 
 def test_layers_lie_over_each_other(tmp_path: Path) -> None:
@@ -344,10 +528,10 @@ def make_report(batch: int, events: int, *, replayed: bool = False) -> BatchRepo
 
 def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:
     """A batch that the sink has already is marked as replayed; what was counted when it was matched stays."""
-    reports = Reports(Index(tmp_path), "checkpoint")
+    reports = Reports(Index(tmp_path), "checkpoint", BatchReport)
     for batch in range(3):
         reports.add(make_report(batch, 100))
-    again = Reports(Index(tmp_path), "checkpoint")
+    again = Reports(Index(tmp_path), "checkpoint", BatchReport)
     again.add(make_report(2, 0, replayed=True))
     assert again.read() == [*(make_report(batch, 100) for batch in range(2)), make_report(2, 100, replayed=True)]
     again.add(make_report(3, 0, replayed=True))  # nothing is known of it
@@ -357,12 +541,12 @@ def test_a_replay_keeps_the_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"7", b'[{"batch": 1}]', b'["x"]', b'{"a": 1}'])
 def test_damaged_reports_are_forgotten(tmp_path: Path, content: bytes) -> None:
     """Numbers for people never stop a stream: the next batch begins a new file."""
-    reports = Reports(Index(tmp_path), "checkpoint")
+    reports = Reports(Index(tmp_path), "checkpoint", BatchReport)
     reports.add(make_report(0, 100))
     [file] = (tmp_path / "reports").iterdir()
     file.write_bytes(content)
     assert reports.read() == []
-    again = Reports(Index(tmp_path), "checkpoint")
+    again = Reports(Index(tmp_path), "checkpoint", BatchReport)
     again.add(make_report(1, 50))
     assert again.read() == [make_report(1, 50)]
 

@@ -38,7 +38,8 @@ def rows_of(filters: Iterable[str | None], *, texts: bool = False) -> pa.RecordB
     ids = [f"id-{i}" for i in range(len(filters))] if texts else list(range(len(filters)))
     priorities = pa.array([0.0] * len(filters), pa.float32())
     return pa.RecordBatch.from_arrays(
-        [pa.array(ids), pa.array(filters, pa.string()), priorities], ["id", "filter", "priority"]
+        [pa.array(ids), pa.array(filters, pa.string()), priorities, pa.nulls(len(filters), pa.string())],
+        ["id", "filter", "priority", "fault"],
     )
 
 
@@ -114,3 +115,16 @@ def test_refused_rows_go_along(tmp_path: Path) -> None:
     left_out = pa.concat_tables(refused).to_pylist()
     assert [(row["id"], row["filter"]) for row in left_out] == [("0", "prise > 1"), ("2", None)]
     assert "price" in left_out[0]["reason"]
+
+
+def test_ids_that_cannot_be_kept() -> None:
+    """A row is left out with the reason of the engine's check, or with what was wrong when it was read."""
+    batch = rows_of(["symbol = 'A'"] * 4, texts=True)
+    batch = batch.set_column(0, "id", pa.array(["id-0", "id-1", "x" * 1001, "id-3"]))
+    batch = batch.set_column(3, "fault", pa.array([None, "the filter is not valid UTF-8", None, None]))
+    parts, refused = zip(*map(read_parts, CompileTask(SCHEMA).compile([batch])), strict=True)
+    assert [part.members.ids.tolist() for some in parts for part in some] == [["id-0", "id-3"]]
+    left_out = [(row["id"][:4], row["reason"]) for row in pa.concat_tables(refused).to_pylist()]
+    assert left_out[0] == ("id-1", "the filter is not valid UTF-8")
+    assert left_out[1][0] == "xxxx"
+    assert "at most 1,000 characters" in left_out[1][1]

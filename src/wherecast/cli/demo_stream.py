@@ -184,7 +184,7 @@ def _result(
     events = pa.concat_tables(pq.read_table(file) for file in sorted((demo.out / "events").iterdir()))
     routes = plan.route(EventBatch.read(plan.schema, events))
     per_server = np.bincount(routes.servers, minlength=plan.n_servers)
-    sequences = {version: index.read(version).sequence for version in index.versions()}
+    sequences = {manifest.version: manifest.sequence for manifest in index.manifests()}
     return DemoResult(
         n_subscriptions,
         demo.changes.sequence,

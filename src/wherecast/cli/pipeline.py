@@ -48,10 +48,17 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of te
 
 
 @pipeline_app.command("build")
-def build(config: ConfigArgument, master: MasterOption = None) -> None:
+def build(
+    config: ConfigArgument,
+    master: MasterOption = None,
+    start_over: Annotated[
+        bool, typer.Option("--start-over", help="Build even if that undoes changes that were applied to the index.")
+    ] = False,
+) -> None:
     """Build a new version of the index from all subscriptions, and make it current.
 
-    A running stream takes it up with its next micro-batch. Bad subscriptions are reported and left out.
+    A running stream takes it up with its next micro-batch. Bad subscriptions are reported and left out. A build that would
+    undo applied changes is refused: the key `sequence` in [subscriptions] says which of them the table contains.
 
     \b
     Examples:
@@ -60,7 +67,7 @@ def build(config: ConfigArgument, master: MasterOption = None) -> None:
     """
     with _opened(config, master) as pipeline:
         begin = time.perf_counter()
-        built = pipeline.build()
+        built = pipeline.build(start_over=start_over)
         _report_left_out(built)
         say(f"version {built.version} of {built.index.url} is ready, after {time.perf_counter() - begin:.1f} s")
         typer.echo(_describe_plan(built.plan))

@@ -9,22 +9,24 @@
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, apply_changes
 from wherecast.spark.compact import compact
-from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.match import match
 from wherecast.spark.observed import Numbers
 from wherecast.spark.progress import Watch
 from wherecast.spark.rebalance import Rebalancer
-from wherecast.spark.reports import BatchReport
+from wherecast.spark.reports import BatchReport, ChangeReport
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
-from wherecast.spark.stream import MatchQuery, follow_changes, stream
+from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
 from wherecast.spark.table_function import register_table_function
 
 __all__ = [
     "Applied",
     "BatchReport",
     "Built",
+    "ChangeReport",
+    "ChangesQuery",
     "Delta",
     "Foreach",
     "Index",
@@ -36,6 +38,7 @@ __all__ = [
     "Rebalancer",
     "SessionError",
     "Sink",
+    "StaleVersionError",
     "Watch",
     "apply_changes",
     "build_index",

@@ -7,17 +7,20 @@ subscription passes through the driver.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
 from wherecast.engine.segment import build_segment
+from wherecast.errors import SubscriptionError
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
+from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
@@ -36,6 +39,8 @@ _RESULT = "server int, layer string, attributes array<string>, id string, filter
 _RESULT_NAMES = ["server", "layer", "attributes", "id", "filter", "reason"]
 #: Events that matchers are planned with.
 _SAMPLE = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,13 @@ def build_index(
     servers: int | None = None,
     events: DataFrame | None = None,
     sequence: int = 0,
+    start_over: bool = False,
     matcher: str = "adaptive",
 ) -> Built:
     """Build a new version of the index at `path` from all subscriptions, and make it current.
+
+    Changes that were applied to the index are gone unless `subscriptions` contain them. So a build is refused while the
+    index has changes above `sequence`.
 
     Args:
         subscriptions: Columns `id` and `filter`, and `priority` if you like; others are ignored.
@@ -74,24 +83,64 @@ def build_index(
             or `auto` for the cheapest by the cost model.
         servers: How many servers to spread the filters over; by default as many as Spark runs tasks at a time.
         events: A sample of the traffic to plan for.
-        sequence: Number of the last change that `subscriptions` contain, where there is a change log.
+        sequence: Number of the last change that `subscriptions` contain, where there is a change log: they contain that one
+            and all before it. The next change has a higher number.
+        start_over: Build even if that undoes changes; numbers of changes go on from `sequence`.
         matcher: Name of the matching algorithm.
+
+    Raises:
+        IndexStoreError: The index has changes above `sequence`.
+        StaleVersionError: Another version was committed during the build; nothing of this one is visible.
     """
     schema = schema if isinstance(schema, Schema) else Schema.of(schema)
     index, rows = Index(path), read_rows(subscriptions)
-    parent = max(index.versions(), default=None)
+    with index.begin() as before:
+        _check_sequence(before, sequence, start_over=start_over)
+        manifest, plan, refused = _build(index, rows, schema, strategy, servers, events, matcher)
+        parent = None if before is None else before.version
+        committed = index.commit(replace(manifest, sequence=sequence, parent=parent))
+    return Built(index, committed, plan, quarantine_frame(rows.sparkSession, refused))
+
+
+def _check_sequence(before: Manifest | None, sequence: int, *, start_over: bool) -> None:
+    """Raises IndexStoreError if subscriptions with changes up to `sequence` would undo changes of a version."""
+    if not 0 <= sequence < 2**63:
+        raise SubscriptionError(f"sequence is {sequence}; expected the number of a change, or 0 if there are none")
+    if before is None or before.sequence <= sequence:
+        return
+    if not start_over:
+        raise IndexStoreError(
+            f"the index has changes up to {before.sequence}, the table of subscriptions up to {sequence}: a build would undo "
+            "those between; bring the table up to date and set `sequence` (in a pipeline: in [subscriptions]) to the number "
+            "of the last change in it, or start over (start_over=True, --start-over)"
+        )
+    _log.warning(
+        "build starts over: changes undone, sequence=%d before=%d version=%d", sequence, before.sequence, before.version
+    )
+
+
+def _build(
+    index: Index,
+    rows: DataFrame,
+    schema: Schema,
+    strategy: Strategy,
+    servers: int | None,
+    events: DataFrame | None,
+    matcher: str,
+) -> tuple[Manifest, Plan | None, pa.Table]:
+    """Write plan and layers: the manifest to commit, the open plan, and the rows that are left out."""
     sample = None if events is None else _take_sample(events)
     usable, refused = set_unusable_apart(rows)
     parts = placed = _compile(usable, schema)
-    plan = folder = None
+    plan = saved = None
     try:
         if strategy != "broadcast":
             parts = placed = parts.persist()  # read for the plan, and again to be placed
-            plan = _plan(parts, schema, strategy, servers or _parallelism(subscriptions), sample)
+            plan = _plan(parts, schema, strategy, servers or _parallelism(rows), sample)
             plan = None if plan.strategy == "broadcast" else plan
         if plan is not None:
-            folder = save_plan(index.store, plan)
-            placed = parts.mapInArrow(PlaceTask(index.url, folder).place, PARTS)
+            saved = save_plan(index.store, plan)
+            placed = parts.mapInArrow(PlaceTask(index.url, saved).place, PARTS)
         n_servers = 1 if plan is None else plan.n_servers
         task = ServerBuilder(index.url, schema, matcher, sample)
         result = placed.repartitionById(n_servers, "server").mapInArrow(task.build_servers, _RESULT)
@@ -102,19 +151,18 @@ def build_index(
         version=0,
         schema=schema.to_json(),
         id_type=id_type(rows),
-        plan=folder,
+        plan=saved,
         servers=tuple(
             (layers[s] if s in layers else write_layer(index.store, Engine(schema, matcher=matcher)),)
             for s in range(n_servers)
         ),
         attributes=tuple(attributes),
-        sequence=sequence,
+        sequence=0,
         created="",
-        parent=parent,
+        parent=None,
         compacted=True,
     )
-    left_out = quarantine_frame(rows.sparkSession, pa.concat_tables([refused, bad]))
-    return Built(index, index.commit(manifest), plan, left_out)
+    return manifest, plan, pa.concat_tables([refused, bad])
 
 
 def plan_subscriptions(

@@ -1,171 +1,122 @@
-"""Changes: upserts and deletes with a sequence number, laid over an index as a small new version.
+"""Applying changes: a set of upserts and deletes laid over an index as a small new version.
 
-A change is a row (`sequence`, `op`, `id`, `filter`): `op` is `upsert` or `delete`. What the index has already (its manifest
-names the last sequence number) is skipped, so applying the same changes twice changes nothing. Changes that cannot be made
-are refused with a reason; of the others to one id the last counts, so that the outcome does not depend on how a log is cut
-into batches. Every server gets a layer of what it gains and the ids that die below it.
+Every server gets a layer of what it gains and the ids that die below it. What becomes of each row is told in `change_rows`.
+Refused and late rows leave no trace in the index, so applying the same rows again gives them again, and replays instead of
+the applied ones: whoever must not miss a refused row may write it down after the commit.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.engine import Engine
 from wherecast.engine.segment import Members, build_segment
-from wherecast.errors import LimitError, SubscriptionError
-from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
+from wherecast.spark.change_rows import News, Unapplied, check_changes, read_changes
 from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
-from wherecast.spark.manifest import Layer, Manifest
-from wherecast.spark.parts import id_values, split_members
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
+from wherecast.spark.parts import split_members
 from wherecast.spark.plans import save_plan
-from wherecast.spark.subscriptions import priority_column, quarantine, reason_of
-from wherecast.spark.tasks import ERROR
+from wherecast.spark.sequences import extend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: More changes than this at once are a new set of subscriptions: build the index again.
-MOST_CHANGES = 1_000_000
-_COLUMNS = ("sequence", "op", "id", "filter")
 #: Matcher of a layer of changes.
 _MATCHER = "adaptive"
+#: Rows of a set that are logged one by one.
+_LOGGED = 10
+
+_log = logging.getLogger(__name__)
 
 
 class Applied(NamedTuple):
-    """Outcome of applying changes: the version that has them, and those that were refused."""
+    """Outcome of applying changes. Every row given is applied, refused, late or replayed; see `change_rows`."""
 
     manifest: Manifest
+    """The version that has them."""
     changes: int
     """Ids that were changed."""
+    applied: int
+    refused: int
+    late: int
+    replayed: int
     quarantine: pa.Table
-    """Columns `id`, `filter`, `reason`; a refused upsert leaves the older subscription in place."""
+    """Refused and late rows: `sequence`, `op`, `id`, `filter`, `message` (of a row that came as a message and cannot be
+    read) and `reason`. A refused upsert leaves the older subscription in place."""
 
 
-def apply_changes(
-    changes: DataFrame, index: Index | str, *, refuse: Callable[[pa.Table], None] | None = None
-) -> Applied:
+def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
     """Commit a version with these changes, if there is anything new among them.
 
-    Rows that carry an error in a column `__error` are left out. `refuse` is told the changes that are refused (as in
-    `Applied.quarantine`, maybe none) before the version is committed: changes that are applied twice refuse nothing the
-    second time, so that later would be too late for one who must not miss any.
+    Columns are `sequence`, `op` (`upsert` or `delete`), `id` and `filter`, and `priority` if you like. A row that carries an
+    error in a column `__error` is refused with it.
     """
     index = Index(index) if isinstance(index, str) else index
+    return commit_changes(index, lambda manifest: read_changes(changes, manifest))
+
+
+def commit_changes(index: Index, read: Callable[[Manifest], Unapplied]) -> Applied:
+    """Commit a version with the changes that `read` finds missing in the current one."""
     while True:
-        manifest = index.read()
-        news = check_changes(read_changes(changes, manifest), Schema.from_json(manifest.schema))
-        if refuse is not None:
-            refuse(news.refused)
-        if news.sequence is None:
-            return Applied(manifest, 0, news.refused)
-        try:
-            return Applied(lay_over(index, manifest, news), len(news.ids), news.refused)
-        except StaleVersionError:
-            continue  # buckets were moved or layers merged meanwhile: lay over that version
+        with index.change() as manifest:
+            rows, replayed = read(manifest)
+            news = check_changes(rows, Schema.from_json(manifest.schema), manifest.sequence)
+            try:
+                changed = lay_over(index, manifest, news) if news.numbers.size else manifest
+            except StaleVersionError:
+                continue  # other changes, or buckets were moved, or layers merged: lay over that version
+        replayed += news.replayed
+        applied = Applied(changed, len(news.ids), news.numbers.size, news.refused, news.late, replayed, news.quarantine)
+        _log_outcome(index, applied)
+        return applied
 
 
-def read_changes(changes: DataFrame, manifest: Manifest) -> pa.Table:
-    """The changes that a version does not have yet, in order; those without a number come last."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    missing = [name for name in _COLUMNS if name not in changes.columns]
-    if missing:
-        raise SubscriptionError(f"changes need the columns {', '.join(_COLUMNS)}; {missing[0]!r} is missing")
-    if ERROR in changes.columns:
-        changes = changes.where(F.col(ERROR).isNull())
-    sequence = F.col("sequence").cast("bigint")
-    fresh = changes.where((sequence > manifest.sequence) | sequence.isNull()).select(
-        sequence.alias("sequence"), "op", F.col("id").cast(manifest.id_type), "filter", priority_column(changes)
+def _log_outcome(index: Index, applied: Applied) -> None:
+    """Tell what was not applied, row by row up to a limit, and the counts of all."""
+    for row in applied.quarantine.slice(0, _LOGGED).to_pylist():
+        _log.warning(
+            "change not applied: sequence=%s id=%.100r reason=%.500r", row["sequence"], row["id"], row["reason"]
+        )
+    _log.log(
+        logging.WARNING if len(applied.quarantine) else logging.INFO,
+        "changes: applied=%d refused=%d late=%d replayed=%d version=%d sequence=%d index=%s",
+        applied.applied,
+        applied.refused,
+        applied.late,
+        applied.replayed,
+        applied.manifest.version,
+        applied.manifest.sequence,
+        index.url,
     )
-    rows = fresh.limit(MOST_CHANGES + 1).toArrow()
-    if len(rows) > MOST_CHANGES:
-        raise LimitError(f"more than {MOST_CHANGES:,} changes at once; build the index again with build_index")
-    return rows.sort_by("sequence")
-
-
-class News(NamedTuple):
-    """Checked changes, one per id."""
-
-    members: Members
-    """What is added."""
-    ids: pa.Array
-    """What is added or removed: all of it dies below."""
-    sequence: int | None
-    """Of the last change, refused ones included; None: there is none."""
-    refused: pa.Table
-
-
-def check_changes(rows: pa.Table, schema: Schema) -> News:
-    """Changes that can be made, the last of each id, and those that cannot."""
-    compiled = Compiler(schema).compile_many(rows["filter"].to_pylist())
-    errors = dict(compiled.errors)
-    reasons = [
-        _objection(change, errors.get(number))
-        for number, change in enumerate(rows.select([*_COLUMNS, "priority"]).to_pylist())
-    ]
-    bad = [number for number, reason in enumerate(reasons) if reason]
-    refused = rows.take(pa.array(bad, pa.int64()))
-    ids = rows["id"].to_pylist()
-    last = {ids[number]: number for number, reason in enumerate(reasons) if not reason}
-    chosen = np.array(sorted(last.values()), np.int64)
-    added = chosen[np.asarray(pc.equal(rows["op"], "upsert").take(pa.array(chosen)))]
-    used, filter_of = np.unique(compiled.filter_of[added], return_inverse=True)
-    whose = rows.take(pa.array(added))
-    members = Members(
-        take_filters(compiled.filters, used), filter_of, id_values(whose["id"]), whose["priority"].to_numpy()
-    )
-    return News(
-        members,
-        rows["id"].take(pa.array(chosen)).combine_chunks(),
-        pc.max(rows["sequence"]).as_py(),
-        quarantine(refused["id"].to_pylist(), refused["filter"].to_pylist(), [reasons[n] for n in bad]),
-    )
-
-
-def _objection(change: dict[str, object], error: Exception | None) -> str:
-    """Why a change cannot be made; empty if it can."""
-    for name in ("sequence", "op", "id"):
-        if change[name] is None:
-            return f"the {name} is missing"
-    if change["op"] not in ("upsert", "delete"):
-        return f"op is {change['op']}, expected upsert or delete"
-    try:
-        check_id(change["id"])
-        if change["op"] == "upsert":
-            check_priority(change["priority"])
-    except SubscriptionError as refusal:
-        return str(refusal)
-    return reason_of(error) if error is not None and change["op"] == "upsert" else ""
 
 
 def lay_over(index: Index, manifest: Manifest, news: News) -> Manifest:
     """Commit a version with one more layer per server."""
-    assert news.sequence is not None
     schema = Schema.from_json(manifest.schema)
-    folder, parts = _per_server(index, manifest, news.members)
+    plan, parts = _per_server(index, manifest, news.members)
     attributes, layers = set(manifest.attributes), []
     for server in range(len(manifest.servers)):
         layer, asked = _write(index, schema, parts.get(server), news.ids)
         layers.append(layer)
         attributes.update(asked)
+    sequence, gaps = extend(manifest.sequence, manifest.gaps, news.numbers)
     changed = replace(
         manifest,
-        plan=folder,
+        plan=plan,
         servers=tuple((*below, layer) for below, layer in zip(manifest.servers, layers, strict=True)),
         attributes=tuple(sorted(attributes)),
-        sequence=news.sequence,
+        sequence=sequence,
+        gaps=gaps,
         parent=manifest.version,
         compacted=False,
     )
@@ -181,8 +132,8 @@ def _write(index: Index, schema: Schema, members: Members | None, gone: pa.Array
     return write_segment(index.store, segment, schema, _MATCHER, gone), asked
 
 
-def _per_server(index: Index, manifest: Manifest, members: Members) -> tuple[str | None, dict[int, Members]]:
-    """The folder of the plan that covers the new filters, and what each server gets."""
+def _per_server(index: Index, manifest: Manifest, members: Members) -> tuple[SavedPlan | None, dict[int, Members]]:
+    """The plan that covers the new filters, and what each server gets."""
     if not members.filter_of.size:
         return manifest.plan, {}
     plan = index.plan(manifest)

@@ -20,7 +20,7 @@ from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, write_layer
-from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.parts import filters_and_weights
 from wherecast.spark.plans import open_plan, save_plan
 from wherecast.spark.servers import run_on_servers
@@ -32,20 +32,24 @@ _RESULT = "server int, layer string, filters binary"
 
 
 def compact(spark: SparkSession, index: Index | str) -> Manifest:
-    """Commit a version with one layer per server; the current one if it is compact already."""
+    """Commit a version with one layer per server; the current one if it is compact already.
+
+    Raises:
+        StaleVersionError: another version was committed meanwhile; call it again.
+    """
     index = Index(index) if isinstance(index, str) else index
-    manifest = index.read()
-    if manifest.compacted:
-        return manifest
-    done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _RESULT)
-    layers = {row["server"]: Layer.from_json(row["layer"]) for row in done.select(["server", "layer"]).to_pylist()}
-    merged = tuple((layers[s],) for s in range(len(manifest.servers)))
-    plan = _count_anew(index, manifest, done["filters"].to_pylist())
-    return index.commit(replace(manifest, plan=plan, servers=merged, parent=manifest.version, compacted=True))
+    with index.change() as manifest:
+        if manifest.compacted:
+            return manifest
+        done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _RESULT)
+        layers = {row["server"]: Layer.from_json(row["layer"]) for row in done.select(["server", "layer"]).to_pylist()}
+        merged = tuple((layers[s],) for s in range(len(manifest.servers)))
+        plan = _count_anew(index, manifest, done["filters"].to_pylist())
+        return index.commit(replace(manifest, plan=plan, servers=merged, parent=manifest.version, compacted=True))
 
 
-def _count_anew(index: Index, manifest: Manifest, left: list[bytes]) -> str | None:
-    """The folder of a plan for the filters that are left, each of them on one server's list; buckets stay where they are."""
+def _count_anew(index: Index, manifest: Manifest, left: list[bytes]) -> SavedPlan | None:
+    """A plan for the filters that are left, each of them on one server's list; buckets stay where they are."""
     plan = index.plan(manifest)
     if plan is None:
         return None

@@ -10,4 +10,4 @@ class IndexStoreError(WherecastError):
 
 
 class StaleVersionError(IndexStoreError):
-    """Another version was committed since this one was begun; begin again from that one."""
+    """Another version was committed since this one was begun, or a clean-up removed its files; begin again."""

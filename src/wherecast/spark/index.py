@@ -8,12 +8,13 @@ On disk
       versions/000000007.json      one manifest per version, never changed; the newest is the current one
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
+      writers/<number>.json        who is making a new version, see `leases`
       pins/<checkpoint>/           versions that a stream may replay, see `pins`
       reports/<checkpoint>.json    what became of the last batches of a stream, see `reports`
 
 Creating the manifest is the one moment at which a version comes into being; layers and plans are written before it and
-are nothing to a reader until a manifest names them. Removing is the reverse: first the manifest, then what no other
-manifest names.
+are nothing to a reader until a manifest names them. All of it is on the disk before the manifest is. Removing is the
+reverse: first the manifest, then what no other manifest names, see `clean`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.layers import open_layers
+from wherecast.spark.leases import hold
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.store import Store
 
@@ -37,10 +39,7 @@ if TYPE_CHECKING:
     from wherecast.partition.plan import Plan
 
 _COMMITTING = threading.Lock()
-VERSIONS, LAYERS, PLANS = "versions", "layers", "plans"
-PINS, REPORTS = "pins", "reports"
-#: Files that no version names are left alone this long: somebody may be about to commit the version that does.
-_GRACE_S = 3600.0
+VERSIONS, PINS, REPORTS = "versions", "pins", "reports"
 
 
 class Index:
@@ -62,27 +61,71 @@ class Index:
         return versions[-1]
 
     def read(self, version: int | None = None) -> Manifest:
-        """The manifest of a version, by default of the current one."""
+        """The manifest of a version, by default of the current one. Raises IndexStoreError if there is none."""
         number = self.latest() if version is None else version
+        while True:
+            try:
+                return self._read(number)
+            except FileNotFoundError:
+                newest = self.latest()
+            if version is not None or newest == number:
+                known = ", ".join(map(str, self.versions()[-5:]))
+                raise IndexStoreError(f"the index {self.url} has no version {number} any more (newest: {known})")
+            number = newest  # it was replaced and cleaned away between two looks
+
+    def _read(self, number: int) -> Manifest:
+        """Raises FileNotFoundError."""
         place = f"{self.url}/{_version_name(number)}"
-        try:
-            return Manifest.from_bytes(self.store.read(_version_name(number)), place)
-        except FileNotFoundError:
-            known = ", ".join(map(str, self.versions()[-5:])) or "none"
-            raise IndexStoreError(f"the index has no version {number} any more (newest: {known})") from None
+        manifest = Manifest.from_bytes(self.store.read(_version_name(number)), place)
+        if manifest.version != number:
+            raise IndexStoreError(f"{place} is version {manifest.version}: it was moved; restore the folder as it was")
+        return manifest
+
+    def manifests(self) -> list[Manifest]:
+        """Those of all versions, oldest first; versions that are cleaned away meanwhile are left out."""
+        found = []
+        for number in self.versions():
+            with suppress(FileNotFoundError):
+                found.append(self._read(number))
+        return found
+
+    @contextmanager
+    def begin(self) -> Iterator[Manifest | None]:
+        """The current version (None: there is none yet), to make the next one of.
+
+        Until the block ends, a clean-up removes neither that version nor anything that is written meanwhile.
+        """
+        while True:
+            newest = max(self.versions(), default=None)
+            with hold(self.store, newest):
+                if newest == max(self.versions(), default=None):  # a lease of an older one may have come too late
+                    yield None if newest is None else self._read(newest)
+                    return
+
+    @contextmanager
+    def change(self) -> Iterator[Manifest]:
+        """As `begin`, for those who need a version to begin with. Raises IndexStoreError if there is none."""
+        self.latest()
+        with self.begin() as current:
+            assert current is not None
+            yield current
 
     def commit(self, manifest: Manifest) -> Manifest:
         """Make a version current, numbered one above the newest.
 
         Raises:
-            StaleVersionError: another version was committed since this one was begun.
+            StaleVersionError: another version was committed since this one was begun, or a clean-up removed its files.
+            IndexStoreError: a folder of the version before is missing, which this one needs as well.
         """
-        with _COMMITTING:  # changes and rebalancing commit from two threads; not every store keeps them apart
+        folders = manifest.folders
+        # Changes and rebalancing commit from two threads; not every store keeps them apart.
+        with _COMMITTING, hold(self.store, folders=folders):
             newest = max(self.versions(), default=0)
-            if manifest.parent is not None and manifest.parent != newest:
+            if newest != (manifest.parent or 0):
                 raise StaleVersionError(
-                    f"version {newest} was committed while changing {manifest.parent}; begin again from it"
+                    f"version {newest} was committed while changing {manifest.parent or 'nothing'}; begin again from it"
                 )
+            self._check_folders(manifest)
             created = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
             manifest = replace(manifest, version=newest + 1, created=created)
             if not self.store.create(_version_name(manifest.version), manifest.to_bytes()):
@@ -91,45 +134,72 @@ class Index:
                 )
         return manifest
 
+    def _check_folders(self, manifest: Manifest) -> None:
+        """Raises if a version would name what is not there, or is being removed."""
+        from wherecast.spark.clean import missing_folders  # noqa: PLC0415 - cleaning knows the index
+
+        missing = missing_folders(self.store, manifest.folders)
+        if not missing:
+            return
+        before = set() if manifest.parent is None else self.read(manifest.parent).folders
+        if lost := sorted(missing & before):
+            raise IndexStoreError(f"{self.url}/{lost[0]} is missing; restore it or build the index again")
+        raise StaleVersionError(
+            f"{self.url}/{min(missing)} was removed by a clean-up before a version named it; begin again"
+        )
+
     def schema(self, version: int | None = None) -> Schema:
         return Schema.from_json(self.read(version).schema)
 
     def serve(self, manifest: Manifest, server: int) -> Engine:
         """The open engine of a server. Raises IndexStoreError if a file is missing or damaged."""
-        return open_layers(self.url, manifest.servers[server])
+        with self._explained(manifest):
+            return open_layers(self.url, manifest.servers[server])
 
     def plan(self, manifest: Manifest) -> Plan | None:
-        """How events are routed; None: to the one server there is."""
+        """How events are routed; None: to the one server there is. Raises IndexStoreError as `serve` does."""
         if manifest.plan is None:
             return None
         from wherecast.spark.plans import open_plan  # noqa: PLC0415 - loads the partitioner
 
-        return open_plan(self.url, manifest.plan)
+        with self._explained(manifest):
+            plan = open_plan(self.url, manifest.plan)
+        if plan.n_servers != len(manifest.servers):
+            raise IndexStoreError(
+                f"{self.url}/{manifest.plan.folder} is for {plan.n_servers} servers, version {manifest.version} has "
+                f"{len(manifest.servers)}; build the index again"
+            )
+        return plan
 
-    def clean(self, keep: int = 2, *, grace_s: float = _GRACE_S) -> list[int]:
-        """Remove versions that nobody needs: neither pinned by a stream nor among the newest `keep`.
+    @contextmanager
+    def _explained(self, manifest: Manifest) -> Iterator[None]:
+        """Tells a version that was cleaned away from one that is damaged."""
+        try:
+            yield
+        except IndexStoreError:
+            if self.store.exists(_version_name(manifest.version)):
+                raise
+            raise IndexStoreError(
+                f"version {manifest.version} of {self.url} was removed by a clean-up while it was used; read the current "
+                "version, or keep more of them (clean(keep=...), keep_versions, [limits] versions)"
+            ) from None
+
+    def clean(self, keep: int = 2, *, grace_s: float | None = None) -> list[int]:
+        """Remove versions that nobody needs: neither pinned by a stream, nor in use by a writer, nor the newest `keep`.
 
         Returns the versions removed. Layers and plans that no version names go with them once they are older than
-        `grace_s`, because a build may be about to name a new one; so do drafts of those who were killed.
+        `grace_s` (an hour) and than the work of every writer; so do drafts of those who were killed. It may run at any
+        time, beside streams, builds, changes and other clean-ups.
         """
-        from wherecast.spark.pins import pinned_versions  # noqa: PLC0415 - pins know the index
+        from wherecast.spark.clean import GRACE_S, remove_versions, sweep  # noqa: PLC0415 - cleaning knows the index
 
-        versions = self.versions()
-        needed = {*versions[-max(keep, 1) :], *pinned_versions(self.store)}
-        gone = [v for v in versions if v not in needed]
-        for version in gone:
-            self.store.remove(_version_name(version))
-        kept = [self.read(v) for v in versions if v in needed]
-        self._sweep(LAYERS, {layer.folder for m in kept for layers in m.servers for layer in layers}, grace_s)
-        self._sweep(PLANS, {m.plan for m in kept if m.plan}, grace_s)
+        gone = remove_versions(self, keep)
+        sweep(self, GRACE_S if grace_s is None else grace_s)
         return gone
 
-    def _sweep(self, folder: str, named: Iterable[str], grace_s: float) -> None:
-        keep = set(named)
-        for name in self.store.names(folder, drafts=True):
-            path = f"{folder}/{name}"
-            if path not in keep and self.store.age_s(path, time.time()) >= grace_s:
-                self.store.remove(path)
+    def forget(self, version: int) -> None:
+        """Remove the manifest of a version, which nobody may need."""
+        self.store.remove(_version_name(version))
 
 
 def _version_name(version: int) -> str:

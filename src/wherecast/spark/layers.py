@@ -6,7 +6,6 @@ below.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +18,8 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import SnapshotError
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.manifest import Layer
-from wherecast.spark.store import Store
+from wherecast.spark.manifest import LAYERS, Layer
+from wherecast.spark.store import Store, checksum
 
 ENGINE, REMOVED = "engine", "removed.arrow"
 #: Engines kept open per worker process: mapped, so an idle one costs address space and little else.
@@ -44,7 +43,7 @@ def write_segment(
 
 
 def _write(store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None) -> Layer:
-    with store.new_folder("layers") as (folder, name):
+    with store.new_folder(LAYERS) as (folder, name):
         save(folder / ENGINE)
         if removed is not None and len(removed):
             _write_ids(folder / REMOVED, removed)
@@ -54,11 +53,7 @@ def _write(store: Store, save: Callable[[Path], None], size: int, removed: pa.Ar
 
 def layer_checksum(folder: Path) -> str:
     """SHA-256 of the files that hold the sums or the content of all others."""
-    digest = hashlib.sha256()
-    for name in (f"{ENGINE}/manifest.json", REMOVED):
-        file = folder / name
-        digest.update(name.encode() + (file.read_bytes() if file.exists() else b""))
-    return digest.hexdigest()
+    return checksum(folder, (f"{ENGINE}/manifest.json", REMOVED))
 
 
 @lru_cache(maxsize=_OPEN_ENGINES)

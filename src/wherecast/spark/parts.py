@@ -22,8 +22,9 @@ from wherecast.language.concat import concat_filters, take_filters
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Longs, Plan
+from wherecast.spark.manifest import SavedPlan
 from wherecast.spark.plans import open_plan
-from wherecast.spark.subscriptions import QUARANTINE, quarantine, reason_of
+from wherecast.spark.subscriptions import QUARANTINE, find_faults, quarantine, reason_of
 
 #: A row is a part for a server, or a subscription that did not compile.
 PARTS = "server int, filters binary, members binary, id string, filter string, reason string"
@@ -51,8 +52,8 @@ class CompileTask:
         for rows in _gather(batches):
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
-            filter_of = compiled.filter_of[incoming.text_of]
-            refused = incoming.refused(compiled)
+            filter_of, faults = compiled.filter_of[incoming.text_of], find_faults(rows)
+            refused = {row: reason_of(error) for row, error in incoming.refused(compiled).items()} | faults
             bad = np.array(sorted(refused), np.int64)
             good = np.delete(np.arange(filter_of.size), bad)
             if good.size:
@@ -61,7 +62,7 @@ class CompileTask:
                     Part(0, Members(compiled.filters, filter_of[good], id_values(ids), incoming.priorities[good]))
                 )
             if bad.size:
-                reasons = [reason_of(refused[row]) for row in bad.tolist()]
+                reasons = [refused[row] for row in bad.tolist()]
                 left_out = rows.take(pa.array(bad))
                 yield _refused_rows(quarantine(left_out["id"].to_pylist(), left_out["filter"].to_pylist(), reasons))
 
@@ -71,7 +72,7 @@ class PlaceTask:
     """Parts in, parts for each server of a plan out."""
 
     url: str
-    plan: str
+    plan: SavedPlan
 
     def place(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The parts split by server; refused rows go along."""

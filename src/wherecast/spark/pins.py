@@ -29,7 +29,7 @@ class Pins:
         """The version of a batch: the one pinned before, else the current one, pinned now and durably."""
         name = f"{self._folder}/{batch:012d}.json"
         while True:
-            known = self._read(name)
+            known = _read_pin(self._index.store, name)
             if known is not None:
                 return known
             version = self._index.latest()
@@ -44,22 +44,14 @@ class Pins:
     def known(self) -> dict[int, int]:
         """The versions of the batches whose pins are kept, oldest first."""
         names = sorted(self._index.store.names(self._folder))
-        versions = {int(name.removesuffix(".json")): self._read(f"{self._folder}/{name}") for name in names}
+        versions = {
+            int(name.removesuffix(".json")): _read_pin(self._index.store, f"{self._folder}/{name}") for name in names
+        }
         return {batch: version for batch, version in versions.items() if version is not None}
 
     def clear(self) -> None:
         """Remove all pins: the stream begins anew."""
         self._index.store.remove(self._folder)
-
-    def _read(self, name: str) -> int | None:
-        try:
-            return int(json.loads(self._index.store.read(name))["version"])
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
-            raise IndexStoreError(
-                f"the pin {self._index.url}/{name} is damaged; remove the stream's checkpoint"
-            ) from None
 
     def _forget_before(self, batch: int) -> None:
         for name in self._index.store.names(self._folder):
@@ -73,6 +65,16 @@ def stream_name(checkpoint: str) -> str:
 
 
 def pinned_versions(store: Store) -> set[int]:
-    """Versions that some stream may ask for again."""
-    folders = [f"{PINS}/{name}" for name in store.names(PINS)]
-    return {int(json.loads(store.read(f"{f}/{name}"))["version"]) for f in folders for name in store.names(f)}
+    """Versions that some stream may ask for again. Pins that are forgotten meanwhile are left out."""
+    names = [f"{PINS}/{stream}/{name}" for stream in store.names(PINS) for name in store.names(f"{PINS}/{stream}")]
+    return {version for name in names if (version := _read_pin(store, name)) is not None}
+
+
+def _read_pin(store: Store, name: str) -> int | None:
+    """The version of a pin; None if there is no such pin."""
+    try:
+        return int(json.loads(store.read(name))["version"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise IndexStoreError(f"the pin {store.url}/{name} is damaged; remove the stream's checkpoint") from None

@@ -27,12 +27,11 @@ from wherecast.spark.pins import stream_name
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
-from wherecast.spark.stream import MatchQuery, follow_changes, stream
+from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
 from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
     from wherecast.partition.plan import Plan, Strategy
@@ -52,7 +51,7 @@ class Running:
     """The queries of a pipeline."""
 
     matches: MatchQuery
-    changes: StreamingQuery | None
+    changes: ChangesQuery | None
     built: Built | None
     """The index, if there was none before."""
 
@@ -89,16 +88,15 @@ class Pipeline:
         with plain_errors():
             return self.spark.read.format(about.format).load(self._place("subscriptions", about.path))
 
-    def build(self) -> Built:
+    def build(self, *, start_over: bool = False) -> Built:
         """Build a new version of the index from all subscriptions.
 
         Raises:
-            PipelineError: the index has changes that the table of subscriptions does not have.
+            IndexStoreError: the index has changes that the table of subscriptions does not have, and `start_over` is not set.
         """
         plan, sequence = self.config.plan, self.config.subscriptions.sequence
         with plain_errors():
             subscriptions, sample = self.subscriptions(), self.sample()
-            _check_not_undone(self.index, sequence)
             return build_index(
                 subscriptions,
                 self.config.schema,
@@ -107,6 +105,7 @@ class Pipeline:
                 servers=plan.servers,
                 events=sample,
                 sequence=sequence,
+                start_over=start_over,
             )
 
     def explain(self) -> Plan:
@@ -191,7 +190,7 @@ class Pipeline:
             name="wherecast",
         )
 
-    def _follow_changes(self) -> StreamingQuery | None:
+    def _follow_changes(self) -> ChangesQuery | None:
         """Start to apply changes; those that are there already come before events that are there already."""
         changes, limits = self.changes(), self.config.limits
         if changes is None:
@@ -255,20 +254,6 @@ def open_pipeline(config: PipelineConfig, master: str | None = None) -> Iterator
     finally:
         if not borrowed:
             spark.stop()
-
-
-def _check_not_undone(index: Index, sequence: int) -> None:
-    """Raises PipelineError if a table with changes up to `sequence` is behind the current version of the index.
-
-    The query of the changes is past those that the index has: what a build leaves out of them would be gone for good.
-    """
-    applied = index.read().sequence if index.versions() else 0
-    if applied > sequence:
-        raise PipelineError(
-            f"the index has changes up to {applied}, the table of subscriptions up to {sequence} by its key 'sequence' in "
-            f"[subscriptions]: a build would undo those between; bring the table up to date and set the key to the number "
-            f"of the last change in it"
-        )
 
 
 def check_brokers(table: str, servers: str) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.errors import PlanError, SnapshotError
+from wherecast.index.snapshot import MANIFEST
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.store import Store
+from wherecast.spark.manifest import PLANS, SavedPlan
+from wherecast.spark.store import Store, checksum
 
 
 def make_plan(
@@ -30,17 +33,28 @@ def make_plan(
     return Plan.build(filters, weights, schema, n_servers, strategy=strategy, events=events)
 
 
-def save_plan(store: Store, plan: Plan) -> str:
-    """Write a plan as a new folder of the store; its name."""
-    with store.new_folder("plans") as (folder, name):
+def save_plan(store: Store, plan: Plan) -> SavedPlan:
+    """Write a plan as a new folder of the store."""
+    with store.new_folder(PLANS) as (folder, name):
         plan.save(folder)
-    return name
+        return SavedPlan(name, _plan_checksum(folder))
+
+
+def _plan_checksum(folder: Path) -> str:
+    """SHA-256 of the file that holds the sums of all others."""
+    return checksum(folder, (MANIFEST,))
 
 
 @lru_cache(maxsize=8)
-def open_plan(url: str, folder: str) -> Plan:
-    """A plan, kept open. Raises IndexStoreError if it is missing or damaged."""
+def open_plan(url: str, saved: SavedPlan) -> Plan:
+    """A plan, kept open. Raises IndexStoreError if it is missing, damaged or another."""
+    place = f"{url}/{saved.folder}"
     try:
-        return Plan.open(Store(url).fetch(folder))
+        folder = Store(url).fetch(saved.folder)
+        if saved.checksum is not None and _plan_checksum(folder) != saved.checksum:
+            raise IndexStoreError(
+                f"the plan {place} is not what the index says (its checksum does not fit); build the index again"
+            )
+        return Plan.open(folder)
     except (OSError, SnapshotError, PlanError) as error:
-        raise IndexStoreError(f"the plan {url}/{folder} cannot be read ({error}); build the index again") from None
+        raise IndexStoreError(f"the plan {place} cannot be read ({error}); build the index again") from None

@@ -26,7 +26,7 @@ from wherecast.partition.plan import Plan
 from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
-from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.plans import open_plan, save_plan
 from wherecast.spark.servers import run_on_servers
 
@@ -46,7 +46,7 @@ class Rebalancer:
     """Batches between two looks."""
     _batches: int = field(default=0, init=False)
     _plan: Plan | None = field(default=None, init=False)
-    _folder: str | None = field(default=None, init=False)
+    _saved: SavedPlan | None = field(default=None, init=False)
 
     def observe(self, events: DataFrame, index: Index, manifest: Manifest) -> Manifest | None:
         """Take note of a batch; the new version if that made one."""
@@ -71,16 +71,16 @@ class Rebalancer:
 
     def _follow(self, index: Index, manifest: Manifest) -> Plan | None:
         """The plan that is in use, with the events that were seen so far, also under the plans before it."""
-        if self._folder != manifest.plan:
+        if self._saved != manifest.plan:
             plan, before = index.plan(manifest), self._plan
             plan = None if plan is None else plan.copy()  # the one that tasks share must not change
             if plan is not None and before is not None and isinstance(plan.partition, EventSpace):
                 plan.partition.carry_over(before.partition)
-            self._plan, self._folder = plan, manifest.plan
+            self._plan, self._saved = plan, manifest.plan
         return self._plan
 
 
-def count_buckets(events: DataFrame, index: Index, plan: str, n_buckets: int) -> npt.NDArray[np.int64]:
+def count_buckets(events: DataFrame, index: Index, plan: SavedPlan, n_buckets: int) -> npt.NDArray[np.int64]:
     """How many events fall into each bucket of an event-space plan."""
     counted = events.mapInArrow(CountTask(index.url, plan).count, "bucket int, events bigint").toArrow()
     counts = np.bincount(counted["bucket"].to_numpy(), counted["events"].to_numpy(), n_buckets)
@@ -92,7 +92,7 @@ class CountTask:
     """What a task does to count the events of buckets."""
 
     url: str
-    plan: str
+    plan: SavedPlan
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Buckets with events, and how many."""
@@ -108,19 +108,26 @@ class CountTask:
 def move_buckets(
     spark: SparkSession, index: Index, manifest: Manifest, observed: Plan, threshold: float
 ) -> Manifest | None:
-    """Commit a version in which buckets are moved; None if no move would help."""
+    """Commit a version in which buckets are moved; None if no move would help.
+
+    Raises:
+        StaleVersionError: `manifest` is not the current version any more.
+    """
     assert manifest.plan is not None
     new = observed.copy()
     if not new.rebalance(threshold).buckets.size:
         return None
-    folder = save_plan(index.store, new)
-    move = MoveTask(index.url, manifest, folder)
-    layers = [list(below) for below in manifest.servers]
-    for row in run_on_servers(spark, len(manifest.servers), move.move_servers, _RESULT).to_pylist():
-        layers[row["server"]].append(Layer.from_json(row["layer"]))
-    return index.commit(
-        replace(manifest, plan=folder, servers=tuple(map(tuple, layers)), parent=manifest.version, compacted=False)
-    )
+    with index.change() as current:
+        if current.version != manifest.version:
+            raise StaleVersionError(f"version {manifest.version} is not the current one any more; begin again")
+        plan = save_plan(index.store, new)
+        move = MoveTask(index.url, manifest, plan)
+        layers = [list(below) for below in manifest.servers]
+        for row in run_on_servers(spark, len(manifest.servers), move.move_servers, _RESULT).to_pylist():
+            layers[row["server"]].append(Layer.from_json(row["layer"]))
+        return index.commit(
+            replace(manifest, plan=plan, servers=tuple(map(tuple, layers)), parent=manifest.version, compacted=False)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class MoveTask:
 
     url: str
     manifest: Manifest
-    new_plan: str
+    new_plan: SavedPlan
 
     def move_servers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Layers for the servers whose numbers come, and for those that gain from them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from wherecast.spark.index import REPORTS, Index
 from wherecast.spark.pins import stream_name
@@ -44,31 +45,53 @@ class BatchReport:
     """Spent on pinning and bookkeeping, apart from matching, writing and rebalancing."""
 
 
-class Reports:
+@dataclass(frozen=True, slots=True)
+class ChangeReport:
+    """What became of one micro-batch of changes. Every row of it is applied, refused, late or replayed."""
+
+    batch: int
+    version: int
+    """Of the index, with these changes in it."""
+    applied: int
+    refused: int
+    """Rows that cannot be applied: unreadable, incomplete, or with a filter or id that is refused."""
+    late: int
+    """Rows that came after later ones were applied; they are not applied."""
+    replayed: int
+    """Rows that the index had already."""
+    seconds: float
+
+
+Report = TypeVar("Report", bound=BatchReport | ChangeReport)
+
+
+class Reports(Generic[Report]):
     """The reports of one stream, told from others by its checkpoint."""
 
-    def __init__(self, index: Index, checkpoint: str) -> None:
+    def __init__(self, index: Index, checkpoint: str, kind: type[Report]) -> None:
         self._store = index.store
         self._name = f"{REPORTS}/{stream_name(checkpoint)}.json"
-        self._known: list[BatchReport] | None = None
+        self._kind = kind
+        self._known: list[Report] | None = None
 
-    def add(self, report: BatchReport) -> None:
+    def add(self, report: Report) -> None:
         """Append the report of a batch; one that is run again replaces what was said of it.
 
         A replay has nothing to count, so it leaves the numbers as they were.
         """
         known = self.read() if self._known is None else self._known
         if report.replayed:
-            report = next((replace(r, replayed=True) for r in known if r.batch == report.batch), report)
+            flag: Any = report.replayed  # a count of changes
+            report = next((replace(r, replayed=flag) for r in known if r.batch == report.batch), report)
         self._known = [*(r for r in known if r.batch < report.batch), report][-_KEPT:]
         self._store.replace(self._name, json.dumps([asdict(r) for r in self._known]).encode())
 
-    def read(self) -> list[BatchReport]:
+    def read(self) -> list[Report]:
         """The last batches, oldest first; also those of earlier runs from the same checkpoint.
 
         None where the file is damaged or of another release: numbers for people must not stop a stream.
         """
         try:
-            return [BatchReport(**fields) for fields in json.loads(self._store.read(self._name))]
+            return [self._kind(**fields) for fields in json.loads(self._store.read(self._name))]
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return []

@@ -52,13 +52,13 @@ def read_status(config: PipelineConfig) -> PipelineStatus:
     """Look at the files of a pipeline, which may be running."""
     index = Index(config.path(config.index))
     events, changes = config.checkpoint_of("events"), config.checkpoint_of("changes")
-    manifests = [index.read(version) for version in index.versions()]
+    manifests = index.manifests()
     return PipelineStatus(
         index.url,
         tuple(_describe(index, manifest) for manifest in manifests),
         _held(index, manifests[-1]) if manifests else (),
         Pins(index, events).known(),
-        tuple(Reports(index, events).read()[-_BATCHES:]),
+        tuple(Reports(index, events, BatchReport).read()[-_BATCHES:]),
         _committed(events),
         _committed(changes),
     )

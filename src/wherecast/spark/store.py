@@ -1,9 +1,11 @@
 """Store: the files of an index, on any file system that PyArrow or fsspec reaches.
 
-Three promises are all that the layers above need:
+The layers above rely on this:
 
 - `create` makes a file appear whole or not at all, and says whether it was there already;
 - a folder is uploaded under a name that nobody has used, and is not referred to before it is complete;
+- on a local file system both are durable when the call returns: files, folders and their names are synced;
+- `remove` takes a local folder out of sight in one step, and does not mind if somebody else was quicker;
 - `fetch` gives a local folder to map: the folder itself on a local file system, else a copy that is downloaded once per
   host and kept under a name that never changes its content.
 """
@@ -13,11 +15,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from wherecast.spark.errors import IndexStoreError
 
 #: Environment variable: where copies of remote folders are kept on this host.
 CACHE_VARIABLE = "WHERECAST_CACHE"
-_FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
+#: Times a folder is listed again because something in it was removed meanwhile.
+_LOOKS = 100
 
 
 class Store:
@@ -62,7 +64,7 @@ class Store:
                 stream.write(content)
             return True
         target = self.local / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(target.parent)
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             _write_durably(draft, content)
@@ -71,7 +73,7 @@ class Store:
             return False
         finally:
             draft.unlink(missing_ok=True)
-        _sync_folder(target.parent)
+        _sync(target.parent)
         return True
 
     def replace(self, name: str, content: bytes) -> None:
@@ -93,7 +95,7 @@ class Store:
         name = f"{parent}/{secrets.token_hex(8)}"
         beside = None if self.local is None else self.local / parent
         if beside is not None:
-            beside.mkdir(parents=True, exist_ok=True)
+            _make_folder(beside)
         folder = Path(tempfile.mkdtemp(prefix=".draft-", dir=beside))  # beside its place: moving it is one rename
         try:
             yield folder, name
@@ -102,23 +104,22 @@ class Store:
                 self._fs.create_dir(self._path(name), recursive=True)
                 fs.copy_files(str(folder), self._path(name), destination_filesystem=self._fs)
             else:
+                _sync_tree(folder)
                 folder.rename(self.local / name)
-                _sync_folder(self.local / parent)
+                _sync(self.local / parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def fetch(self, name: str) -> Path:
-        """A local folder with the content of a folder of the store. Raises FileNotFoundError.
+        """A local folder with the content of a folder of the store.
 
-        Names come out of manifests: one that `new_folder` did not give, or that leads out of the store, is refused.
+        Raises:
+            FileNotFoundError: There is none.
+            IndexStoreError: The folder, or something in it, is a link: it may lead out of the store.
         """
-        if not _FOLDER.fullmatch(name):
-            raise IndexStoreError(f"{name!r:.80} is not a folder of the index {self.url}; who wrote its manifest?")
         if self.local is not None:
-            folder = self.local / name
-            if folder.resolve() != self.local.resolve() / name:
-                raise IndexStoreError(f"{folder} is a link that leads out of the index; put the folder itself there")
-            return folder
+            _refuse_links(self.local, name)
+            return self.local / name
         copy = _cache_folder() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / name
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -133,9 +134,16 @@ class Store:
 
     def names(self, folder: str, *, drafts: bool = False) -> list[str]:
         """Names of the files and folders in a folder, sorted; none if it is not there. Drafts are left out unless asked for."""
-        selector = fs.FileSelector(self._path(folder), allow_not_found=True)
-        names = (info.base_name for info in self._fs.get_file_info(selector))
+        names = (info.base_name for info in self._list(folder, recursive=False))
         return sorted(name for name in names if drafts or name[0] != ".")
+
+    def _list(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
+        """What is in a folder, nothing if it is not there."""
+        selector = fs.FileSelector(self._path(folder), allow_not_found=True, recursive=recursive)
+        for _ in range(_LOOKS):
+            with suppress(FileNotFoundError):  # something in it was removed while it was listed: look again
+                return list(self._fs.get_file_info(selector))
+        raise IndexStoreError(f"{self.url}/{folder} cannot be listed: files vanish meanwhile, {_LOOKS} times in a row")
 
     def exists(self, name: str) -> bool:
         return bool(self._fs.get_file_info(self._path(name)).type != fs.FileType.NotFound)
@@ -151,17 +159,22 @@ class Store:
         """
         infos = [self._fs.get_file_info(self._path(name))]
         if infos[0].type == fs.FileType.Directory:
-            infos += self._fs.get_file_info(fs.FileSelector(self._path(name), allow_not_found=True, recursive=True))
+            infos += self._list(name, recursive=True)
         changed = max((info.mtime.timestamp() for info in infos if info.mtime is not None), default=now)
         return now - changed
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder, if it is there."""
+        """Remove a file or a folder, if it is there; two who remove the same thing do not disturb each other."""
         kind = self._fs.get_file_info(self._path(name)).type
-        if kind == fs.FileType.Directory:
-            self._fs.delete_dir(self._path(name))
-        elif kind == fs.FileType.File:
-            self._fs.delete_file(self._path(name))
+        with suppress(FileNotFoundError):
+            if kind == fs.FileType.File:
+                self._fs.delete_file(self._path(name))
+            elif kind == fs.FileType.Directory and self.local is None:
+                self._fs.delete_dir(self._path(name))
+            elif kind == fs.FileType.Directory:
+                target = Path(self._path(name))
+                gone = target.rename(target.with_name(f".gone-{secrets.token_hex(8)}"))
+                shutil.rmtree(gone, ignore_errors=True)  # nobody looks for it here; a sweep removes what is left
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -208,6 +221,38 @@ def _cache_folder() -> Path:
         raise IndexStoreError(f"{error}; {CACHE_VARIABLE} names one") from None
 
 
+def checksum(folder: Path, names: Iterable[str]) -> str:
+    """SHA-256 of some files of a folder and of their names; a file that is not there counts as empty."""
+    digest = hashlib.sha256()
+    for name in names:
+        file = folder / name
+        digest.update(name.encode() + (file.read_bytes() if file.exists() else b""))
+    return digest.hexdigest()
+
+
+def _refuse_links(root: Path, name: str) -> None:
+    places = [root / part for part in (Path(name), *Path(name).parents) if part != Path()]
+    links = [place for place in (*places, *(root / name).rglob("*")) if place.is_symlink()]
+    if links:
+        raise IndexStoreError(f"{links[0]} is a link, and what an index names must be inside it; copy the files there")
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing; each name is durable."""
+    if path.is_dir():
+        return
+    _make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync(path.parent)
+
+
+def _sync_tree(folder: Path) -> None:
+    """Make all files of a folder durable, and the folder itself."""
+    for path in folder.rglob("*"):
+        _sync(path)
+    _sync(folder)
+
+
 def _write_durably(path: Path, content: bytes) -> None:
     with path.open("xb") as file:
         file.write(content)
@@ -215,7 +260,7 @@ def _write_durably(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
+def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -17,25 +17,20 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Generic
 
 from wherecast.errors import WherecastError
 from wherecast.partition.balance import imbalance
-from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import Output, match
 from wherecast.spark.observed import NAMES, Numbers
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
-from wherecast.spark.reports import BatchReport, Reports
+from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
 from wherecast.spark.sinks import Sink
 from wherecast.spark.store import Store
-from wherecast.spark.subscriptions import quarantine_frame
 from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
@@ -48,15 +43,15 @@ MOST_LAYERS = 16
 KEPT_VERSIONS = 10
 
 
-class MatchQuery:
+class ReportingQuery(Generic[Report]):
     """A running stream: Spark's query, and our numbers beside its own."""
 
-    def __init__(self, query: StreamingQuery, reports: Reports) -> None:
+    def __init__(self, query: StreamingQuery, reports: Reports[Report]) -> None:
         self.query = query
         self._reports = reports
 
     @property
-    def reports(self) -> list[BatchReport]:
+    def reports(self) -> list[Report]:
         """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
         return self._reports.read()
 
@@ -80,6 +75,14 @@ class MatchQuery:
         return getattr(self.query, name)
 
 
+class MatchQuery(ReportingQuery[BatchReport]):
+    """A stream of events that is being matched."""
+
+
+class ChangesQuery(ReportingQuery[ChangeReport]):
+    """A stream of changes that is being applied to an index."""
+
+
 def _as_dict(progress: Any) -> dict[str, Any]:
     if isinstance(progress, Mapping):
         return dict(progress)
@@ -100,7 +103,7 @@ class BatchRunner:
     """Name of a temporary view."""
     dead_letters: Sink | None
     rebalancer: Rebalancer | None
-    reports: Reports
+    reports: Reports[BatchReport]
 
     def __call__(self, events: DataFrame, batch: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -196,7 +199,7 @@ def stream(
         name: Of the query.
     """
     index = Index(index) if isinstance(index, str) else index
-    reports, pins = Reports(index, checkpoint), Pins(index, checkpoint)
+    reports, pins = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint)
     if _is_new(checkpoint, sink, dead_letters):
         pins.clear()  # of an earlier stream of this name
     view = None if subscribers is None else _view(subscribers)
@@ -243,43 +246,22 @@ def follow_changes(
     most_layers: int = MOST_LAYERS,
     keep_versions: int = KEPT_VERSIONS,
     **trigger: Any,
-) -> StreamingQuery:
+) -> ChangesQuery:
     """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
 
+    Rows that cannot be applied (see `change_rows`: refused ones and late ones) are counted in the `reports` of the query and
+    logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
+
     Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
-    are among the newest `keep_versions` are removed. Changes that cannot be read and upserts whose filter is refused go to
-    `dead_letters` with their reason, before the others take effect; without one they are left out.
+    are among the newest `keep_versions` are removed.
     """
-    from wherecast.spark.changes import apply_changes  # noqa: PLC0415
-    from wherecast.spark.compact import compact  # noqa: PLC0415
+    from wherecast.spark.change_rows import check_change_columns  # noqa: PLC0415
+    from wherecast.spark.follow import ChangeRunner  # noqa: PLC0415
 
     index = Index(index) if isinstance(index, str) else index
     _is_new(checkpoint, None, dead_letters)
-
-    def apply(batch: DataFrame, number: int) -> None:
-        def refuse(quarantine: pa.Table) -> None:
-            if dead_letters is not None and not dead_letters.holds(number):
-                dead_letters.write(_refused(batch, quarantine), number)
-
-        applied = apply_changes(batch, index, refuse=refuse)
-        if max(map(len, applied.manifest.servers)) <= most_layers:
-            return
-        with suppress(StaleVersionError):  # buckets were moved meanwhile; the next changes merge them too
-            compact(batch.sparkSession, index)
-            index.clean(keep_versions)
-
-    writer = changes.writeStream.foreachBatch(apply).option("checkpointLocation", _absolute(checkpoint))
-    return (writer.trigger(**trigger) if trigger else writer).start()
-
-
-def _refused(changes: DataFrame, quarantine: pa.Table) -> DataFrame:
-    """What a batch of changes has for the dead letters: `id`, `filter`, `message` where there is one, and `error`."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    refused = quarantine_frame(changes.sparkSession, quarantine).withColumnRenamed("reason", "error")
-    if ERROR not in changes.columns:
-        return refused
-    unread = changes.where(F.col(ERROR).isNotNull()).select(
-        F.col("id").cast("string"), "filter", F.col(MESSAGE).alias("message"), F.col(ERROR).alias("error")
-    )
-    return unread.unionByName(refused, allowMissingColumns=True)
+    check_change_columns(changes, index.read().id_type)
+    reports = Reports(index, checkpoint, ChangeReport)
+    runner = ChangeRunner(index, dead_letters, reports, most_layers, keep_versions)
+    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", _absolute(checkpoint))
+    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from wherecast.errors import FilterError, SubscriptionError
@@ -16,36 +17,63 @@ from wherecast.errors import FilterError, SubscriptionError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: What Spark calls the types of numbers.
-_NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal", "void")
+#: Spark's names of the types that integers have.
+INTEGERS = ("byte", "short", "integer", "long")
 #: What a quarantined row looks like.
 QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
 
 
 def read_rows(subscriptions: DataFrame) -> DataFrame:
-    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string. Raises SubscriptionError."""
+    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string, and `fault`, see `text_fault`.
+
+    Raises SubscriptionError if a column is missing or has the wrong type.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     for name in ("id", "filter"):
         if name not in subscriptions.columns:
             raise SubscriptionError(f"subscriptions need a column {name!r}; found {', '.join(subscriptions.columns)}")
     kind = subscriptions.schema["id"].dataType.typeName()
-    if kind not in ("byte", "short", "integer", "long", "string"):
+    if kind not in (*INTEGERS, "string"):
         raise SubscriptionError(f"the column 'id' holds {kind}; ids are integers or strings: cast it")
-    id = F.col("id") if kind == "string" else F.col("id").cast("bigint")
-    return subscriptions.select(id.alias("id"), F.col("filter").cast("string"), priority_column(subscriptions))
+    texts = ("id", "filter") if kind == "string" else ("filter",)
+    return subscriptions.select(
+        text_column("id") if "id" in texts else F.col("id").cast("bigint").alias("id"),
+        text_column("filter"),
+        priority_column(subscriptions),
+        F.coalesce(*map(text_fault, texts)).alias("fault"),
+    )
 
 
 def priority_column(rows: DataFrame) -> Column:
-    """The column `priority`, 0 where there is none."""
+    """The column `priority`, 0 where there is none. Raises SubscriptionError if it does not hold numbers."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if "priority" not in rows.columns:
-        return F.lit(0.0).cast("float").alias("priority")
-    kind = rows.schema["priority"].dataType.typeName()
-    if kind not in _NUMBERS:
+    kind = rows.schema["priority"].dataType.typeName() if "priority" in rows.columns else "void"
+    if kind not in (*INTEGERS, "float", "double", "decimal", "void"):
         raise SubscriptionError(f"the column 'priority' holds {kind}; priorities are numbers: cast it")
-    return F.coalesce(F.col("priority").cast("float"), F.lit(0.0).cast("float")).alias("priority")
+    given = F.col("priority") if "priority" in rows.columns else F.lit(0.0)
+    return F.coalesce(given.cast("float"), F.lit(0.0).cast("float")).alias("priority")
+
+
+def text_column(name: str) -> Column:
+    """A column of texts; bytes that are not UTF-8, which Arrow cannot take, are replaced."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.make_valid_utf8(F.col(name).cast("string")).alias(name)
+
+
+def text_fault(name: str) -> Column:
+    """Why a text cannot be taken as it is; NULL if it can."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(~F.is_valid_utf8(F.col(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
+
+
+def find_faults(rows: pa.Table) -> dict[int, str]:
+    """Rows whose texts cannot be taken as they are, and why."""
+    faulty = np.flatnonzero(rows["fault"].is_valid())
+    return dict(zip(faulty.tolist(), rows["fault"].take(pa.array(faulty)).to_pylist(), strict=True))
 
 
 def id_type(rows: DataFrame) -> str:
