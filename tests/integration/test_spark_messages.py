@@ -84,7 +84,7 @@ def test_changes(spark: SparkSession) -> None:
 
 
 def keys(frame: DataFrame, batch: int = 3) -> Counter[tuple[str, str]]:
-    return Counter((row.key, row.value) for row in _keyed(frame, batch).collect())
+    return Counter((row.key, row.value) for row in _keyed(frame, ws.Batch(batch, "stream", "offsets")).collect())
 
 
 def test_keys_do_not_depend_on_the_attempt(spark: SparkSession) -> None:
