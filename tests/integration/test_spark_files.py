@@ -164,7 +164,7 @@ def test_files_with_types_of_their_own(
     assert "missing_columns=['d']" in caplog.text
     with pytest.raises(SchemaError, match="have no column 'd'; they have a, b, c"):
         source.events(columns("a string, d double"), declared=True)
-    with pytest.raises(Exception, match="bigint|PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
+    with pytest.raises(Exception, match=r"bigint|PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
         source.events(columns("b int"), declared=True).collect()
 
 

@@ -14,6 +14,7 @@ that change meanwhile make a new version, which the next batch pins.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -40,6 +41,8 @@ from wherecast.spark.tasks import ERROR, MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
 
 #: Layers that a server may have before they are merged: each costs a little for every event.
 MOST_LAYERS = 16
@@ -113,6 +116,10 @@ class BatchRunner:
         done = (self.dead_letters is None or self.dead_letters.holds(batch.dead_letters)) and held
         before = time.perf_counter()
         numbers = dict.fromkeys(NAMES, 0) if done else self._run(events, batch, manifest)
+        if numbers["errors"] and self.dead_letters is None:
+            _log.warning(
+                "batch=%d bad_events=%d: left out, because there is no sink for dead letters", number, numbers["errors"]
+            )
         after = time.perf_counter()
         changed = None if self.rebalancer is None or done else self.rebalancer.observe(events, self.index, manifest)
         self.reports.add(
