@@ -1,8 +1,9 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
 Run by test_spark_exactly_once.py: `python stream_driver.py FOLDER POINT BATCH [MASTER]`. The folder has `events/` (one
-file per batch), `changes.parquet`, `subscriptions.parquet` and `strategy`; matches go to `matches/`. With the point `none`
-it runs to the end. Changes with a sequence number up to n are applied when batch n begins, every third batch.
+file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet or foreach); matches go to
+`matches/`, dead letters to `dead/`. With the point `none` it runs to the end. Changes with a sequence number up to n are
+applied when batch n begins, every third batch.
 """
 
 from __future__ import annotations
@@ -65,6 +66,46 @@ class Reaper:
         setattr(owner, name, method)
 
 
+def hook_parquet(reaper: Reaper, folder: Path) -> None:
+    """Points on the way of a batch into a Parquet sink, for the matches and for the dead letters."""
+    for prefix in ("", "dead "):
+        place = str(folder / ("dead" if prefix else "matches"))
+
+        def here(owner: Store | Parquet, *_: Any, place: str = place) -> bool:
+            return (owner.path if isinstance(owner, Parquet) else owner.url) == place
+
+        def manifest(store: Store, name: str, *_: Any, place: str = place) -> bool:
+            return store.url == place and name.removesuffix(".json")[-1].isdigit()
+
+        reaper.around(Parquet, "write", before=f"{prefix}before the write", only=here)
+        reaper.around(Store, "sync", before=f"{prefix}rows written", after=f"{prefix}rows durable", only=here)
+        reaper.around(Store, "create", after=f"{prefix}manifest created", only=manifest)
+        reaper.around(Store, "move", after=f"{prefix}batch in sight", only=here)
+
+
+class Files:
+    """A function for `Foreach` that may run again: two files per batch, the same ones in every attempt."""
+
+    def __init__(self, reaper: Reaper, folder: Path, prefix: str) -> None:
+        self.reaper, self.folder, self.prefix = reaper, folder, prefix
+
+    def __call__(self, rows: Any, batch: ws.Batch) -> None:
+        self.reaper.at(f"{self.prefix}function begins")
+        place = self.folder / f"batch_id={batch}"
+        place.mkdir(parents=True, exist_ok=True)
+        key = place / "_key"
+        if key.exists() and key.read_text() != batch.key:
+            raise AssertionError(f"another attempt at batch {batch} had the key {key.read_text()}, not {batch.key}")
+        key.write_text(batch.key)
+        table = rows.toArrow()
+        table = table.sort_by([(name, "ascending") for name in ("row", "subscription") if name in table.column_names])
+        half = len(table) // 2
+        for number, part in enumerate((table.slice(0, half), table.slice(half))):
+            pq.write_table(part, place / f".{number}")
+            (place / f".{number}").rename(place / f"{number}.parquet")
+            self.reaper.at(f"{self.prefix}function half done" if number == 0 else f"{self.prefix}function ends")
+
+
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
     pins_module._KEPT = 1_000_000  # the test looks at all of them
@@ -78,9 +119,7 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
 
     reaper.around(pins_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
-    reaper.around(Store, "create", before="matches written", after="manifest created",
-                  only=lambda _, name, *__: name.startswith("_wherecast"))  # fmt: skip
-    reaper.around(Store, "move", after="batch in sight")
+    hook_parquet(reaper, folder)
     reaper.around(Index, "commit", before="change written", after="change committed")
     write, run = Parquet.write, BatchRunner.__call__
 
@@ -98,12 +137,19 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
             time.sleep(5)
 
     Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
-    source = session.readStream.schema("row bigint, symbol string, price double").option("maxFilesPerTrigger", 1)
+    columns = "row bigint, symbol string, price double, __error string"
+    source = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+    sink: Any = ws.Parquet(str(folder / "matches"))
+    dead: Any = ws.Parquet(str(folder / "dead"))
+    if (folder / "sink").read_text() == "foreach":
+        sink = ws.Foreach(Files(reaper, folder / "matches", ""))
+        dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))
     query = ws.stream(
         source.parquet(str(folder / "events")),
         index,
-        ws.Parquet(str(folder / "matches")),
+        sink,
         str(folder / "checkpoint"),
+        dead_letters=dead,
         trigger={"availableNow": True},
     )
     query.awaitTermination()

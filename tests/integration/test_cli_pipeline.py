@@ -204,7 +204,7 @@ MISTAKES = [
     ('path = "events"', 'path = "missing"', 2, "[events]: there is no '"),
     ("number BIGINT", "number BIGINTEGER", 2, "events.columns is no list of columns with types"),
     ("subscribers = true", 'subscribers = true\noutput = "lists"', 2, "pipeline.subscribers needs pipeline.output"),
-    ('columns = "number BIGINT, symbol STRING, price DOUBLE"', 'columns = "x BIGINT"', 2, "none of the attributes"),
+    ('columns = "number BIGINT, symbol STRING, price DOUBLE"', 'columns = "x BIGINT"', 2, "have no column 'x'; they have number, symbol, price"),
     ('path = "subscriptions.parquet"', 'path = "events/0.parquet"', 1, "subscriptions need a column 'id'"),
 ]  # fmt: skip
 

@@ -24,23 +24,28 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
 SCHEMA = {"symbol": "string", "price": "double"}
-BATCHES, EVENTS = 50, 20
-POINTS = [
-    "before the pin",
-    "pin drafted",
-    "after the pin",
-    "mid-match",
-    "matches written",
-    "manifest created",
-    "batch in sight",
-    "done but not committed",
-    "change written",
-    "change committed",
-]
+EVENTS = 20
+#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
+#: every third batch, and a point comes in every other.
+INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
+INTO_FOREACH = ["function begins", "function half done", "function ends"]
+NOT_COMMITTED = "done but not committed"
+POINTS = {
+    "parquet": [
+        *("before the pin", "pin drafted", "change written", "after the pin", "mid-match", "change committed"),
+        *INTO_PARQUET,
+        *(f"dead {point}" for point in INTO_PARQUET),
+        NOT_COMMITTED,
+    ],
+    "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
+}
 
 
-def make_job(folder: Path, strategy: str) -> None:
-    """Every event matches subscription 0, so that every event shows; changes come at every sequence number."""
+def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
+    """Every event matches subscription 0, so that every event shows; changes come at every sequence number.
+
+    The first two events of each file are poison.
+    """
     rng = np.random.default_rng(7)
     symbols = [f"S{i}" for i in range(12)]
     rows = [(0, "price > 0 OR symbol IS NULL")]
@@ -50,23 +55,25 @@ def make_job(folder: Path, strategy: str) -> None:
     )
     changes = [
         (n, "delete", 1 + n % 59, None) if n % 4 == 0 else (n, "upsert", 100 + n % 30, f"symbol = '{symbols[n % 12]}'")
-        for n in range(1, BATCHES + 1)
+        for n in range(1, batches + 1)
     ]
     names = ("sequence", "op", "id", "filter")
     pq.write_table(
         pa.table({name: [c[i] for c in changes] for i, name in enumerate(names)}), folder / "changes.parquet"
     )
     (folder / "events").mkdir()
-    for batch in range(BATCHES):
+    for batch in range(batches):
         table = pa.table(
             {
                 "row": np.arange(EVENTS) + batch * EVENTS,
                 "symbol": rng.choice(symbols, EVENTS),
                 "price": np.round(rng.uniform(0.01, 70, EVENTS), 2),
+                "__error": pa.array(["poison"] * 2 + [None] * (EVENTS - 2), pa.string()),
             }
         )
         pq.write_table(table, folder / "events" / f"{batch:03d}.parquet")
     (folder / "strategy").write_text(strategy)
+    (folder / "sink").write_text(sink)
 
 
 def drive(folder: Path, point: str = "none", batch: int = -1, master: str = "local[2]") -> subprocess.Popen[bytes]:
@@ -119,25 +126,30 @@ def check_outcome(folder: Path) -> int:
         assert pairs == Counter((rows[e], i) for e, i in zip(event_rows.tolist(), ids.tolist(), strict=True)), batch
         versions_used.add(pins[batch])
         delivered.update(rows)
-    # Every event matches, so each one shows in the batch that had it; none may show in two.
-    assert delivered == Counter(list(place))
+    # Every good event matches, so each one shows in the batch that had it; none may show in two.
+    poison = {row for row, error in zip(place, events["__error"].to_pylist(), strict=True) if error}
+    assert delivered == Counter(row for row in place if row not in poison)
+    dead = ds.dataset(folder / "dead", format="parquet", partitioning="hive").to_table()
+    assert Counter(dead["row"].to_pylist()) == Counter(poison)
+    assert set(dead["error"].to_pylist()) == {"poison"}
     return len(versions_used)
 
 
 @pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
-def test_killed_at_every_point(tmp_path: Path, strategy: str) -> None:
-    """The driver is killed -9 at ten points, one after the other, and goes on each time; then it runs to the end."""
-    make_job(tmp_path, strategy)
-    for number, point in enumerate(POINTS):
-        # Changes are applied in every third batch only.
-        finish(drive(tmp_path, point, 3 * (number + 1)), tmp_path, -signal.SIGKILL)
+@pytest.mark.parametrize("sink", list(POINTS))
+def test_killed_at_every_point(tmp_path: Path, strategy: str, sink: str) -> None:
+    """The driver is killed -9 at each point, one after the other, and goes on each time; then it runs to the end."""
+    points = POINTS[sink]
+    make_job(tmp_path, strategy, sink, 2 * len(points) + 2)
+    for number, point in enumerate(points):
+        finish(drive(tmp_path, point, 2 * (number + 1)), tmp_path, -signal.SIGKILL)
     finish(drive(tmp_path), tmp_path, 0)
-    assert check_outcome(tmp_path) > 10
+    assert check_outcome(tmp_path) > len(points) // 2
 
 
 def test_executors_are_killed(tmp_path: Path) -> None:
     """In a cluster of two executors, killing them -9 while batches run changes nothing in the outcome."""
-    make_job(tmp_path, "event-space")
+    make_job(tmp_path, "event-space", "parquet", 50)
     process = drive(tmp_path, master="local-cluster[2,1,1024]")
     killed: set[int] = set()
     matches = tmp_path / "matches"

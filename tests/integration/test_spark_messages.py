@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyspark
 import pytest
+from pyspark.sql.types import StructType
 
 from wherecast import spark as ws
+from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark import kafka
 from wherecast.spark.sinks import _keyed
@@ -21,30 +25,45 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = Schema.of({"symbol": "string", "price": "double", "volume": "long", "place.zip": "long"})
-GOOD: dict[bytes, tuple[Any, ...]] = {
-    b'{"symbol": "A", "price": 7, "volume": 1}': ("A", 7.0, 1, None),
-    b'{"symbol": "A", "other": {"x": 1}, "place": {"zip": 5}}': ("A", None, None, 5),
-    b'{"symbol": 5, "price": null}': ("5", None, None, None),
-    b' {} ': (None, None, None, None),
+SCHEMA = Schema.of(
+    {"symbol": "string", "price": "double", "volume": "long", "place.zip": "long", "tags": "array<string>"}
+)
+#: Value, what is read of it, and whether the object is kept whole because it has fields without a column.
+GOOD: dict[bytes, tuple[tuple[Any, ...], bool]] = {
+    b'{"symbol": "A", "price": 7, "volume": 1}': (("A", 7.0, 1, None, None), False),
+    b'{"symbol": "A", "other": {"x": 1}, "place": {"zip": 5}}': (("A", None, None, 5, None), True),
+    b'{"symbol": "5", "price": null, "tags": ["x", null]}': (("5", None, None, None, ["x", None]), False),
+    b' {"symbol": null} ': ((None, None, None, None, None), False),
+    b' {} ': ((None, None, None, None, None), False),
+    b'{"place": {"zip": 5, "city": "here"}}': ((None, None, None, 5, None), True),
+    b'{"x": 1.50, "y": -0.0, "z": 123456789012345678901234567890123456789012345678}': ((None,) * 5, True),
+    '{"symbol": "\u00e4\U0001f600"}'.encode(): (("\u00e4\U0001f600", None, None, None, None), False),
 }  # fmt: skip
 BAD: dict[bytes | None, str] = {
-    None: "the message is empty",
-    b"": "the message is empty",
-    b"  ": "the message is empty",
-    b"nonsense": "the message is no JSON object",
-    b'{"symbol": "A"': "the message is no JSON object",
-    b'{"symbol": "A"} and more': "the message is no JSON object",
-    b'{"symbol": "A"}{"symbol": "B"}': "the message is no JSON object",
-    b'[{"symbol": "A"}]': "the message is no JSON object",
-    b"null": "the message is no JSON object",
-    b"5": "the message is no JSON object",
-    b'"x"': "the message is no JSON object",
-    b"\xff\xfe{": "the message is no JSON object",
+    None: "empty",
+    b"": "empty",
+    b"  ": "empty",
+    b"nonsense": "not a JSON object",
+    b'{"symbol": "A"': "not a JSON object",
+    b'{"symbol": "A"} and more': "not a JSON object",
+    b'{"symbol": "A"}{"symbol": "B"}': "not a JSON object",
+    b'[{"symbol": "A"}]': "not a JSON object",
+    b"null": "not a JSON object",
+    b"5": "not a JSON object",
+    b'"x"': "not a JSON object",
+    b"\xff\xfe{": "not valid UTF-8",
+    b'{"symbol": "\xff"}': "not valid UTF-8",
+    b'{"price": "184.38"}': "price is 184.38, expected double",
+    b'{"symbol": 5}': "symbol is 5, expected string",
+    b'{"symbol": true, "tags": ["x"]}': "symbol is true, expected string",
+    b'{"symbol": {"a": 1}}': 'symbol is {"a": 1}, expected string',
+    b'{"tags": ["x", 1]}': 'tags is ["x", 1], expected array<string>',
     b'{"price": "x", "volume": 1.5}': "price is x, expected double; volume is 1.5, expected bigint",
-    b'{"price": {"a": 1}, "volume": [1]}': 'price is {"a":1}, expected double; volume is [1], expected bigint',
+    b'{"price": {"a": 1}, "volume": [1]}': 'price is {"a": 1}, expected double; volume is [1], expected bigint',
     b'{"volume": 99999999999999999999}': "volume is 99999999999999999999, expected bigint",
     b'{"place": {"zip": "q"}}': "a value does not fit the schema",
+    b'{"price": 1, "price": 2}': "price is there twice",
+    b'{"Price": 1}': "Price differs from a column only in case",
 }
 CHANGES = {
     b'{"sequence": 1, "op": "upsert", "id": 4, "filter": "price > 1"}': None,
@@ -53,7 +72,9 @@ CHANGES = {
     b'{"sequence": 1, "op": "set", "id": 4}': "op is set, expected upsert or delete",
     b'{"sequence": 1, "op": "delete", "id": "x"}': "id is x, expected bigint",
     b"{}": "sequence is missing; op is missing; id is missing",
-    b"x": "the message is no JSON object",
+    b'{"sequence": 1, "op": 5, "id": 4}': "op is 5, expected string; op is 5, expected upsert or delete",
+    b'{"sequence": 1, "op": null, "id": 4}': "op is missing",
+    b"x": "not a JSON object",
 }
 
 
@@ -69,11 +90,38 @@ def test_events(spark: SparkSession) -> None:
     for offset, (value, row) in enumerate(zip(values, rows, strict=True)):
         if value in GOOD:
             zip_code = row.place.zip if row.place else None
-            assert (row.symbol, row.price, row.volume, zip_code) == GOOD[value]
+            expected, whole = GOOD[value]
+            assert (row.symbol, row.price, row.volume, zip_code, row.tags) == expected
+            assert row["_json"] == (value.decode() if whole else None)
             assert (row["__message"], row["__error"]) == (None, None)
         else:
             assert row["__error"] == f"t/0@{offset}: {BAD[value]}"
+            assert row["_json"] is None
             assert row["__message"] == (None if value is None else value.decode(errors="replace"))
+
+
+NARROW = {
+    '{"a": 127, "b": 1.25, "c": 3e38}': None,
+    '{"a": 200}': "a is 200, expected tinyint",
+    '{"b": 1.255}': "b is 1.255, expected decimal(5,2)",
+    '{"b": 12345.6}': "b is 12345.6, expected decimal(5,2)",
+    '{"c": 1e300}': "c is 1e300, expected float",
+}
+
+
+def test_narrow_columns(spark: SparkSession) -> None:
+    """A number that a column cannot hold is not wrapped, rounded or made infinite."""
+    columns = StructType.fromDDL("a tinyint, b decimal(5,2), c float")
+    rows = kafka.parse_events(messages(spark, [text.encode() for text in NARROW]), columns).collect()
+    reasons = [None if row["__error"] is None else row["__error"].partition(": ")[2] for row in rows]
+    assert reasons == list(NARROW.values())
+    assert (rows[0].a, rows[0].b, rows[0].c) == (127, Decimal("1.25"), np.float32(3e38))
+
+
+def test_a_column_that_reading_adds(spark: SparkSession) -> None:
+    """It must not be declared."""
+    with pytest.raises(SchemaError, match="'_json'"):
+        kafka.parse_events(messages(spark, []), StructType.fromDDL("_json string"))
 
 
 def test_changes(spark: SparkSession) -> None:
@@ -84,7 +132,7 @@ def test_changes(spark: SparkSession) -> None:
 
 
 def keys(frame: DataFrame, batch: int = 3) -> Counter[tuple[str, str]]:
-    return Counter((row.key, row.value) for row in _keyed(frame, batch).collect())
+    return Counter((row.key, row.value) for row in _keyed(frame, ws.Batch(batch, "stream", "offsets")).collect())
 
 
 def test_keys_do_not_depend_on_the_attempt(spark: SparkSession) -> None:

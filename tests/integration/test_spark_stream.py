@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
-from wherecast.errors import WherecastError
+from wherecast.errors import SubscriptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +48,13 @@ def start(spark: SparkSession, tmp_path: Path, **options: Any) -> ws.MatchQuery:
     source = spark.readStream.schema("row bigint, symbol string, price double").option("maxFilesPerTrigger", 1)
     events = source.parquet(str(tmp_path / "events"))
     options.setdefault("checkpoint", str(tmp_path / "checkpoint"))
-    return ws.stream(events, str(tmp_path / "index"), ws.Parquet(str(tmp_path / "out")), **options)
+    sink = options.pop("sink", ws.Parquet(str(tmp_path / "out")))
+    return ws.stream(events, str(tmp_path / "index"), sink, **options)
+
+
+def start_and_end(spark: SparkSession, tmp_path: Path, **options: Any) -> None:
+    """Take what is there; raises what stopped the stream."""
+    start(spark, tmp_path, trigger={"availableNow": True}, **options).awaitTermination()
 
 
 def build(spark: SparkSession, tmp_path: Path, strategy: Any) -> ws.Built:
@@ -113,18 +121,21 @@ def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tm
     query = start(spark, tmp_path)
     query.processAllAvailable()
     query.stop()
-    with pytest.raises(WherecastError, match="the sink holds batches of an earlier stream"):
+    with pytest.raises(ws.SinkError, match="holds batches of another stream"):
         start(spark, tmp_path, checkpoint=str(tmp_path / "another"))
     held = ws.Parquet(str(tmp_path / "out"))
     source = spark.readStream.schema("row bigint, symbol string, price double").parquet(str(tmp_path / "events"))
     new = {"checkpoint": str(tmp_path / "another"), "dead_letters": held}
-    with pytest.raises(WherecastError, match="the sink for dead letters holds batches of an earlier stream"):
+    with pytest.raises(ws.SinkError, match="holds batches of another stream"):
         ws.stream(source, str(tmp_path / "index"), ws.Parquet(str(tmp_path / "new")), **new)
-    with pytest.raises(WherecastError, match="the sink for dead letters holds batches of an earlier stream"):
+    with pytest.raises(ws.SinkError, match="holds batches of another stream"):
         ws.follow_changes(source, str(tmp_path / "index"), **new)
     again = start(spark, tmp_path)
     again.processAllAvailable()
     again.stop()
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(ws.SinkError, match="holds batches of another stream"):
+        start(spark, tmp_path)
 
 
 def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,5 +190,82 @@ def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.L
     }
     assert all(row.error for row in dead)
     assert index.read() == manifest
-    with pytest.raises(WherecastError, match="'op' is missing"):
+    with pytest.raises(SubscriptionError, match="'op' is missing"):
         ws.follow_changes(source.parquet(str(folder)).drop("op"), index, str(tmp_path / "third"))
+
+
+def test_two_new_streams_into_one_sink(spark: SparkSession, tmp_path: Path) -> None:
+    """One of them gets the sink, the other fails and stays refused; with a sink of its own it loses nothing."""
+    build(spark, tmp_path, "broadcast")
+    places = [tmp_path / name for name in ("a", "b")]
+    queries, tables = [], []
+    for number, place in enumerate(places):
+        (place / "events").mkdir(parents=True)
+        (place / "index").symlink_to(tmp_path / "index")
+        (place / "out").symlink_to(tmp_path / "out")
+        queries.append(start(spark, place))
+        tables.append(write_events(tmp_path / "drafts", ["S1", "S2"], 1, number))
+    for number, place in enumerate(places):
+        (tmp_path / "drafts" / f"{number}-0.parquet").rename(place / "events" / "0.parquet")
+    failures = []
+    for query in queries:
+        try:
+            query.processAllAvailable()
+        except PySparkException as error:
+            failures.append(str(error))
+        query.stop()
+    assert len(failures) == 1
+    assert "holds batches of another stream" in failures[0]
+    loser = next(n for n, query in enumerate(queries) if query.exception() is not None)
+    with pytest.raises(ws.SinkError, match="holds batches of another stream"):
+        start(spark, places[loser])
+    assert found(spark, tmp_path) == expected(tables[1 - loser])
+    (places[loser] / "out").unlink()
+    again = start(spark, places[loser])
+    again.processAllAvailable()
+    again.stop()
+    assert found(spark, places[loser]) == expected(tables[loser])
+
+
+@pytest.mark.parametrize("lost", [("offsets", "commits"), ("offsets", "commits", "sources")], ids="-".join)
+def test_a_checkpoint_that_lost_its_progress(spark: SparkSession, tmp_path: Path, lost: tuple[str, ...]) -> None:
+    """Spark begins with batch 0 again: its new events are not taken for those that the sink has, but refused."""
+    build(spark, tmp_path, "broadcast")
+    write_events(tmp_path / "events", ["S1"], 1)
+    start_and_end(spark, tmp_path)
+    before = found(spark, tmp_path)
+    for name in lost:
+        shutil.rmtree(tmp_path / "checkpoint" / name)
+    (tmp_path / "events" / "0-0.parquet").unlink()
+    write_events(tmp_path / "events", ["S1"], 3, 1)
+    with pytest.raises(PySparkException, match="has batch 0 of this stream, but from other source offsets"):
+        start_and_end(spark, tmp_path)
+    assert found(spark, tmp_path) == before
+    for sink in (ws.Parquet(str(tmp_path / "new")), ws.Foreach(lambda *_: None)):
+        shutil.rmtree(tmp_path / "checkpoint")
+        start_and_end(spark, tmp_path, sink=sink)
+        shutil.rmtree(tmp_path / "checkpoint" / "offsets")
+        with pytest.raises(ws.IndexStoreError, match="lost its progress: batch 2 was run"):
+            start(spark, tmp_path, sink=sink)
+
+
+def test_dead_letters_in_the_sink_of_the_matches(spark: SparkSession, tmp_path: Path) -> None:
+    """They would be taken for a repetition of the matches; refused before anything is written."""
+    build(spark, tmp_path, "broadcast")
+    write_events(tmp_path / "events", ["S1"], 1)
+    with pytest.raises(PySparkException, match="holds batches of another stream"):
+        start_and_end(spark, tmp_path, dead_letters=ws.Parquet(str(tmp_path / "out")))
+    assert not list((tmp_path / "out").glob("batch_id=*"))
+
+
+def test_a_function_is_told_where_a_batch_comes_from(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers begin anew with a checkpoint, keys do not."""
+    build(spark, tmp_path, "broadcast")
+    write_events(tmp_path / "events", ["S1"], 2)
+    calls: list[tuple[int, str]] = []
+    sink = ws.Foreach(lambda _, batch: calls.append((batch, batch.key)))
+    for _ in range(2):
+        start_and_end(spark, tmp_path, sink=sink)
+        shutil.rmtree(tmp_path / "checkpoint")
+    assert [number for number, _ in calls] == [0, 1, 0, 1]
+    assert len({key for _, key in calls}) == 4

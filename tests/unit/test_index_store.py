@@ -21,6 +21,7 @@ from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, weigh
+from wherecast.spark.checkpoint import Batch
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, write_layer
@@ -493,17 +494,20 @@ def test_a_damaged_pin_is_refused(tmp_path: Path) -> None:
         pins.pin(0)
 
 
+BATCH = Batch(3, "stream", "offsets")
+
+
 def test_a_sink_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     """With the manifest created the batch counts; moving it into sight is made up for."""
     sink, store = Parquet(str(tmp_path)), Store(tmp_path)
-    assert not sink.holds(3)
+    assert not sink.holds(BATCH)
     attempt = tmp_path / "_attempts" / "000000000003-abcd"
     attempt.mkdir(parents=True)
     (attempt / "part.parquet").write_bytes(b"")
     store.create("_wherecast/000000000003.json", b'{"batch": 3, "attempt": "_attempts/000000000003-abcd"}')
-    assert sink.holds(3)
+    assert sink.holds(BATCH)
     assert (tmp_path / "batch_id=3" / "part.parquet").exists()
-    assert sink.holds(3)
+    assert sink.holds(BATCH)
 
 
 def test_attempts_of_the_killed_are_removed(tmp_path: Path) -> None:
@@ -511,10 +515,10 @@ def test_attempts_of_the_killed_are_removed(tmp_path: Path) -> None:
     sink, store = Parquet(str(tmp_path)), Store(tmp_path)
     for name in ("000000000003-abcd", "000000000003-dead", "000000000004-abcd"):
         (tmp_path / "_attempts" / name).mkdir(parents=True)
-    assert not sink.holds(3)
+    assert not sink.holds(BATCH)
     assert len(store.names("_attempts")) == 3
     store.create("_wherecast/000000000003.json", b'{"batch": 3, "attempt": "_attempts/000000000003-abcd"}')
-    assert sink.holds(3)
+    assert sink.holds(BATCH)
     assert store.names("_attempts") == ["000000000004-abcd"]
     assert (tmp_path / "batch_id=3").exists()
 

@@ -8,8 +8,9 @@
 
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, apply_changes
+from wherecast.spark.checkpoint import Batch
 from wherecast.spark.compact import compact
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
+from wherecast.spark.errors import IndexStoreError, SinkError, StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.match import match
 from wherecast.spark.observed import Numbers
@@ -23,6 +24,7 @@ from wherecast.spark.table_function import register_table_function
 
 __all__ = [
     "Applied",
+    "Batch",
     "BatchReport",
     "Built",
     "ChangeReport",
@@ -38,6 +40,7 @@ __all__ = [
     "Rebalancer",
     "SessionError",
     "Sink",
+    "SinkError",
     "StaleVersionError",
     "Watch",
     "apply_changes",

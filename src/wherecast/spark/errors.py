@@ -1,4 +1,4 @@
-"""What can go wrong with an index on a shared file system."""
+"""What can go wrong with an index on a shared file system, and with sinks."""
 
 from __future__ import annotations
 
@@ -11,3 +11,7 @@ class IndexStoreError(WherecastError):
 
 class StaleVersionError(IndexStoreError):
     """Another version was committed since this one was begun, or a clean-up removed its files; begin again."""
+
+
+class SinkError(WherecastError):
+    """A sink that cannot take the batches of a stream; the message says why and what to do."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wherecast.spark.changes import apply_changes
+from wherecast.spark.checkpoint import Checkpoint
 from wherecast.spark.compact import compact
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index
@@ -40,20 +41,22 @@ class ChangeRunner:
     """What `foreachBatch` calls with changes; on Spark Connect in a process of the server."""
 
     index: Index
+    checkpoint: Checkpoint
     dead_letters: Sink | None
     reports: Reports[ChangeReport]
     most_layers: int
     keep_versions: int
 
-    def __call__(self, changes: DataFrame, batch: int) -> None:
+    def __call__(self, changes: DataFrame, number: int) -> None:
         """Apply one batch; again, with the same outcome, if Spark hands it over again."""
         begin = time.perf_counter()
         applied = apply_changes(changes, self.index)
+        batch = self.checkpoint.batch(number).dead_letters
         if self.dead_letters is not None and not self.dead_letters.holds(batch):
             self.dead_letters.write(_letters(changes.sparkSession, applied.quarantine), batch)
         self.reports.add(
             ChangeReport(
-                batch,
+                number,
                 applied.manifest.version,
                 applied.applied,
                 applied.refused,

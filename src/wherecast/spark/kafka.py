@@ -1,25 +1,18 @@
-"""Kafka in: events and changes as JSON messages, with the messages that are neither kept and named.
+"""Kafka in: events and changes as JSON messages, read by the rule of `messages`.
 
-Spark's connector is a package of its own, `connector_package`, which the session must have. A message that is no JSON
-object, or has a value of the wrong type, becomes a row like any other: it carries its text in `__message` and the reason in
-`__error`, is matched with nothing, and ends where the stream's dead letters go. One bad message stops nobody.
-
-Of a JSON object, fields are found by name; those that the schema does not have are left out, those that the message does
-not have are NULL. A number where the schema says string is taken as its text.
+Spark's connector is a package of its own, `connector_package`, which the session must have.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from wherecast.language.schema import Schema
-from wherecast.spark.tasks import ERROR, MESSAGE
+from wherecast.spark import messages as _messages
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-_READ, _EVENT, _TEXTS, _CORRUPT = "__read", "__event", "__texts", "__corrupt"
 
 
 def connector_package(version: str | None = None) -> str:
@@ -31,14 +24,16 @@ def connector_package(version: str | None = None) -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
-def read_events(spark: SparkSession, servers: str, topic: str, schema: Schema, **options: str | int) -> DataFrame:
+def read_events(
+    spark: SparkSession, servers: str, topic: str, schema: Schema | StructType, **options: str | int
+) -> DataFrame:
     """A stream of the events in a topic, for `stream`.
 
     Args:
         spark: A session that has the connector.
         servers: Addresses of brokers, `host:port,host:port`.
         topic: The topic; several are separated by commas.
-        schema: Of the events.
+        schema: Of the events, or their columns as Spark names them, which may be more than the attributes.
         **options: The connector's own, such as `maxOffsetsPerTrigger=10_000`. A stream that has no checkpoint yet begins
             with the oldest message unless `startingOffsets` says otherwise.
     """
@@ -60,81 +55,20 @@ def read_messages(spark: SparkSession, servers: str, topic: str, **options: str 
     return reader.options(**{"startingOffsets": "earliest", **options}).load()
 
 
-def parse_events(messages: DataFrame, schema: Schema) -> DataFrame:
+def parse_events(messages: DataFrame, schema: Schema | StructType) -> DataFrame:
     """Events of messages (`value`, `topic`, `partition`, `offset`), batch or stream."""
-    return _parse(messages, schema.to_spark())
+    return _messages.parse_events(_placed(messages), schema.to_spark() if isinstance(schema, Schema) else schema)
 
 
 def parse_changes(messages: DataFrame, id_type: str) -> DataFrame:
     """Changes of messages (`value`, `topic`, `partition`, `offset`), batch or stream."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StructType
-
-    declared = f"sequence bigint, op string, id {id_type}, filter string, priority float"
-    op = F.col(_EVENT)["op"]
-    wrong = F.when(~op.isin("upsert", "delete"), F.concat(F.lit("op is "), op, F.lit(", expected upsert or delete")))
-    return _parse(messages, cast("StructType", StructType.fromDDL(declared)), ("sequence", "op", "id"), (wrong,))
+    return _messages.parse_changes(_placed(messages), id_type)
 
 
-def _parse(
-    messages: DataFrame, struct: StructType, required: tuple[str, ...] = (), objections: tuple[Column, ...] = ()
-) -> DataFrame:
-    """The fields of JSON objects as columns, with `__message` and `__error` for what is none or does not fit."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    read = messages.select(
-        F.concat_ws("", "topic", F.lit("/"), "partition", F.lit("@"), "offset", F.lit(": ")).alias("place"),
-        F.col("value").cast("string").alias("value"),
-    )
-    read = read.select("*", _read_json(struct).alias(_READ))
-    read = read.select("*", F.col(_READ)[_EVENT].alias(_EVENT))
-    event = F.col(_EVENT)
-    misfit = event.isNull() | F.col(_READ)[_CORRUPT].isNotNull()
-    for name in required:
-        misfit |= event[name].isNull()
-    for reason in objections:
-        misfit |= reason.isNotNull()
-    # Read as text, every JSON value fits: what is missing in the other reading is what did not.
-    texts = StructType([StructField(f.name, StringType()) for f in struct.fields])
-    read = read.select("*", F.when(misfit, _read_json(texts)).alias(_TEXTS))
-    return read.select(
-        *(event[f.name].alias(f.name) for f in struct.fields),
-        F.when(misfit, F.make_valid_utf8("value")).alias(MESSAGE),
-        F.when(misfit, F.concat("place", _reason(struct, required, objections))).alias(ERROR),
-    )
-
-
-def _read_json(struct: StructType) -> Column:
-    """`value` as a struct of `__event`, and `__corrupt` where it is no JSON or a field does not fit.
-
-    Spark reads the first JSON value and does not look at what follows it; inside an object it has to.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    wrapped = F.concat(F.lit(f'{{"{_EVENT}":'), F.col("value"), F.lit("}"))
-    around = StructType([StructField(_EVENT, struct), StructField(_CORRUPT, StringType())])
-    return F.from_json(wrapped, around, {"columnNameOfCorruptRecord": _CORRUPT})
-
-
-def _reason(struct: StructType, required: tuple[str, ...], objections: tuple[Column, ...]) -> Column:
-    """What is wrong with a message that does not fit."""
+def _placed(messages: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    event, texts = F.col(_EVENT), F.col(_TEXTS)[_EVENT]
-    wrong = [
-        F.when(
-            texts[f.name].isNotNull() & event[f.name].isNull(),
-            F.concat(F.lit(f"{f.name} is "), texts[f.name], F.lit(f", expected {f.dataType.simpleString()}")),
-        )
-        for f in struct.fields
-    ]
-    missing = [F.when(texts[name].isNull(), F.lit(f"{name} is missing")) for name in required]
-    found = F.concat_ws("; ", *wrong, *missing, *objections)
-    return (
-        F.when(F.coalesce(F.trim(F.col("value")), F.lit("")) == "", F.lit("the message is empty"))
-        .when(texts.isNull() | F.col(_TEXTS)[_CORRUPT].isNotNull(), F.lit("the message is no JSON object"))
-        .when(found == "", F.lit("a value does not fit the schema"))
-        .otherwise(found)
+    return messages.select(
+        F.concat_ws("", "topic", F.lit("/"), "partition", F.lit("@"), "offset", F.lit(": ")).alias(_messages.PLACE),
+        F.col("value").cast("string").alias(_messages.VALUE),
     )

@@ -53,6 +53,22 @@ class Pins:
         """Remove all pins: the stream begins anew."""
         self._index.store.remove(self._folder)
 
+    def resume(self, planned: int) -> None:
+        """Go on after batch `planned`, the last in the checkpoint; the next one is planned, and pinned, anew.
+
+        Raises IndexStoreError if later ones were run as well: then the checkpoint has lost its progress. One more than
+        planned may be: the pin survives a failure of the machine that the checkpoint's last file may not survive.
+        """
+        ahead = [batch for batch in self.known() if batch > planned]
+        if ahead and max(ahead) > planned + 1:
+            raise IndexStoreError(
+                f"the checkpoint has lost its progress: batch {max(ahead)} was run, but its folder 'offsets' ends with "
+                f"{planned if planned >= 0 else 'nothing'}, so that new events would be taken for old ones; restore the "
+                f"checkpoint, or use a new checkpoint and a new sink"
+            )
+        for batch in ahead:
+            self._index.store.remove(f"{self._folder}/{batch:012d}.json")
+
     def _forget_before(self, batch: int) -> None:
         for name in self._index.store.names(self._folder):
             if int(name.removesuffix(".json")) < batch:

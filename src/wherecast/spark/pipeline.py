@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from wherecast.errors import WherecastError
-from wherecast.language.schema import Schema
 from wherecast.spark.build import Built, build_index, plan_subscriptions
 from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, SinkConfig, SourceConfig, read_config
+from wherecast.spark.files import Folder
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import Output, check_columns
@@ -125,8 +125,9 @@ class Pipeline:
         place = self._place("events", str(source.path))
         if "://" not in place and not any(Path(place).iterdir()):
             return None
-        reader = self.spark.read.options(**_texts(source.options)).schema(self._columns(source))
-        return _select(reader.format(source.format).load(place), source)
+        events = self._folder("events", source, stream=False).events(self._columns(source), declared=_declared(source))
+        events = _select(events, source)
+        return events.where(f"{ERROR} IS NULL").drop(ERROR, MESSAGE) if ERROR in events.columns else events
 
     def run(self) -> Running:
         """Build the index if there is none, then start matching, and following changes where they are configured."""
@@ -147,10 +148,12 @@ class Pipeline:
         source = self.config.events
         if source.source == "kafka":
             check_brokers("events", str(source.servers))
-            known = self.config.schema if source.columns is None else Schema.from_spark(self._columns(source))
-            events = read_events(self.spark, str(source.servers), str(source.topic), known, **_options(source))
+            columns = self._columns(source)
+            events = read_events(self.spark, str(source.servers), str(source.topic), columns, **_options(source))
+        elif source.source == "rate":
+            events = self.spark.readStream.options(**_options(source)).format("rate").load()
         else:
-            events = self._read("events", source, self._columns(source))
+            events = self._folder("events", source).events(self._columns(source), declared=_declared(source))
         return _select(events, source)
 
     def changes(self) -> DataFrame | None:
@@ -161,8 +164,7 @@ class Pipeline:
         if source.source == "kafka":
             check_brokers("changes", str(source.servers))
             return read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source))
-        declared = f"sequence bigint, op string, id {id_type}, filter string, priority float"
-        return self._read("changes", source, _struct(declared))
+        return self._folder("changes", source).changes(id_type)
 
     def _columns(self, source: SourceConfig) -> StructType:
         from pyspark.errors import PySparkException
@@ -208,12 +210,10 @@ class Pipeline:
             query.awaitTermination()
         return query
 
-    def _read(self, table: str, source: SourceConfig, columns: StructType) -> DataFrame:
-        """A streaming DataFrame of a source that is no Kafka."""
-        reader = self.spark.readStream.options(**_options(source))
-        if source.source == "rate":
-            return reader.format("rate").load()
-        return reader.format(source.format).schema(columns).load(self._place(table, str(source.path)))
+    def _folder(self, table: str, source: SourceConfig, *, stream: bool = True) -> Folder:
+        """The folder of a source of files."""
+        options = _options(source) if stream else _texts(source.options)
+        return Folder(self.spark, self._place(table, str(source.path)), source.format, options, stream)
 
     def _sink(self, table: str) -> Sink:
         sink: SinkConfig = getattr(self.config, table)
@@ -309,6 +309,10 @@ def _select(events: DataFrame, source: SourceConfig) -> DataFrame:
     if not source.select:
         return events
     return events.selectExpr(*source.select, *(name for name in (MESSAGE, ERROR) if name in events.columns))
+
+
+def _declared(source: SourceConfig) -> bool:
+    return source.columns is not None
 
 
 def _options(source: SourceConfig) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 Spark may hand the same batch over again. A sink is exactly-once when writing batch n a second time leaves it as it was:
 
-| sink      | how                                                                  | guarantee                          |
-|-----------|----------------------------------------------------------------------|------------------------------------|
-| `Parquet` | an attempt beside, one manifest per batch, then moved into sight      | exactly once                       |
-| `Delta`   | the table's own transaction number is the batch number               | exactly once                       |
-| `Kafka`   | keys name batch and row, equal in every attempt                      | at least once, repeats by their key |
-| `Foreach` | a function of yours, told the batch number                            | what your function makes of it     |
+| sink      | how                                                                | guarantee                           |
+|-----------|--------------------------------------------------------------------|-------------------------------------|
+| `Parquet` | an attempt beside, one manifest per batch, then moved into sight   | exactly once; refuses other streams |
+| `Delta`   | the table takes a transaction number once per stream               | exactly once                        |
+| `Kafka`   | keys name stream, batch and row, equal in every attempt            | at least once, repeats by their key |
+| `Foreach` | your function, told the batch and where it comes from              | what your function makes of it      |
+
+Batch numbers of two streams are the same, so a sink that looked at numbers alone would take the batches of one stream for
+repetitions of the other's, and drop them. `Batch` says which stream and which source offsets a batch comes from.
 """
 
 from __future__ import annotations
@@ -17,25 +20,30 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wherecast.errors import WherecastError
-from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.checkpoint import Batch
+from wherecast.spark.errors import IndexStoreError, SinkError
 from wherecast.spark.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
+_OWNER = f"{_MANIFESTS}/stream.json"
 
 
 class Sink(Protocol):
     """Takes the matches of a micro-batch."""
 
-    def holds(self, batch: int) -> bool:
-        """Whether this batch is in it already, wholly; then it need not be matched again."""
+    def admit(self, stream: str | None) -> None:
+        """Raises SinkError if the sink is another stream's; None is a stream that starts for the first time."""
 
-    def write(self, matches: DataFrame, batch: int) -> None:
+    def holds(self, batch: Batch) -> bool:
+        """Whether this batch is in it already, wholly; then it need not be matched again. Raises SinkError."""
+
+    def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write a batch; a second time must not add to the first."""
 
 
@@ -54,37 +62,88 @@ def _computed(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 class Parquet:
-    """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`."""
+    """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`.
+
+    The first stream that writes a batch owns the sink; others are refused.
+    """
 
     def __init__(self, path: str) -> None:
         self._store = Store(path)
         self.path = self._store.url
 
-    def holds(self, batch: int) -> bool:
+    def admit(self, stream: str | None) -> None:
+        """The owner may come back; a new stream needs a sink without batches."""
+        owner = self._owner()
+        if owner is not None and owner != stream:
+            raise self._stranger(owner, stream)
+        if owner is None and stream is None and self._newest() >= 0:
+            raise self._stranger("of an unknown id", stream)
+
+    def holds(self, batch: Batch) -> bool:
         """A batch is in when its manifest is; a move that was cut short is done now."""
-        attempt = self._attempt_of(batch)
-        if attempt is None:
+        self._claim(batch)
+        manifest = self._read(_manifest(batch), "attempt")
+        if manifest is None:
             return False
-        self._show(attempt, batch)
+        if manifest.get("offsets", batch.offsets) != batch.offsets:
+            raise SinkError(
+                f"the sink {self.path} has batch {batch} of this stream, but from other source offsets: the checkpoint has "
+                f"lost its progress and counts its batches anew, so that new events would be taken for old ones; restore "
+                f"the checkpoint, or use a new checkpoint and a new sink"
+            )
+        self._show(str(manifest["attempt"]), batch)
         return True
 
-    def write(self, matches: DataFrame, batch: int) -> None:
+    def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
+        self._claim(batch)
         attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
         matches.write.parquet(f"{self.path}/{attempt}")
+        self._store.sync(attempt)
+        manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
         # If it is there already, a run that was thought dead was quicker.
-        self._store.create(_manifest(batch), json.dumps({"batch": batch, "attempt": attempt}).encode())
-        self._show(str(self._attempt_of(batch)), batch)
+        self._store.create(_manifest(batch), json.dumps(manifest).encode())
+        self.holds(batch)
 
-    def _attempt_of(self, batch: int) -> str | None:
+    def _claim(self, batch: Batch) -> None:
+        """Make the stream of a batch the owner if there is none, in one step; refuse it if there is another."""
+        owner = self._owner()
+        if owner is None:
+            # Written by a release that did not record the owner: the stream that goes on after these batches takes it over.
+            if self._newest() > batch:
+                raise self._stranger("of an unknown id", batch.stream)
+            self._store.create(_OWNER, json.dumps({"stream": batch.stream}).encode())
+            owner = self._owner()
+        if owner != batch.stream:
+            raise self._stranger(str(owner), batch.stream)
+
+    def _stranger(self, owner: str, stream: str | None) -> SinkError:
+        return SinkError(
+            f"the sink {self.path} holds batches of another stream ({owner}; this one is {stream or 'new'}), and both count "
+            f"from 0: batches of one would be taken for the other's; give this stream a sink of its own, or start it with "
+            f"the checkpoint that wrote this sink"
+        )
+
+    def _owner(self) -> str | None:
+        known = self._read(_OWNER, "stream")
+        return None if known is None else str(known["stream"])
+
+    def _newest(self) -> int:
+        """The highest batch number in the sink; -1 if there is none."""
+        names = (name.removesuffix(".json") for name in self._store.names(_MANIFESTS))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _read(self, name: str, key: str) -> dict[str, Any] | None:
+        """One of our files, which must have a key; None if it is not there."""
         try:
-            return str(json.loads(self._store.read(_manifest(batch)))["attempt"])
+            content = json.loads(self._store.read(name))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError):
-            raise IndexStoreError(
-                f"{self.path}/{_manifest(batch)} is damaged; restore it or remove the batch"
-            ) from None
+        except ValueError:
+            content = None
+        if not isinstance(content, dict) or key not in content:
+            raise IndexStoreError(f"{self.path}/{name} is damaged; restore it")
+        return content
 
     def _show(self, attempt: str, batch: int) -> None:
         if self._store.exists(attempt):
@@ -105,24 +164,28 @@ def _manifest(batch: int) -> str:
 class Delta:
     """A Delta table; needs delta-spark in the session.
 
-    `application` names the stream to the table, which skips batch numbers that it has from that name already: another
-    stream into the same table, and one that begins anew with a new checkpoint, needs another name.
+    The table skips batch numbers that it has already from the same writer. A writer is named by `application` and the id
+    of the stream, so several streams may write to one table.
     """
 
     def __init__(self, path: str, application: str) -> None:
         self.path = path
         self.application = application
 
-    def holds(self, batch: int) -> bool:  # noqa: ARG002 - the table itself refuses what it has
+    def admit(self, stream: str | None) -> None:
+        """All streams: the table tells them apart."""
+
+    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - the table itself refuses what it has
         return False
 
-    def write(self, matches: DataFrame, batch: int) -> None:
-        """Append in a transaction that the table takes once per (application, batch)."""
+    def write(self, matches: DataFrame, batch: Batch) -> None:
+        """Append in a transaction that the table takes once per (application, stream, batch)."""
         if not _has_delta(matches.sparkSession):
             raise WherecastError("this Spark session has no Delta Lake; add the package io.delta:delta-spark to it")
         with _computed(matches) as rows:
             writer = rows.write.format("delta").mode("append")
-            writer.option("txnAppId", self.application).option("txnVersion", batch).save(self.path)
+            writer = writer.option("txnAppId", f"{self.application}-{batch.stream}").option("txnVersion", int(batch))
+            writer.save(self.path)
 
 
 def _has_delta(spark: SparkSession) -> bool:
@@ -133,26 +196,30 @@ def _has_delta(spark: SparkSession) -> bool:
 class Kafka:
     """A Kafka topic: one message per match, JSON, keyed so that a consumer can tell a repeated message.
 
-    The key is `batch/subscription/digest/number`: the digest is that of the message, the number tells equal messages of a
-    batch apart. None of it depends on the attempt. One that dies half way leaves a part of the batch in the topic, and the
-    next writes all of it again, with the same keys: who drops messages whose key was there sees every match once.
+    The key is `stream/batch/offsets/subscription/digest/number`: the first three name the batch (`Batch.key`), the digest is
+    that of the message, the number tells equal messages of a batch apart. None of it depends on the attempt. One that dies
+    half way leaves a part of the batch in the topic, and the next writes all of it again, with the same keys: who drops
+    messages whose key was there sees every match once.
     """
 
     topic: str
     servers: str
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def holds(self, batch: int) -> bool:  # noqa: ARG002 - a topic cannot be asked
+    def admit(self, stream: str | None) -> None:
+        """All streams: keys tell their messages apart."""
+
+    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - a topic cannot be asked
         return False
 
-    def write(self, matches: DataFrame, batch: int) -> None:
+    def write(self, matches: DataFrame, batch: Batch) -> None:
         """Send a message per row."""
         with _computed(_keyed(matches, batch)) as messages:
             writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self.servers)
             writer.option("topic", self.topic).options(**self.options).save()
 
 
-def _keyed(matches: DataFrame, batch: int) -> DataFrame:
+def _keyed(matches: DataFrame, batch: Batch) -> DataFrame:
     """`key` and `value` of messages, the same in every attempt at a batch."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
@@ -164,21 +231,27 @@ def _keyed(matches: DataFrame, batch: int) -> DataFrame:
     messages = matches.select(name.alias("name"), content.alias("value")).withColumn("digest", F.sha2("value", 256))
     # Equal messages are interchangeable, so it does not matter which of them gets which number.
     number = F.row_number().over(Window.partitionBy("name", "digest").orderBy("digest"))
-    return messages.select(F.concat_ws("/", F.lit(str(batch)), "name", "digest", number).alias("key"), "value")
+    return messages.select(F.concat_ws("/", F.lit(batch.key), "name", "digest", number).alias("key"), "value")
 
 
 @dataclass(frozen=True, slots=True)
 class Foreach:
     """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed.
 
+    `batch` is the batch number. It also has a `key`, which is the same for every attempt at a batch and differs between
+    streams, and between batches that a stream counts anew: remember the key, not the number, to take a batch once.
+
     Matches are computed once, however often the function looks at them, even if never.
     """
 
-    function: Callable[[DataFrame, int], None]
+    function: Callable[[DataFrame, Batch], None]
 
-    def holds(self, batch: int) -> bool:  # noqa: ARG002 - the function decides
+    def admit(self, stream: str | None) -> None:
+        """All streams: the function decides."""
+
+    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - the function decides
         return False
 
-    def write(self, matches: DataFrame, batch: int) -> None:
+    def write(self, matches: DataFrame, batch: Batch) -> None:
         with _computed(matches) as rows:
             self.function(rows, batch)

@@ -149,8 +149,25 @@ class Store:
         return bool(self._fs.get_file_info(self._path(name)).type != fs.FileType.NotFound)
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or folder; one step where the file system renames, else a copy."""
+        """Rename a file or folder; one step where the file system renames, else a copy. Durable on a local file system."""
         self._fs.move(self._path(source), self._path(target))
+        if self.local is not None:
+            for name in (target, source):
+                _sync((self.local / name).parent)
+
+    def sync(self, name: str) -> None:
+        """Make a folder durable that others have filled, with all files in it and the way to it.
+
+        On a local file system. Elsewhere a file is as durable as the file system makes it when it is closed.
+        """
+        if self.local is None:
+            return
+        folder = self.local / name
+        _sync_tree(folder)
+        for above in folder.parents:
+            _sync(above)
+            if above == self.local.parent:
+                break
 
     def age_s(self, name: str, now: float) -> float:
         """Seconds since a file, or anything in a folder, was last changed; 0 where the file system does not say.

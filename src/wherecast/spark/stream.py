@@ -3,9 +3,9 @@
 What happens to a batch, in this order:
 
 1. the index version is pinned, durably;
-2. the sink is asked whether it has the batch already (then there is nothing to do);
+2. the sinks are asked whether they have the batch already (then there is nothing to do), and refuse one of another stream;
 3. events are matched against that version, those that do not fit the schema set apart with their reason;
-4. the sink writes the batch, idempotently by its number; poison events go to the sink for dead letters;
+4. the sink writes the batch, idempotently; poison events go to the sink for dead letters;
 5. Spark commits the batch.
 
 Killed anywhere, the batch is handed over again and steps 1 and 2 make the second run equal to the first. Subscriptions
@@ -14,14 +14,15 @@ that change meanwhile make a new version, which the next batch pins.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
-from wherecast.errors import WherecastError
 from wherecast.partition.balance import imbalance
+from wherecast.spark.checkpoint import Batch, Checkpoint, dead_letters_of
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import Output, match
@@ -30,12 +31,13 @@ from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
 from wherecast.spark.sinks import Sink
-from wherecast.spark.store import Store
 from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
 
 #: Layers that a server may have before they are merged: each costs a little for every event.
 MOST_LAYERS = 16
@@ -96,6 +98,7 @@ class BatchRunner:
     """What `foreachBatch` calls; on Spark Connect in a process of the server, so it holds what can be sent there."""
 
     index: Index
+    checkpoint: Checkpoint
     pins: Pins
     sink: Sink
     output: Output
@@ -105,19 +108,26 @@ class BatchRunner:
     rebalancer: Rebalancer | None
     reports: Reports[BatchReport]
 
-    def __call__(self, events: DataFrame, batch: int) -> None:
+    def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
         begin = time.perf_counter()
+        batch = self.checkpoint.batch(number)
         version = self.pins.pin(batch)
         manifest = self.index.read(version)
-        done = self.sink.holds(batch) and (self.dead_letters is None or self.dead_letters.holds(batch))
+        # Both are asked before either is written to: one of them may belong to another stream.
+        held = self.sink.holds(batch)
+        done = (self.dead_letters is None or self.dead_letters.holds(batch.dead_letters)) and held
         before = time.perf_counter()
         numbers = dict.fromkeys(NAMES, 0) if done else self._run(events, batch, manifest)
+        if numbers["errors"] and self.dead_letters is None:
+            _log.warning(
+                "batch=%d bad_events=%d: left out, because there is no sink for dead letters", number, numbers["errors"]
+            )
         after = time.perf_counter()
         changed = None if self.rebalancer is None or done else self.rebalancer.observe(events, self.index, manifest)
         self.reports.add(
             BatchReport(
-                batch,
+                number,
                 version,
                 **numbers,
                 replayed=done,
@@ -134,7 +144,7 @@ class BatchRunner:
         plan = self.index.plan(manifest)
         return seen or (1.0 if plan is None else imbalance(plan.partition.loads()))
 
-    def _run(self, events: DataFrame, batch: int, manifest: Manifest) -> dict[str, int]:
+    def _run(self, events: DataFrame, batch: Batch, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
         numbers = Numbers()
         matched = match(
@@ -152,15 +162,15 @@ class BatchRunner:
             self._write_both(matched.persist(), [c for c in events.columns if c != ERROR], batch)
         return numbers.get()
 
-    def _write_both(self, matched: DataFrame, columns: list[str], batch: int) -> None:
+    def _write_both(self, matched: DataFrame, columns: list[str], batch: Batch) -> None:
         """Matches to their sink, poison events to theirs; whichever has the batch already is left alone."""
         assert self.dead_letters is not None
         try:
             if not self.sink.holds(batch):
                 self.sink.write(_good(matched), batch)
-            if not self.dead_letters.holds(batch):
+            if not self.dead_letters.holds(batch.dead_letters):
                 bad = matched.where("error IS NOT NULL").select(*columns, "error")
-                self.dead_letters.write(bad.withColumnRenamed(MESSAGE, "message"), batch)
+                self.dead_letters.write(bad.withColumnRenamed(MESSAGE, "message"), batch.dead_letters)
         finally:
             matched.unpersist()
 
@@ -199,12 +209,15 @@ def stream(
         name: Of the query.
     """
     index = Index(index) if isinstance(index, str) else index
-    reports, pins = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint)
-    if _is_new(checkpoint, sink, dead_letters):
+    reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
+    _admit(place, sink, dead_letters)
+    if place.stream() is None:
         pins.clear()  # of an earlier stream of this name
+    else:
+        pins.resume(place.planned())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, pins, sink, output, view, dead_letters, rebalancer, reports)
-    writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", _absolute(checkpoint))
+    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports)
+    writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
@@ -212,22 +225,13 @@ def stream(
     return MatchQuery(writer.start(), reports)
 
 
-def _absolute(checkpoint: str) -> str:
-    """The checkpoint for Spark, whose working directory may be another; URLs stay as they are."""
-    return checkpoint if "://" in checkpoint else Store(checkpoint).url
-
-
-def _is_new(checkpoint: str, sink: Sink | None, dead_letters: Sink | None) -> bool:
-    """Whether a stream begins, whose batches count from 0. Raises WherecastError if a sink has such batches already."""
-    if Store(checkpoint).exists("metadata"):
-        return False
-    for name, taker in (("sink", sink), ("sink for dead letters", dead_letters)):
-        if taker is not None and taker.holds(0):
-            raise WherecastError(
-                f"the {name} holds batches of an earlier stream, but the checkpoint {checkpoint!r} is new: its batches "
-                f"would be taken for those; give the old checkpoint, or another {name}"
-            )
-    return True
+def _admit(checkpoint: Checkpoint, sink: Sink | None, dead_letters: Sink | None) -> None:
+    """Raises SinkError if a sink belongs to another stream than that of a checkpoint."""
+    stream = checkpoint.stream()
+    if sink is not None:
+        sink.admit(stream)
+    if dead_letters is not None:
+        dead_letters.admit(None if stream is None else dead_letters_of(stream))
 
 
 def _view(frame: DataFrame) -> str:
@@ -259,9 +263,10 @@ def follow_changes(
     from wherecast.spark.follow import ChangeRunner  # noqa: PLC0415
 
     index = Index(index) if isinstance(index, str) else index
-    _is_new(checkpoint, None, dead_letters)
+    place = Checkpoint(checkpoint)
+    _admit(place, None, dead_letters)
     check_change_columns(changes, index.read().id_type)
     reports = Reports(index, checkpoint, ChangeReport)
-    runner = ChangeRunner(index, dead_letters, reports, most_layers, keep_versions)
-    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", _absolute(checkpoint))
+    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions)
+    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)
