@@ -31,9 +31,15 @@ FILTERS = [
     "ts >= TIMESTAMP '2024-06-01 10:00:00'",
     "ts < '2024-06-01 09:00:00'",
     *(f"ts {op} '{literal}'" for op, literal in zip(itertools.cycle((">=", "=", "<")), LITERALS, strict=False)),
-    *(f"n {op} TIMESTAMP '{literal}'" for op, literal in zip(itertools.cycle(("=", "<", ">=")), LITERALS, strict=False)),
+    *(
+        f"n {op} TIMESTAMP '{literal}'"
+        for op, literal in zip(itertools.cycle(("=", "<", ">=")), LITERALS, strict=False)
+    ),
     *(f"n = '{literal}'" for literal in LITERALS[::3]),
-    *(f"d {op} TIMESTAMP '{day} 00:00:00'" for op, day in zip(("=", "<=", ">", "<", ">=", "=", "<>"), DAYS, strict=True)),
+    *(
+        f"d {op} TIMESTAMP '{day} 00:00:00'"
+        for op, day in zip(("=", "<=", ">", "<", ">=", "=", "<>"), DAYS, strict=True)
+    ),
     "ts = TIMESTAMP '2024-10-27 02:30:00+01:00'",
     "ts BETWEEN '2024-03-31' AND TIMESTAMP '2024-03-31 02:30:00'",
     "ts IN ('2024-03-31 02:30:00', '2024-10-27 02:30:00', DATE '2024-06-01')",
