@@ -63,7 +63,7 @@ def described(text: str) -> list[list[str]]:
         ("price < 120.5", "price < 120.5"),
         ("price >= 120.5", "price >= 120.5"),
         ("day = '2024-01-31'", "day = DATE '2024-01-31'"),
-        ("ts = '2024-01-31 12:00:00'", "ts = TIMESTAMP '2024-01-31 12:00:00'"),
+        ("ts = '2024-01-31 12:00:00'", "ts = TIMESTAMP '2024-01-31 12:00:00Z'"),
         ("array_contains(tags, 'red')", "array_contains(tags, 'red')"),
         ("`odd name` = 1", "`odd name` = 1"),
     ],

@@ -427,7 +427,7 @@ REFUSED_VALUES = [
     ("timestamp", 5, "expected timestamp, got integer 5"),
     ("timestamp", "noon", "expected timestamp, got string 'noon'; write timestamps as 2024-01-31T10:00:00Z"),
     ("timestamp", "2024-01-31T25:00:00", "expected timestamp, got string '2024-01-31T25:00:00'; write timestamps as 2024-01-31T10:00:00Z"),
-    ("timestamp", "0001-01-01T00:00:00+01:00", "expected timestamp, got string '0001-01-01T00:00:00+01:00'; write timestamps as 2024-01-31T10:00:00Z"),
+    ("timestamp", "0001-01-01T00:00:00+01:00", "expected timestamp, got string '0001-01-01T00:00:00+01:00'; timestamps lie in the years 1 to 9999"),
     ("timestamp", dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-1))), "expected timestamp, got timestamp 9999-12-31 23:59:59.999999-01:00; timestamps lie in the years 1 to 9999"),
     ("array<integer>", 5, "expected array<integer>, got integer 5"),
     ("array<integer>", "abc", "expected array<integer>, got string 'abc'"),

@@ -56,7 +56,10 @@ def test_no_dates(text):
 )
 def test_timestamps(text, micros):
     """A timestamp is microseconds in UTC; fractions are cut at the sixth digit, zones are offsets."""
-    assert parse_timestamp(text) == micros
+    wall, offset = parse_timestamp(text)
+    assert wall - (offset or 0) == micros
+    assert read_column(Type.TIMESTAMP, [f"'{text}'"]).tolist() == [micros]
+    assert read_column(Type.TIMESTAMP_NTZ, [f"'{text}'"]).tolist() == [wall]
 
 
 @pytest.mark.parametrize(

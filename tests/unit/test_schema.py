@@ -47,6 +47,7 @@ scalars = {
     Kind.STRING: texts,
     Kind.DATE: st.dates(),
     Kind.TIMESTAMP: st.datetimes(timezones=st.just(dt.UTC)),
+    Kind.TIMESTAMP_NTZ: st.datetimes(),
 }
 
 
@@ -73,11 +74,11 @@ def schemas(draw) -> Schema:
             kind = draw(st.sampled_from(Kind))
             domain = draw(st.none() | domains(kind))
             attributes.append(Attribute(f"{top}.{field}" if field else top, kind, draw(st.booleans()), domain))
-    return Schema(tuple(attributes))
+    return Schema(tuple(attributes), draw(st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])))
 
 
 def without_domains(schema: Schema) -> Schema:
-    return Schema(tuple(Attribute(a.name, a.kind, a.is_array) for a in schema))
+    return Schema(tuple(Attribute(a.name, a.kind, a.is_array) for a in schema), schema.time_zone)
 
 
 # Round trips
@@ -95,13 +96,13 @@ def test_round_trip_written(schema: Schema):
 @given(schemas())
 def test_round_trip_arrow(schema: Schema):
     """A schema survives its Arrow form, but for domains."""
-    assert Schema.from_arrow(schema.to_arrow()) == without_domains(schema)
+    assert Schema.from_arrow(schema.to_arrow(), time_zone=schema.time_zone) == without_domains(schema)
 
 
 @given(schemas())
 def test_round_trip_spark(schema: Schema):
     """A schema survives its Spark form, but for domains."""
-    assert Schema.from_spark(schema.to_spark()) == without_domains(schema)
+    assert Schema.from_spark(schema.to_spark(), time_zone=schema.time_zone) == without_domains(schema)
 
 
 def test_round_trip_file(tmp_path, stock: Schema):
@@ -189,7 +190,8 @@ def test_from_arrow():
             "s4": pa.run_end_encoded(pa.int32(), text),
             "s5": pa.json_(),
             **{f"d{k}": t for k, t in enumerate([pa.date32(), pa.date64()])},
-            **{f"t{k}": t for k, t in enumerate([pa.timestamp("s"), pa.timestamp("ns", "Europe/Berlin")])},
+            **{f"t{k}": t for k, t in enumerate([pa.timestamp("s", "UTC"), pa.timestamp("ns", "Europe/Berlin")])},
+            "n": pa.timestamp("ms"),
             **{
                 f"l{k}": t
                 for k, t in enumerate(
@@ -206,6 +208,7 @@ def test_from_arrow():
         }
     )
     kinds = {"b": "boolean", "i": "integer", "f": "float", "s": "string", "d": "date", "t": "timestamp"}
+    kinds["n"] = "timestamp_ntz"
     schema = Schema.from_arrow(arrow)
     for attribute in schema.attributes[:-2]:
         assert attribute.type_name == kinds.get(attribute.name[0], "array<string>")
@@ -244,7 +247,7 @@ def test_from_spark():
     assert {a.name: a.type_name for a in schema} == {
         "a": "integer",
         "b": "string",
-        "c": "timestamp",
+        "c": "timestamp_ntz",
         "d": "array<integer>",
         "e.f": "boolean",
     }

@@ -166,13 +166,14 @@ def key_of(value: Scalar) -> int:
     if isinstance(value, float):
         return NAN_KEY if math.isnan(value) else float_key(value)
     if isinstance(value, dt.datetime):
-        return (value - _EPOCH) // _MICROSECOND
+        return (value - (_EPOCH if value.tzinfo else _WALL_EPOCH)) // _MICROSECOND
     if isinstance(value, dt.date):
         return value.toordinal() - _EPOCH_DAY
     return int(value)
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_WALL_EPOCH = _EPOCH.replace(tzinfo=None)
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 

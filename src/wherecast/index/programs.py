@@ -29,7 +29,7 @@ from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.decimals import MAX_PRECISION, Digits
-from wherecast.language.expression import NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
+from wherecast.language.expression import MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.literals import Shape
 from wherecast.language.normalize import Rest, Truth
@@ -40,7 +40,7 @@ from wherecast.language.sql import Checker, Limits, SlotKind, parse_shape
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
-_TEXTUAL = {Type.STRING: "", Type.DATE: "DATE ", Type.TIMESTAMP: "TIMESTAMP "}
+_TEXTUAL = {Type.STRING: "", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
 _MARK = re.compile(r"`(?:[^`]|``)*+`|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
 _FORMS = ("general", "exact", "prefix", "any")
@@ -233,7 +233,9 @@ def _restored(node: Node, literals: tuple[_Literal, ...], wider: dict[int, Type]
 def _is_wider(wide: Type, narrow: Type) -> bool:
     if wide in NUMBERS and narrow in NUMBERS:
         return NUMBERS.index(wide) >= NUMBERS.index(narrow)
-    return wide is narrow or narrow is Type.NULL or (wide, narrow) == (Type.TIMESTAMP, Type.DATE)
+    if wide in MOMENTS and narrow in MOMENTS:
+        return MOMENTS.index(wide) >= MOMENTS.index(narrow)
+    return wide is narrow or narrow is Type.NULL
 
 
 def _check_patterns(rests: tuple[Rest, ...], columns: LiteralColumns) -> None:

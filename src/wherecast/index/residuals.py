@@ -46,7 +46,7 @@ class Residuals:
                 return Column(values[rows], valid[rows])
 
             program = self.programs[number]
-            scope = ProgramScope(program.columns, self.rows[residual_ids[pairs]], attribute)
+            scope = ProgramScope(program.columns, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
             truth = np.ones(pairs.size, bool)
             for rest in program.rests:
                 truth &= holds(rest.node, rest.truth, scope)
@@ -85,7 +85,7 @@ def _plain_numbers(array: pa.Array, kind: Kind) -> npt.NDArray[Any]:
     """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
     if kind is Kind.DATE:
         array = array.cast(pa.int32()).cast(pa.int64())
-    elif kind is Kind.TIMESTAMP:
+    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
         array = array.cast(pa.int64())
     if array.null_count:
         array = array.fill_null(False if kind is Kind.BOOLEAN else 0)
@@ -95,6 +95,6 @@ def _plain_numbers(array: pa.Array, kind: Kind) -> npt.NDArray[Any]:
 def _plain_lists(array: pa.Array, kind: Kind) -> list[list[Any]]:
     if kind is Kind.DATE:
         array = array.cast(pa.list_(pa.int32()))
-    elif kind is Kind.TIMESTAMP:
+    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
         array = array.cast(pa.list_(pa.int64()))
     return [[] if v is None else v for v in array.to_pylist()]

@@ -22,6 +22,7 @@ _CANONICAL = {
     Kind.STRING: pa.string(),
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
 _CANONICAL_ARRAY = {kind: pa.list_(data_type) for kind, data_type in _CANONICAL.items()}
 _LIST_TESTS = (
@@ -44,7 +45,8 @@ _KIND_TESTS = (
     (types.is_floating, Kind.FLOAT),
     (is_text, Kind.STRING),
     (types.is_date, Kind.DATE),
-    (types.is_timestamp, Kind.TIMESTAMP),
+    (lambda t: types.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMP),
+    (types.is_timestamp, Kind.TIMESTAMP_NTZ),
 )
 
 

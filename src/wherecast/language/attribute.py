@@ -37,14 +37,15 @@ _RESERVED = frozenset(
     )
 )
 _RESERVED_PREFIX = "__wherecast"
-_ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+_ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
     """The values an attribute can take: an enumeration, or a range with an optional step between values.
 
-    `Attribute` checks a domain against its kind and puts the values into canonical form (ISO texts become dates).
+    `Attribute` checks a domain against its kind and puts the values into canonical form (ISO texts become dates). Here, a
+    timestamp without a time zone is UTC; the written form of a schema reads it in the zone of the schema.
     """
 
     values: tuple[Scalar, ...] | None = None

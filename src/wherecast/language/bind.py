@@ -17,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.columns import Literals, ProgramScope
-from wherecast.language.evaluate import DAY_US, Column, holds
-from wherecast.language.expression import Param, Type, is_constant
+from wherecast.language.evaluate import Column, as_moments, holds
+from wherecast.language.expression import MOMENTS, TYPE_OF_KIND, Param, Type, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.intervals import Int64s, Ragged, complement, everything, intersection, merged, single, union
 from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Clause, Rest, Test, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
+from wherecast.language.walls import DAY_US, days_around, only_walls
+from wherecast.language.zone import Zone
 
 
 class StringPool:
@@ -85,17 +87,15 @@ def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> R
         return _place_strings(test, literals, pool)
     if test.op == "in":
         return _place_list(test, literals, attribute.kind)
-    param = test.params[0]
-    return single(
-        *_number_bounds("=" if test.op == "contains" else test.op, attribute.kind, param, literals.scalar(param))
-    )
+    op, param = "=" if test.op == "contains" else test.op, test.params[0]
+    return single(*_bounds(op, attribute.kind, test, param, literals.scalar(param), literals.zone))
 
 
 def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
     piles = []
     for param in test.params:
         values, ptr = literals.listed(param, test.common)
-        lo, hi = _number_bounds("=", kind, param, values)
+        lo, hi = _bounds("=", kind, test, param, values, literals.zone)
         piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
@@ -142,14 +142,29 @@ def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) ->
     return Ragged(np.arange(n), np.where(empty, KEY_MIN, starts), np.where(empty, KEY_MAX, stops))
 
 
+def _bounds(
+    op: str, kind: Kind, test: Test, param: Param, values: npt.NDArray[Any], zone: Zone
+) -> tuple[Int64s, Int64s]:
+    own = TYPE_OF_KIND[kind]
+    if own not in MOMENTS:
+        return _number_bounds(op, kind, param, values)
+    return _moment_bounds(op, own, test.common, as_moments(values, param.type, test.common, zone), zone)
+
+
+def _moment_bounds(op: str, own: Type, common: Type, values: Int64s, zone: Zone) -> tuple[Int64s, Int64s]:
+    """Bounds of an attribute of type `own` that is compared with values of type `common`."""
+    if own is common:
+        return _exact_bounds(op, values)
+    if common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ:  # `columns` has refused values that have no only wall
+        return _exact_bounds(op, only_walls(zone, values)[0])
+    floor, ceil = days_around(zone, values) if common is Type.TIMESTAMP else (values // DAY_US, -(-values // DAY_US))
+    return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
+
+
 def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
     """Closed key intervals of `attribute op literal`, for a column of literals."""
     if kind is Kind.FLOAT:
         return _exact_bounds(op, float_keys(_as_doubles(param, values)))
-    if kind is Kind.TIMESTAMP and param.type is Type.DATE:
-        return _exact_bounds(op, values * DAY_US)
-    if kind is Kind.DATE and param.type is Type.TIMESTAMP:
-        return _rounded_bounds(op, [(v // DAY_US, -(-v // DAY_US)) for v in values.tolist()])
     if kind is Kind.INTEGER and param.type is Type.DECIMAL:
         return _rounded_bounds(op, [(u // 10**s, -(-u // 10**s)) for u, s in values])
     if kind is Kind.INTEGER and param.type is Type.DOUBLE:
@@ -285,7 +300,7 @@ def _constant_truth(rest: Rest, literals: Literals) -> npt.NDArray[np.bool_]:
     def no_attribute(index: int) -> Column:
         raise AssertionError(f"a constant reads attribute {index}")
 
-    scope = ProgramScope(literals.take([rest.node]), np.arange(literals.length), no_attribute)
+    scope = ProgramScope(literals.take([rest.node]), np.arange(literals.length), no_attribute, literals.zone)
     return holds(rest.node, rest.truth, scope)
 
 

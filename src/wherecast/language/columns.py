@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.evaluate import Column, decimal_scale, member_keys
+from wherecast.language.evaluate import Column, as_moments, decimal_scale, member_keys
 from wherecast.language.expression import INTEGERS, Attr, Compare, InList, Like, Node, Param, Type
 from wherecast.language.filters import LiteralColumns
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import LiteralText
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.reading import read_column
+from wherecast.language.walls import days_around, only_walls
+from wherecast.language.zone import Zone
 
 
 class Literals:
@@ -24,9 +26,10 @@ class Literals:
     Raises ValueError when a literal of any row cannot be read; `check_row` tells which slot of a row is at fault.
     """
 
-    def __init__(self, texts: Sequence[Sequence[LiteralText]], length: int) -> None:
+    def __init__(self, texts: Sequence[Sequence[LiteralText]], length: int, zone: Zone) -> None:
         self.texts = texts
         self.length = length
+        self.zone = zone
         self._scalars: dict[Param, npt.NDArray[Any]] = {}
         self._lists: dict[tuple[Param, Type], tuple[npt.NDArray[Any], npt.NDArray[np.int64]]] = {}
 
@@ -36,7 +39,7 @@ class Literals:
             texts = self.texts[param.slot]
             if not all(isinstance(t, str) for t in texts):
                 raise ValueError("a list of values stands where one value is expected")
-            self._scalars[param] = _read(param, texts)  # type: ignore[arg-type]
+            self._scalars[param] = _read(param, texts, self.zone)  # type: ignore[arg-type]
         return self._scalars[param]
 
     def listed(self, param: Param, common: Type) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -46,7 +49,7 @@ class Literals:
             rows = [t if isinstance(t, tuple) else (t,) for t in self.texts[param.slot]]
             ptr = np.zeros(len(rows) + 1, np.int64)
             ptr[1:] = np.cumsum([len(r) for r in rows])
-            self._lists[key] = (_read(param, [v for row in rows for v in row]), ptr)
+            self._lists[key] = (_read(param, [v for row in rows for v in row], self.zone), ptr)
         return self._lists[key]
 
     def take(self, rests_nodes: Sequence[Node]) -> LiteralColumns:
@@ -65,13 +68,13 @@ class Literals:
     def _member_sets(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         flat, ptr = self.listed(param, common)
         column = Column(_computable(param, flat), np.ones(flat.size, bool))
-        keys = member_keys(param, column, common)
+        keys = member_keys(param, column, common, self.zone)
         return np.fromiter((frozenset(keys[a:b]) for a, b in pairwise(ptr.tolist())), object, ptr.size - 1)
 
 
-def _read(param: Param, texts: Sequence[str]) -> npt.NDArray[Any]:
+def _read(param: Param, texts: Sequence[str], zone: Zone) -> npt.NDArray[Any]:
     # With its sign from the start: the least integer has no positive.
-    return read_column(param.type, [f"-{t}" for t in texts] if param.negative else texts)
+    return read_column(param.type, [f"-{t}" for t in texts] if param.negative else texts, zone)
 
 
 def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -98,6 +101,8 @@ def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int
     for node in nodes:
         if isinstance(node, (InList, Compare)) and node.common is Type.DECIMAL:
             _check_decimals(node, literals)
+        if isinstance(node, (InList, Compare)) and node.common is Type.TIMESTAMP:
+            _check_moments(node, literals)
         if isinstance(node, InList):
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
@@ -130,6 +135,34 @@ def _check_length(param: Param, ptr: npt.NDArray[np.int64], limit: int) -> None:
     longest = int(np.diff(ptr).max(initial=0))
     if longest > limit:
         raise LiteralFault(param.slot, "limit", f"{longest} values in one IN list, at most {limit}; split the filter")
+
+
+def _check_moments(node: InList | Compare, literals: Literals) -> None:
+    """Refuse the instants with which Spark compares a wall clock or a day in two ways.
+
+    By its rules it casts the attribute to an instant; where it can, it casts the literal to a wall clock or a day instead.
+    Both say the same, except where clocks change: there two wall clocks are one instant, or none is.
+    """
+    sides = (node.item, *node.values) if isinstance(node, InList) else (node.left, node.right)
+    cast = {side.type for side in sides if not isinstance(side, Param)} & {Type.DATE, Type.TIMESTAMP_NTZ}
+    for side in sides if cast else ():
+        if isinstance(side, Param):
+            _guard(side, lambda p=side: _check_clear(p, node, Type.DATE in cast, literals))  # type: ignore[misc]
+
+
+def _check_clear(param: Param, node: InList | Compare, is_day: bool, literals: Literals) -> None:
+    values = literals.listed(param, node.common)[0] if isinstance(node, InList) else literals.scalar(param)
+    zone, moments = literals.zone, as_moments(values, param.type, node.common, literals.zone)
+    if is_day:
+        floor, ceil = days_around(zone, moments)
+        is_clear = floor <= ceil
+    else:
+        _, is_clear = only_walls(zone, moments)
+    if not is_clear.all():
+        raise ValueError(
+            f"the clocks of {zone.name} change at this time, and Spark has two answers for it; "
+            "write TIMESTAMP_NTZ '...' to compare wall clocks, or choose another time"
+        )
 
 
 _INTEGER_SCALE = 18  # an integer needs up to 20 of the 38 digits of a decimal
@@ -174,7 +207,9 @@ class ProgramScope:
         columns: LiteralColumns,
         literal_rows: npt.NDArray[np.integer[Any]],
         attribute: Callable[[int], Column],
+        zone: Zone,
     ) -> None:
+        self.zone = zone
         self.length = int(literal_rows.size)
         self._columns = columns
         self._rows = literal_rows

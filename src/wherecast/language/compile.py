@@ -291,21 +291,21 @@ class Compiler:
     def _group(self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
         rows, columns = found
-        literals = _literals(columns, members)
+        literals = self._literals(columns, members)
         try:
             self._check_literals(form, literals)
         except LiteralFault:
             members = [m for m in members if self._is_readable(form, shape, found, m, batch)]
             if not members:
                 return None
-            literals = _literals(columns, members)
+            literals = self._literals(columns, members)
         placed = {test: place(test, literals, self.schema, batch.pool) for test in form.tests}
         chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
         return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
 
     def _is_readable(self, form: _Form, shape: Shape, found: _Texts, member: int, batch: _Batch) -> bool:
         try:
-            self._check_literals(form, _literals(found.columns, [member]))
+            self._check_literals(form, self._literals(found.columns, [member]))
         except LiteralFault as fault:
             row = found.rows[member]
             text = batch.texts[row]
@@ -313,6 +313,11 @@ class Compiler:
             batch.errors[row] = FilterError(fault.reason, str(fault), text=text, start=start, end=end)
             return False
         return True
+
+    def _literals(self, columns: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
+        whole = not columns or len(members) == len(columns[0])
+        texts = columns if whole else [[column[m] for m in members] for column in columns]
+        return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
         check_literals(form.literal_nodes, literals, self.limits.pattern, self.limits.values)
@@ -387,12 +392,6 @@ def _split(columns: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequ
     for row, key in enumerate(zip(*(column * n if len(column) == 1 else column for column in columns), strict=True)):
         groups.setdefault(key, []).append(row)
     return groups.items()
-
-
-def _literals(columns: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
-    if not columns or len(members) == len(columns[0]):
-        return Literals(columns, len(members))
-    return Literals([[column[m] for m in members] for column in columns], len(members))
 
 
 # -- LIKE -------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ from wherecast.language.values import (
     coerce_array,
     describe,
 )
+from wherecast.language.walls import instants
+from wherecast.language.zone import UTC, Zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +51,10 @@ _PLAIN_TYPES: dict[Kind, frozenset[type]] = {
     Kind.STRING: frozenset({str}),
     Kind.DATE: frozenset({dt.date}),
     Kind.TIMESTAMP: frozenset({dt.datetime}),
+    Kind.TIMESTAMP_NTZ: frozenset({dt.datetime}),
 }
 _ELEMENTS = {kind: Attribute("element", kind) for kind in Kind}
+_MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
 _NO_ZONE = pa.timestamp("us")
@@ -96,29 +100,33 @@ def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.A
         raise _too_large(attribute, error) from None
 
 
-def convert_array(attribute: Attribute, array: pa.Array) -> Column:
-    """Convert an Arrow array."""
+def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Column:
+    """Convert an Arrow array; `zone` is that of timestamps without one."""
     array = _decode(array)
     try:
-        part = _convert_list(attribute, array) if attribute.is_array else _convert_scalars(attribute.kind, array)
+        part = (
+            _convert_list(attribute, array, zone)
+            if attribute.is_array
+            else _convert_scalars(attribute.kind, array, zone)
+        )
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
     return Column(part.values, part.bad, lambda row: _explain(attribute, array, row))
 
 
-def convert_values(attribute: Attribute, values: list[object]) -> Column:
-    """Convert a list of Python values."""
-    array = _convert_plain(attribute, values)
+def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC) -> Column:
+    """Convert a list of Python values; `zone` is that of timestamps without one."""
+    array = _convert_plain(attribute, values, zone)
     if isinstance(array, Column):
         return array
-    part = _Part(array, _NONE_BAD) if array is not None else _convert_one_by_one(attribute, values)
+    part = _Part(array, _NONE_BAD) if array is not None else _convert_one_by_one(attribute, values, zone)
     return Column(whole_array(part.values, attribute), part.bad, lambda row: _explain_value(attribute, values[row]))
 
 
 # Python values
 
 
-def _convert_plain(attribute: Attribute, values: list[object]) -> pa.Array | Column | None:
+def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa.Array | Column | None:
     """The fast path for a list, if all values have the plain Python type of the attribute."""
     found = set(map(type, values)) - _NULL
     elements: list[Any] = values
@@ -129,25 +137,38 @@ def _convert_plain(attribute: Attribute, values: list[object]) -> pa.Array | Col
         found = set(map(type, elements)) - _NULL
     try:
         if found <= _PLAIN_TYPES[attribute.kind]:
-            # A datetime with a zone, at the end of year 9999, may be in the year 10000 in UTC: look at such ones singly.
-            if attribute.kind is Kind.TIMESTAMP and any(e is not None and e.year in (1, 9999) for e in elements):
-                return None
+            if found == {dt.datetime}:
+                return _convert_datetimes(attribute, values, elements, zone)
             return pa.array(values, canonical_type(attribute))
-        if found == {str} and attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+        if found == {str} and attribute.kind in _MOMENTS:
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
-            return convert_array(attribute, whole_array(text, attribute))
+            return convert_array(attribute, whole_array(text, attribute), zone)
     except (pa.ArrowException, OverflowError, UnicodeError):
         return None
     return None
 
 
-def _convert_one_by_one(attribute: Attribute, values: list[object]) -> _Part:
+def _convert_datetimes(
+    attribute: Attribute, values: list[object], elements: list[Any], zone: Zone
+) -> pa.Array | Column | None:
+    """Datetimes that all have a time zone, or all have none; None for others, which are looked at singly."""
+    naive = {e.tzinfo is None for e in elements if e is not None}
+    if naive == {True}:
+        walls = pa.array(values, pa.list_(_NO_ZONE) if attribute.is_array else _NO_ZONE)
+        return convert_array(attribute, whole_array(walls, attribute), zone)
+    # A datetime with a zone, at the end of year 9999, may be in the year 10000 in UTC.
+    if attribute.kind is Kind.TIMESTAMP_NTZ or len(naive) > 1 or any(e and e.year in (1, 9999) for e in elements):
+        return None
+    return pa.array(values, canonical_type(attribute))
+
+
+def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) -> _Part:
     fit = coerce_array if attribute.is_array else coerce
     out: list[object] = []
     bad = []
     for row, value in enumerate(values):
         try:
-            out.append(fit(attribute.kind, value))
+            out.append(fit(attribute.kind, value, zone))
         except MisfitError:
             out.append(None)
             bad.append(row)
@@ -179,7 +200,7 @@ def _decode(array: pa.Array) -> pa.Array:
             return array
 
 
-def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
+def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     target = canonical_type(attribute)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
@@ -188,7 +209,7 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(attribute.kind, _decode(elements))
+    part = _convert_scalars(attribute.kind, _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -199,14 +220,14 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
 
 
-def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
+def _convert_scalars(kind: Kind, array: pa.Array, zone: Zone) -> _Part:
     target = canonical_type(_ELEMENTS[kind])
     if array.type == target and kind is not Kind.STRING:
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
-    if kind in (Kind.STRING, Kind.DATE, Kind.TIMESTAMP) and is_text(array.type):
-        return _convert_text(kind, array, target)
+    if kind in (Kind.STRING, *_MOMENTS) and is_text(array.type):
+        return _convert_text(kind, array, target, zone)
     if kind is Kind.INTEGER and types.is_integer(array.type):
         too_large = pc.greater(array, pa.scalar(INTEGER_MAX, pa.uint64())) if types.is_uint64(array.type) else None
         return _cast_except(array, too_large, target)
@@ -215,12 +236,11 @@ def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
     if kind is Kind.DATE and types.is_date64(array.type):
         days = _floor_divide(array, 86_400_000)
         return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
-    if kind is Kind.TIMESTAMP and types.is_timestamp(array.type):
-        return _convert_timestamps(array, target)
-    if kind is Kind.TIMESTAMP and types.is_date32(array.type):
-        return _convert_timestamps(array.cast(pa.timestamp("s")), target)
-    if kind is Kind.TIMESTAMP and types.is_date64(array.type):
-        return _convert_timestamps(array.view(pa.timestamp("ms")), target)
+    times = _as_timestamps(array) if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) else None
+    if times is not None and times.type.tz is None:
+        return _in_zone(_convert_timestamps(times, target), zone)
+    if times is not None and kind is Kind.TIMESTAMP:
+        return _convert_timestamps(times, target)
     return _Part(pa.nulls(len(array), target), valid_rows(array))
 
 
@@ -238,9 +258,28 @@ def _cast_except(array: pa.Array, unfit: pa.Array | None, target: pa.DataType) -
     return _Part(array.cast(target), bad)
 
 
+def _as_timestamps(array: pa.Array) -> pa.Array | None:
+    """Timestamps, or dates as their midnights, of any unit; None for an array of another type."""
+    if types.is_date32(array.type):
+        return array.cast(pa.timestamp("s"))
+    if types.is_date64(array.type):
+        return array.view(pa.timestamp("ms"))
+    return array if types.is_timestamp(array.type) else None
+
+
+def _in_zone(part: _Part, zone: Zone) -> _Part:
+    """Wall clocks that were given the type of instants, as the instants that they mean; others stay wall clocks."""
+    if part.values.type.tz is None or zone is UTC:
+        return part
+    ticks = part.values.view(pa.int64())
+    walls = np.asarray(pc.fill_null(ticks, 0).to_numpy(zero_copy_only=False))
+    mask = ticks.is_null().to_numpy(zero_copy_only=False) if ticks.null_count else None
+    return _Part(pa.array(instants(zone, walls), pa.int64(), mask=mask).view(part.values.type), part.bad)
+
+
 def _convert_timestamps(array: pa.Array, target: pa.DataType) -> _Part:
     if array.type.unit == "us":
-        return _Part(array.view(target), _NONE_BAD)  # zones and their absence change no value: naive means UTC
+        return _Part(array.view(target), _NONE_BAD)  # the zone of an Arrow type changes no value
     if array.type.unit == "ns":
         return _Part(_floor_divide(array, 1000).view(target), _NONE_BAD)
     factor = 1_000_000 if array.type.unit == "s" else 1000
@@ -265,31 +304,33 @@ def _view(part: _Part, target: pa.DataType) -> _Part:
     return _Part(part.values.view(target), part.bad)
 
 
-def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType) -> _Part:
+def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return _convert_one_by_one(_ELEMENTS[kind], _read_text(array))
+        return _convert_one_by_one(_ELEMENTS[kind], _read_text(array), zone)
     if kind is Kind.STRING:
         return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
-    parsed = _parse_text(kind, array.cast(pa.string()), target)
+    parsed = _parse_text(kind, array.cast(pa.string()), target, zone)
     if parsed is not None:
         return _Part(parsed, _NONE_BAD)
-    return _convert_one_by_one(_ELEMENTS[kind], array.to_pylist())
+    return _convert_one_by_one(_ELEMENTS[kind], array.to_pylist(), zone)
 
 
-def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType) -> pa.Array | None:
+def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType, zone: Zone) -> pa.Array | None:
     """All texts at once, if all are valid and either all or none of them name a zone."""
     # Arrow reads more forms than the filter language does: look first.
     pattern = f"^{DATE_PATTERN if kind is Kind.DATE else TIMESTAMP_PATTERN}$"
     if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
         return None
-    for data_type in (target,) if kind is Kind.DATE else (_NO_ZONE, target):
+    for data_type in (_NO_ZONE, target) if kind is Kind.TIMESTAMP else (target,):
         try:
             parsed = array.cast(data_type)
         except pa.ArrowInvalid:
             continue
-        return parsed.view(target) if _in_years(parsed) else None
+        part = _Part(parsed.view(target), _NONE_BAD)
+        part = _in_zone(part, zone) if data_type == _NO_ZONE else part
+        return part.values if _in_years(part.values) else None
     return None
 
 
@@ -319,7 +360,7 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
         elements = _decode(one.flatten())
-        position = int(_convert_scalars(attribute.kind, elements).bad[0])
+        position = int(_convert_scalars(attribute.kind, elements, UTC).bad[0])
         return f"element {position}: {_explain(_ELEMENTS[attribute.kind], elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
         return f"expected {attribute.type_name}, got {array.type}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from wherecast.language.attribute import Attribute
 from wherecast.language.decimals import MAX_PRECISION
-from wherecast.language.expression import Type
+from wherecast.language.expression import TYPE_OF_KIND, Type
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.render import attribute_namer
@@ -110,13 +110,13 @@ def value_text(kind: Kind, key: int) -> str:
         return repr(float(key_floats(np.array([key], np.int64))[0]))
     if kind is Kind.DATE:
         return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'" if abs(key) < 700_000 else f"day {key}"
-    if kind is Kind.TIMESTAMP and abs(key) < 62_000_000_000_000_000:
-        moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=key)
-        return f"TIMESTAMP '{moment.replace(tzinfo=None)}'"
+    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and abs(key) < 62_000_000_000_000_000:
+        wall = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)  # noqa: DTZ001 - in UTC, as Z says
+        return f"TIMESTAMP '{wall}Z'" if kind is Kind.TIMESTAMP else f"TIMESTAMP_NTZ '{wall}'"
     return str(key)
 
 
-_KINDS = {Type.DATE: Kind.DATE, Type.TIMESTAMP: Kind.TIMESTAMP}
+_KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Kind.FLOAT, Kind.STRING)}
 
 
 def literal_text(kind: Type, value: Any, scale: int) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from wherecast.language import decimals
 from wherecast.language.expression import (
     INTEGERS,
+    MOMENTS,
     And,
     Arith,
     Attr,
@@ -39,9 +40,10 @@ from wherecast.language.keys import float_keys
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
+from wherecast.language.walls import DAY_US, instants
+from wherecast.language.zone import Zone
 
 Bools = npt.NDArray[np.bool_]
-DAY_US = 86_400_000_000
 
 
 class Column(NamedTuple):
@@ -55,6 +57,7 @@ class Scope(Protocol):
     """Where an expression finds its columns, all of `length` rows."""
 
     length: int
+    zone: Zone
 
     def attribute(self, attr: Attr) -> Column: ...
 
@@ -161,9 +164,17 @@ def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
     if common is Type.DECIMAL:
         own = decimal_scale(node)
         return Column(np.fromiter((decimals.rescale(int(v), own, scale) for v in column.values), object), column.valid)
-    if common is Type.TIMESTAMP and node.type is Type.DATE:
-        return Column(column.values * DAY_US, column.valid)
+    if common in MOMENTS:
+        return Column(as_moments(column.values, node.type, common, scope.zone), column.valid)
     return column
+
+
+def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
+    """Days, wall clocks or instants as what they are compared as."""
+    if kind is common:
+        return values
+    walls = values * DAY_US if kind is Type.DATE else values
+    return instants(zone, walls) if common is Type.TIMESTAMP else walls
 
 
 def _filler(kind: Type, n: int) -> npt.NDArray[Any]:
@@ -190,22 +201,22 @@ def _to_double(node: Node, column: Column) -> npt.NDArray[np.float64]:
 
 def _in_list(node: InList, scope: Scope) -> Column:
     item = evaluate(node.item, scope)
-    keys = member_keys(node.item, item, node.common)
+    keys = member_keys(node.item, item, node.common, scope.zone)
     found = np.zeros(scope.length, bool)
     for param in node.values:
         found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
     return Column(found, item.valid & (found | (not node.has_null)))
 
 
-def member_keys(node: Node, column: Column, common: Type) -> list[Any]:
+def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[Any]:
     """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
     if common is Type.DOUBLE:
         return float_keys(_to_double(node, column)).tolist()  # type: ignore[no-any-return]
     if common is Type.DECIMAL:
         scale = decimals.MAX_PRECISION - decimal_scale(node)
         return [int(v) * 10**scale for v in column.values]
-    if common is Type.TIMESTAMP and node.type is Type.DATE:
-        return (column.values * DAY_US).tolist()  # type: ignore[no-any-return]
+    if common in MOMENTS and node.type in MOMENTS:
+        return as_moments(column.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
     return column.values.tolist()  # type: ignore[no-any-return]
 
 
@@ -246,7 +257,7 @@ def _call(node: Call, scope: Scope) -> Column:
     if node.name == "abs":
         return _absolute(node, args[0])
     if node.name == "array_contains":
-        return _array_contains(node, args, valid, rows)
+        return _array_contains(node, args, valid, rows, scope.zone)
     call: Callable[..., Any] = len if node.name == "size" else _STRING_CALLS[node.name]
     dtype: Any = {Type.STRING: object, Type.INT: np.int64}.get(node.type, bool)
     out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
@@ -265,11 +276,11 @@ def _uncased(name: str, arg: Node) -> Node:
     return arg
 
 
-def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any]) -> Column:
+def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Column:
     found, known = np.zeros(valid.size, bool), valid.copy()
     array, value = args
     element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
-    wanted = member_keys(node.args[1], value, element)
+    wanted = member_keys(node.args[1], value, element, zone)
     for i in rows.tolist():
         items = array.values[i]
         present = [v for v in items if v is not None]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from wherecast.language.schema import Attribute, Schema
+    from wherecast.language.zone import Zone
 
     # pandas ships no types, and is needed only by those who have it.
     DataFrame: TypeAlias = Any
@@ -104,7 +105,7 @@ class EventBatch:
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         source = _open_source(events)
         wanted = range(len(schema)) if needed is None else sorted(needed)
-        columns = {index: source.read_column(schema.attributes[index]) for index in wanted}
+        columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
         # The first row that is bad and in it the first attribute; a row that is no event at all comes before both.
         failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
         if on_error == "raise":
@@ -137,7 +138,7 @@ class EventBatch:
             raise LookupError(f"attribute {attribute_index} was not read before the batch was sliced")
         if array is None:
             attribute = self.schema.attributes[attribute_index]
-            column = self._source.read_column(attribute)
+            column = self._source.read_column(attribute, self.schema.zone)
             bad = column.bad if self._kept is None else column.bad[self._kept[column.bad]]
             if len(bad):
                 row = int(bad[0])
@@ -202,7 +203,7 @@ class _Source(Protocol):
     #: rows that are no events at all, and why
     broken: dict[int, str]
 
-    def read_column(self, attribute: Attribute) -> Column: ...
+    def read_column(self, attribute: Attribute, zone: Zone) -> Column: ...
 
 
 def _open_source(events: object) -> _Source:
@@ -226,7 +227,7 @@ class _NoSource:
     length = -1
     broken: dict[int, str] = {}  # noqa: RUF012  # never written
 
-    def read_column(self, attribute: Attribute) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Column:  # noqa: ARG002
         raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
 
@@ -238,12 +239,12 @@ class _ArrowSource:
         self.length: int = events.num_rows
         self.broken: dict[int, str] = {}
 
-    def read_column(self, attribute: Attribute) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
         for name, fields in _ways_to(attribute.name):
             found = self.events.schema.get_all_field_indices(name)
             if found:
                 _refuse_repeats(attribute, name, len(found))
-                return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields)
+                return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields, zone)
         return null_column(attribute, self.length)
 
 
@@ -256,25 +257,25 @@ class _PandasSource:
         self.broken: dict[int, str] = {}
         self.names: list[object] = list(events.columns)
 
-    def read_column(self, attribute: Attribute) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
         for name, fields in _ways_to(attribute.name):
             found = self.names.count(name)
             if found:
                 _refuse_repeats(attribute, name, found)
-                return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields)
+                return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields, zone)
         return null_column(attribute, self.length)
 
-    def _read_series(self, attribute: Attribute, series: Series, fields: list[str]) -> Column:
+    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Column:
         if series.dtype != object:
             try:
                 array = pa.array(series, from_pandas=True)
             except (pa.ArrowException, TypeError, ValueError):
                 pass  # a dtype that Arrow does not know: its values may still fit, or say why not
             else:
-                return _read_array(attribute, whole_array(array, attribute), fields)
+                return _read_array(attribute, whole_array(array, attribute), fields, zone)
         missing = series.isna().tolist()
         values = [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
-        return convert_values(attribute, [_descend(value, fields) for value in values])
+        return convert_values(attribute, [_descend(value, fields) for value in values], zone)
 
 
 class _MappingSource:
@@ -291,13 +292,13 @@ class _MappingSource:
                 self.broken[row] = f"expected a mapping of attributes to values, got {describe(event)}"
                 self.events.append({})
 
-    def read_column(self, attribute: Attribute) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
         name = attribute.name
         if "." not in name:
-            return convert_values(attribute, [event.get(name) for event in self.events])
+            return convert_values(attribute, [event.get(name) for event in self.events], zone)
         fields = name.split(".")
         return convert_values(
-            attribute, [event[name] if name in event else _descend(event, fields) for event in self.events]
+            attribute, [event[name] if name in event else _descend(event, fields) for event in self.events], zone
         )
 
 
@@ -317,7 +318,7 @@ def _descend(value: object, fields: list[str]) -> object:
     return value
 
 
-def _read_array(attribute: Attribute, array: pa.Array, fields: list[str]) -> Column:
+def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Column:
     """Convert a column, or a field of a struct column; a NULL struct has NULL fields."""
     length = len(array)
     for field in fields:
@@ -331,7 +332,7 @@ def _read_array(attribute: Attribute, array: pa.Array, fields: list[str]) -> Col
             return null_column(attribute, length)
         _refuse_repeats(attribute, field, len(found))
         array = pc.struct_field(array, indices=found)
-    return convert_array(attribute, array)
+    return convert_array(attribute, array, zone)
 
 
 def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
@@ -351,7 +352,7 @@ def read_event(schema: Schema, event: Mapping[str, object], needed: Iterable[int
         if value is None and "." in name and name not in event:
             value = _descend(event, name.split("."))
         try:
-            values[index] = None if value is None else coerce(attribute.kind, value)
+            values[index] = None if value is None else coerce(attribute.kind, value, schema.zone)
         except MisfitError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     return values

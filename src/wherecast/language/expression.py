@@ -26,6 +26,7 @@ class Type(enum.StrEnum):
     STRING = "string"
     DATE = "date"
     TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
     ARRAY = "array"
     NULL = "null"
 
@@ -37,9 +38,12 @@ TYPE_OF_KIND = {
     Kind.STRING: Type.STRING,
     Kind.DATE: Type.DATE,
     Kind.TIMESTAMP: Type.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ: Type.TIMESTAMP_NTZ,
 }
 INTEGERS = (Type.INT, Type.BIGINT)
 NUMBERS = (Type.INT, Type.BIGINT, Type.DECIMAL, Type.DOUBLE)
+#: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
+MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
 
 Span = tuple[int, int]
 

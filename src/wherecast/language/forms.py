@@ -13,10 +13,13 @@ from typing import Any, Union
 
 from wherecast.errors import SchemaError
 from wherecast.language.attribute import Attribute, Domain, check_name
-from wherecast.language.values import Kind, iso_text
+from wherecast.language.values import Kind, MisfitError, coerce, iso_text
+from wherecast.language.zone import UTC, Zone, find_zone
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs
+#: Where the written form has the time zone of the schema.
+TIME_ZONE = "__wherecast_time_zone"
 
 _TYPES = {
     **dict.fromkeys(("boolean", "bool"), Kind.BOOLEAN),
@@ -24,9 +27,10 @@ _TYPES = {
     **dict.fromkeys(("float", "double", "real"), Kind.FLOAT),
     **dict.fromkeys(("string", "text", "varchar"), Kind.STRING),
     "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), Kind.TIMESTAMP),
+    "timestamp_ntz": Kind.TIMESTAMP_NTZ,
 }
-_SPARK_TYPES = {**_TYPES, "timestamp_ntz": Kind.TIMESTAMP, "char": Kind.STRING}
+_SPARK_TYPES = {**_TYPES, "char": Kind.STRING}
 _SPARK_NAMES = {Kind.INTEGER: "long", Kind.FLOAT: "double"}
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
@@ -69,17 +73,24 @@ def refuse_type(name: str, written: str, element: str) -> SchemaError:
 # The written form
 
 
-def read_mapping(fields: object) -> list[Attribute]:
-    """The attributes of a mapping of names to types, or to mappings with `type` and a domain or `fields`."""
+#: What the written form of a schema says: its attributes and its time zone.
+Read = tuple[tuple[Attribute, ...], str]
+
+
+def read_mapping(fields: object, time_zone: str | None = None) -> Read:
+    """The schema in a mapping of names to types, or to mappings with `type` and a domain or `fields`."""
     if not isinstance(fields, Mapping):
         raise SchemaError(f"a schema is a mapping of attributes to types such as {{price: double}}, got {fields!r:.60}")
+    written = fields.get(TIME_ZONE, UTC.name) if time_zone is None else time_zone
+    if not isinstance(written, str):
+        raise SchemaError(f"{TIME_ZONE} is the name of a time zone such as Europe/Berlin, got {written!r:.60}")
     out: list[Attribute] = []
-    _read_fields(fields, "", out, 0)
-    return out
+    _read_fields({k: v for k, v in fields.items() if k != TIME_ZONE}, "", out, 0, find_zone(written))
+    return tuple(out), written
 
 
-def read_json(text: str) -> list[Attribute]:
-    """The attributes of a JSON object."""
+def read_json(text: str) -> Read:
+    """The schema in a JSON object."""
 
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
         _refuse_repeats(key for key, _ in pairs)
@@ -92,8 +103,8 @@ def read_json(text: str) -> list[Attribute]:
     return read_mapping(fields)
 
 
-def read_yaml(text: str) -> list[Attribute]:
-    """The attributes of a YAML mapping."""
+def read_yaml(text: str) -> Read:
+    """The schema in a YAML mapping."""
     import yaml  # noqa: PLC0415 - takes 20 ms
 
     class Loader(yaml.SafeLoader):
@@ -122,7 +133,7 @@ def write_attribute(attribute: Attribute) -> object:
     return written | {key: iso_text(value) for key, value in bounds if value is not None}
 
 
-def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute], depth: int) -> None:
+def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute], depth: int, zone: Zone) -> None:
     for key, value in fields.items():
         name = prefix + check_name(key)
         check_size(name, out, depth)
@@ -141,9 +152,10 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
                 raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
-            _read_fields(nested, name + ".", out, depth + 1)
+            _read_fields(nested, name + ".", out, depth + 1, zone)
         else:
-            out.append(Attribute(name, *_read_type(name, written), _read_domain(name, spec)))
+            kind, is_array = _read_type(name, written)
+            out.append(Attribute(name, kind, is_array, _read_domain(name, kind, spec, zone)))
 
 
 def _read_type(name: str, written: str) -> tuple[Kind, bool]:
@@ -156,13 +168,23 @@ def _read_type(name: str, written: str) -> tuple[Kind, bool]:
     return kind, array is not None
 
 
-def _read_domain(name: str, spec: Mapping[Any, Any]) -> Domain | None:
+def _read_domain(name: str, kind: Kind, spec: Mapping[Any, Any], zone: Zone) -> Domain | None:
     if all(spec.get(key) is None for key in _DOMAIN_KEYS):
         return None
     values = spec.get("values")
     if values is not None and (isinstance(values, str) or not isinstance(values, Sequence)):
         raise SchemaError(f"attribute {name!r}: values must be a list, got {values!r:.60}; write [a, b]")
-    return Domain(None if values is None else tuple(values), spec.get("min"), spec.get("max"), spec.get("precision"))
+    listed = None if values is None else tuple(_in_zone(kind, value, zone) for value in values)
+    low, high = (_in_zone(kind, spec.get(key), zone) for key in ("min", "max"))
+    return Domain(listed, low, high, spec.get("precision"))
+
+
+def _in_zone(kind: Kind, value: Any, zone: Zone) -> Any:
+    """A value of a domain, as an instant if it is a timestamp; `Attribute` says what is wrong with one that is not."""
+    try:
+        return coerce(kind, value, zone) if kind is Kind.TIMESTAMP else value
+    except MisfitError:
+        return value
 
 
 def _check_keys(name: str, spec: Mapping[Any, object], known: tuple[str, ...]) -> None:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from wherecast.language.decimals import MAX_PRECISION, Digits
 from wherecast.language.expression import INTEGERS, Type
+from wherecast.language.walls import instants
+from wherecast.language.zone import UTC, Zone
 
 _DATE = re.compile(r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 _TIMESTAMP = re.compile(
@@ -30,8 +32,8 @@ def parse_date(text: str) -> int:
     return (_civil(text, year, month, day) - _EPOCH).days
 
 
-def parse_timestamp(text: str) -> int:
-    """Microseconds since the epoch (UTC) of a timestamp literal. Raises ValueError."""
+def parse_timestamp(text: str) -> tuple[int, int | None]:
+    """What a timestamp literal says: the wall clock and, if it names one, the offset, in microseconds. Raises ValueError."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a timestamp; write 'yyyy-mm-dd hh:mm:ss[.ffffff][+hh:mm]'")
@@ -41,7 +43,7 @@ def parse_timestamp(text: str) -> int:
     if h > 23 or m > 59 or s > 59:
         raise ValueError(f"{text!r} has no such time of day; times run from 00:00:00 to 23:59:59")
     micros = int(((fraction or "") + "000000")[:6])
-    return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros - _offset_us(zone)
+    return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros, _offset_us(zone) if zone else None
 
 
 def _civil(text: str, year: int, month: int, day: int) -> dt.date:
@@ -51,8 +53,8 @@ def _civil(text: str, year: int, month: int, day: int) -> dt.date:
         raise ValueError(f"{text!r}: {error}; write an existing day of the years 0001 to 9999") from None
 
 
-def _offset_us(zone: str | None) -> int:
-    if not zone or zone in ("Z", "UTC", "GMT"):
+def _offset_us(zone: str) -> int:
+    if zone in ("Z", "UTC", "GMT"):
         return 0
     zone = zone.removeprefix("UTC").removeprefix("GMT")
     hours, minutes, seconds = (int(p) for p in (*zone[1:].split(":"), "0", "0")[:3])
@@ -121,11 +123,10 @@ def read_number(literal: str) -> tuple[int, int]:
     return (-unscaled if negative else unscaled), scale
 
 
-_SCALARS: dict[Type, Callable[[str], int]] = {Type.DATE: parse_date, Type.TIMESTAMP: parse_timestamp}
-
-
-def read_column(kind: Type, texts: Sequence[str]) -> npt.NDArray[np.generic]:
+def read_column(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArray[np.generic]:
     """Literals of one type as a column: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
+
+    `zone` is that of timestamps that name none.
 
     Raises ValueError if any of them cannot be read; the caller finds the row.
     """
@@ -140,6 +141,19 @@ def read_column(kind: Type, texts: Sequence[str]) -> npt.NDArray[np.generic]:
         return np.array(values, np.float64 if kind is Type.DOUBLE else np.int64)
     if kind is Type.DECIMAL:
         return np.fromiter((read_number(t) for t in texts), object, len(texts))
-    read = _SCALARS[kind]
-    known = {t: read(unquote(t)) for t in set(texts)}
-    return np.fromiter((known[t] for t in texts), np.int64, len(texts))
+    known = list(dict.fromkeys(texts))
+    moments = dict(zip(known, _read_moments(kind, [unquote(t) for t in known], zone).tolist(), strict=True))
+    return np.fromiter((moments[t] for t in texts), np.int64, len(texts))
+
+
+def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.int64]:
+    if kind is Type.DATE:
+        return np.array([parse_date(t) for t in texts], np.int64)
+    parsed = [parse_timestamp(t) for t in texts]
+    walls = np.array([wall for wall, _ in parsed], np.int64)
+    if kind is Type.TIMESTAMP_NTZ:  # Spark does not look at the zone of such a literal
+        return walls
+    named = np.array([offset is not None for _, offset in parsed], bool)
+    out = walls - np.array([offset or 0 for _, offset in parsed], np.int64)
+    out[~named] = instants(zone, walls[~named])
+    return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wherecast.language.expression import (
+    MOMENTS,
     And,
     Arith,
     Attr,
@@ -79,6 +80,6 @@ def literal_text(param: Param, text: LiteralText) -> str:
     """A literal as it was written (lists comma-separated, dates with their keyword)."""
     if isinstance(text, tuple):
         return ", ".join(literal_text(param, t) for t in text)
-    keyword = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(param.type.value, "")
+    keyword = f"{param.type.upper()} " if param.type in MOMENTS else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"

@@ -12,6 +12,10 @@ A schema can be written as a mapping, in JSON or in YAML,
     quote:  {type: struct, fields: {bid: double, ask: double}}
 
 or taken from an Arrow schema or a Spark StructType. Domains survive the written forms; Arrow and Spark hold types only.
+
+A schema has a time zone: that of literals and events that name none. It is UTC unless another is given, and stands in the
+written form under `__wherecast_time_zone`, which can be the name of no attribute.
+
 This module imports neither Arrow nor Spark until they are asked for: a command that only checks a filter starts fast.
 """
 
@@ -28,6 +32,7 @@ from wherecast.language import forms
 from wherecast.language.attribute import Attribute, Domain
 from wherecast.language.forms import MAX_ATTRIBUTES
 from wherecast.language.values import Kind
+from wherecast.language.zone import UTC, Zone, find_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,14 +45,20 @@ __all__ = ["MAX_ATTRIBUTES", "Attribute", "Domain", "Kind", "Schema"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Schema:
-    """The attributes of one information space, in order. Frozen and hashable."""
+    """The attributes of one information space, in order. Frozen and hashable.
+
+    `time_zone` is the zone of timestamps that name none, in filters and in events: a region such as Europe/Berlin or an
+    offset such as +02:00.
+    """
 
     attributes: tuple[Attribute, ...]
+    time_zone: str = UTC.name
     _by_name: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_lower_name: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
+        object.__setattr__(self, "time_zone", find_zone(self.time_zone).name)
         for late in self.attributes[MAX_ATTRIBUTES:]:
             forms.check_size(late.name, list(self.attributes), 0)
         _check_names_together(self.attributes)
@@ -57,19 +68,22 @@ class Schema:
     # Reading a schema
 
     @classmethod
-    def of(cls, fields: Mapping[str, object]) -> Schema:
-        """A schema from its written form: name to type, or to a mapping with `type` and a domain or `fields`."""
-        return cls(tuple(forms.read_mapping(fields)))
+    def of(cls, fields: Mapping[str, object], *, time_zone: str | None = None) -> Schema:
+        """A schema from its written form: name to type, or to a mapping with `type` and a domain or `fields`.
+
+        `time_zone` comes before the one of the written form.
+        """
+        return cls(*forms.read_mapping(fields, time_zone))
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """A schema from a JSON object in the form `of` takes."""
-        return cls(tuple(forms.read_json(text)))
+        return cls(*forms.read_json(text))
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
         """A schema from a YAML mapping in the form `of` takes."""
-        return cls(tuple(forms.read_yaml(text)))
+        return cls(*forms.read_yaml(text))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Schema:
@@ -90,22 +104,23 @@ class Schema:
             raise SchemaError(f"schema file '{path}': {error}") from None
 
     @classmethod
-    def from_arrow(cls, schema: pa.Schema) -> Schema:
+    def from_arrow(cls, schema: pa.Schema, *, time_zone: str = UTC.name) -> Schema:
         """A schema from an Arrow schema; struct fields are flattened."""
         from wherecast.language.arrow import read_arrow  # noqa: PLC0415 - imports PyArrow
 
-        return cls(tuple(read_arrow(schema)))
+        return cls(tuple(read_arrow(schema)), time_zone)
 
     @classmethod
-    def from_spark(cls, schema: StructType) -> Schema:
+    def from_spark(cls, schema: StructType, *, time_zone: str = UTC.name) -> Schema:
         """A schema from a Spark StructType; struct fields are flattened. Works on its JSON form: no Spark needed."""
-        return cls(tuple(forms.read_spark(schema.jsonValue())))
+        return cls(tuple(forms.read_spark(schema.jsonValue())), time_zone)
 
     # Writing a schema
 
     def to_dict(self) -> dict[str, object]:
         """The written form, with dotted names for nested fields: `Schema.of` gives the same schema back."""
-        return {a.name: forms.write_attribute(a) for a in self.attributes}
+        fields = {a.name: forms.write_attribute(a) for a in self.attributes}
+        return fields if self.time_zone == UTC.name else {forms.TIME_ZONE: self.time_zone, **fields}
 
     def to_json(self) -> str:
         """The written form as JSON text."""
@@ -135,6 +150,17 @@ class Schema:
             raise SchemaError("a Spark schema needs PySpark; install it with: pip install 'wherecast[spark]'") from None
         struct: StructType = types.StructType.fromJson(forms.write_spark(self.attributes))
         return struct
+
+    # The time zone
+
+    @property
+    def zone(self) -> Zone:
+        """The zone of timestamps that name none."""
+        return find_zone(self.time_zone)
+
+    def in_time_zone(self, name: str) -> Schema:
+        """The same attributes with another zone; domains stay what they are."""
+        return Schema(self.attributes, name)
 
     # Looking attributes up
 

@@ -23,6 +23,7 @@ from wherecast.language.advice import EXPECTED
 from wherecast.language.decimals import Digits, arithmetic_digits
 from wherecast.language.expression import (
     INTEGERS,
+    MOMENTS,
     NUMBERS,
     TYPE_OF_KIND,
     And,
@@ -236,10 +237,10 @@ class Checker:
             return max(a, b, key=NUMBERS.index)
         if a is b:
             return a
-        if {a, b} == {Type.DATE, Type.TIMESTAMP}:
-            return Type.TIMESTAMP
+        if a in MOMENTS and b in MOMENTS:
+            return max(a, b, key=MOMENTS.index)
         for this, other in ((left, right), (right, left)):
-            if isinstance(this, Param) and this.type is Type.STRING and other.type in (Type.DATE, Type.TIMESTAMP):
+            if isinstance(this, Param) and this.type is Type.STRING and other.type in MOMENTS:
                 return other.type
         raise self._error(
             "type",
@@ -421,6 +422,6 @@ def _literal_hint(left: Node, right: Node) -> str:
             return " (write TRUE or FALSE)"
         if other.type is Type.DATE:
             return " (write DATE '2024-01-31')"
-        if other.type is Type.TIMESTAMP:
-            return " (write TIMESTAMP '2024-01-31 12:00:00')"
+        if other.type in MOMENTS:
+            return f" (write {other.type.upper()} '2024-01-31 12:00:00')"
     return ""

@@ -68,7 +68,12 @@ _PREDICATES = {
 }
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _CONSTANT_TOKENS = {"TRUE": TokenType.TRUE, "FALSE": TokenType.FALSE, "NULL": TokenType.NULL}
-_TYPED = {"DATE": Type.DATE, "TIMESTAMP": Type.TIMESTAMP, "TIMESTAMP_LTZ": Type.TIMESTAMP}
+_TYPED = {
+    "DATE": Type.DATE,
+    "TIMESTAMP": Type.TIMESTAMP,
+    "TIMESTAMP_LTZ": Type.TIMESTAMP,
+    "TIMESTAMP_NTZ": Type.TIMESTAMP_NTZ,
+}
 #: Words that are operators wherever they stand; no attribute has such a name.
 _RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}
 

@@ -5,7 +5,7 @@ expected and what came. Domains in a schema and single values in events obey the
 
 The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
 a timestamp is no date. They are lenient where nothing can be lost or mistaken: an integer is a float, a date is a
-timestamp at midnight UTC, an ISO text is a date or a timestamp, a time without a zone is UTC.
+timestamp at midnight, an ISO text is a date or a timestamp, a time without a zone is one of the schema's zone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-#: A canonical value: timestamps are aware datetimes in UTC.
+from wherecast.language.zone import UTC, Zone
+
+#: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
 Scalar = bool | int | float | str | dt.date | dt.datetime
 
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_WALL_EPOCH = _EPOCH.replace(tzinfo=None)
 _MICROSECOND = dt.timedelta(microseconds=1)
 #: The texts accepted for dates and timestamps; these two mean the same to Python's `re` and to Arrow's RE2.
 DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -45,7 +48,8 @@ class Kind(enum.StrEnum):
     FLOAT = "float"  # IEEE 754 double
     STRING = "string"  # Unicode, compared as UTF-8 bytes
     DATE = "date"
-    TIMESTAMP = "timestamp"  # microseconds, UTC
+    TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
+    TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
 
 
 class MisfitError(ValueError):
@@ -59,19 +63,22 @@ class Misplaced(NamedTuple):
     value: object
 
 
-def coerce(kind: Kind, value: object) -> Scalar | None:
-    """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit."""
-    if type(value) in _PLAIN:
+def coerce(kind: Kind, value: object, zone: Zone = UTC) -> Scalar | None:
+    """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit.
+
+    `zone` is that of a timestamp without one.
+    """
+    if type(value) in _PLAIN and kind is not Kind.TIMESTAMP:
         return _COERCE[kind](value)
     if type(value).__module__ == "numpy":
         value = _unwrap_numpy(value)
     if is_missing(value):
         return None
     _refuse_misplaced(value)
-    return _COERCE[kind](value)
+    return _timestamp(value, zone) if kind is Kind.TIMESTAMP else _COERCE[kind](value)
 
 
-def coerce_array(kind: Kind, value: object) -> list[Scalar | None] | None:
+def coerce_array(kind: Kind, value: object, zone: Zone = UTC) -> list[Scalar | None] | None:
     """The canonical elements of an array value, or None for NULL."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
         value = list(value)  # type: ignore[call-overload]
@@ -83,7 +90,7 @@ def coerce_array(kind: Kind, value: object) -> list[Scalar | None] | None:
     elements = []
     for position, element in enumerate(value):
         try:
-            elements.append(coerce(kind, element))
+            elements.append(coerce(kind, element, zone))
         except MisfitError as misfit:
             raise MisfitError(f"element {position}: {misfit}") from None
     return elements
@@ -182,27 +189,43 @@ def _date(value: object) -> dt.date:
     return value
 
 
-def _timestamp(value: object) -> dt.datetime:
-    hint = "; timestamps lie in the years 1 to 9999"
+def _timestamp(value: object, zone: Zone) -> dt.datetime:
+    moment = _moment(value, "timestamp", "2024-01-31T10:00:00Z")
     try:
-        moment = value
-        if isinstance(moment, str):
-            hint = "; write timestamps as 2024-01-31T10:00:00Z"
-            if not _TIMESTAMP_TEXT.fullmatch(moment):
-                raise _expected("timestamp", value, hint)
-            moment = dt.datetime.fromisoformat(moment)
-        elif isinstance(moment, dt.date) and not isinstance(moment, dt.datetime):
-            return dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.UTC)
-        if not isinstance(moment, dt.datetime):
-            raise _expected("timestamp", value)
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=dt.UTC)
-        # By way of whole microseconds: a pandas Timestamp is a datetime that also has nanoseconds.
-        return _EPOCH + _MICROSECOND * ((moment - _EPOCH) // _MICROSECOND)
-    except MisfitError:
-        raise
+            # Without `fold`: of two occurrences the first is meant, as in Spark and as in a column, which has no folds.
+            moment = _to_microseconds(moment, _WALL_EPOCH).replace(tzinfo=zone.tzinfo)
+        return _to_microseconds(moment, _EPOCH)
     except (ValueError, OverflowError):
-        raise _expected("timestamp", value, hint) from None
+        raise _expected("timestamp", value, "; timestamps lie in the years 1 to 9999") from None
+
+
+def _timestamp_ntz(value: object) -> dt.datetime:
+    moment = _moment(value, "timestamp_ntz", "2024-01-31T10:00:00")
+    if moment.tzinfo is not None:
+        raise _expected("timestamp_ntz", value, ", which has a time zone; leave the zone out, or use type timestamp")
+    return _to_microseconds(moment, _WALL_EPOCH)
+
+
+def _to_microseconds(moment: dt.datetime, epoch: dt.datetime) -> dt.datetime:
+    """A plain datetime: a pandas Timestamp is one that also has nanoseconds."""
+    return epoch + _MICROSECOND * ((moment - epoch) // _MICROSECOND)
+
+
+def _moment(value: object, what: str, example: str) -> dt.datetime:
+    """The datetime that a value is, with the zone that it has or with none."""
+    if isinstance(value, str):
+        try:
+            if _TIMESTAMP_TEXT.fullmatch(value):
+                return dt.datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        raise _expected(what, value, f"; write timestamps as {example}")
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the caller gives it a zone
+    if not isinstance(value, dt.datetime):
+        raise _expected(what, value)
+    return value
 
 
 _COERCE: dict[Kind, Callable[[object], Scalar]] = {
@@ -211,7 +234,7 @@ _COERCE: dict[Kind, Callable[[object], Scalar]] = {
     Kind.FLOAT: _float,
     Kind.STRING: _string,
     Kind.DATE: _date,
-    Kind.TIMESTAMP: _timestamp,
+    Kind.TIMESTAMP_NTZ: _timestamp_ntz,
 }
 
 

@@ -58,7 +58,7 @@ def key_of(kind: Kind, value: Scalar) -> Key:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dt.datetime):
-        return (value - _EPOCH) // _MICROSECOND
+        return (value - (_EPOCH if value.tzinfo else _EPOCH.replace(tzinfo=None))) // _MICROSECOND
     if isinstance(value, dt.date):
         return value.toordinal() - _EPOCH.toordinal()
     if kind is Kind.FLOAT:

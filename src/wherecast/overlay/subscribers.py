@@ -226,6 +226,8 @@ def _value(kind: Kind, key: int | bytes) -> object:
     try:
         if kind is Kind.TIMESTAMP:
             return (_EPOCH + dt.timedelta(microseconds=key)).isoformat()
+        if kind is Kind.TIMESTAMP_NTZ:
+            return (_EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=key)).isoformat()
         if kind is Kind.DATE:
             return (_EPOCH.date() + dt.timedelta(days=key)).isoformat()
     except OverflowError:

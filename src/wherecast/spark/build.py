@@ -28,6 +28,7 @@ from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_a
 from wherecast.spark.plans import make_plan, save_plan
 from wherecast.spark.store import Store
 from wherecast.spark.subscriptions import QUARANTINE, id_type, quarantine_frame, read_rows, set_unusable_apart
+from wherecast.spark.zone import schema_in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +78,7 @@ def build_index(
 
     Args:
         subscriptions: Columns `id` and `filter`, and `priority` if you like; others are ignored.
-        schema: The schema of the events.
+        schema: The schema of the events. Its time zone becomes that of the session, and so part of the version.
         path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
         strategy: `broadcast` (every worker maps the whole index, events stay where they are), `event-space`, `filter-set`,
             or `auto` for the cheapest by the cost model.
@@ -92,7 +93,7 @@ def build_index(
         IndexStoreError: The index has changes above `sequence`.
         StaleVersionError: Another version was committed during the build; nothing of this one is visible.
     """
-    schema = schema if isinstance(schema, Schema) else Schema.of(schema)
+    schema = schema_in_session(schema, subscriptions.sparkSession)
     index, rows = Index(path), read_rows(subscriptions)
     with index.begin() as before:
         _check_sequence(before, sequence, start_over=start_over)
@@ -173,6 +174,7 @@ def plan_subscriptions(
     events: DataFrame | None = None,
 ) -> Plan:
     """The plan that `build_index` would use; nothing is built or written."""
+    schema = schema_in_session(schema, subscriptions.sparkSession)
     sample = None if events is None else _take_sample(events)
     usable, _ = set_unusable_apart(read_rows(subscriptions))
     return _plan(_compile(usable, schema), schema, strategy, servers or _parallelism(subscriptions), sample)

@@ -19,6 +19,7 @@ from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.observed import Numbers
 from wherecast.spark.tasks import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
+from wherecast.spark.zone import check_moments, check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -69,7 +70,7 @@ def match(
 
 
 def check_columns(events: DataFrame, manifest: Manifest) -> None:
-    """Raises SchemaError where a column has a name that the result needs, or no filter can be served."""
+    """Raises SchemaError where a column has a name that the result needs, or the filters cannot be served."""
     taken = {IDS, SERVER, SERVERS, WHY, CANDIDATES, _EVENT, "subscription", "subscriptions", "matches", "explanation"}
     clash = sorted(taken & set(events.columns))
     if clash:
@@ -79,6 +80,8 @@ def check_columns(events: DataFrame, manifest: Manifest) -> None:
     if manifest.attributes and not present:
         names = ", ".join(a.name for a in known)
         raise SchemaError(f"the events have none of the attributes that filters ask for ({names}); check the columns")
+    check_session(events.sparkSession, known)
+    check_moments(events.schema, known, manifest.attributes)
 
 
 def _match_here(events: DataFrame, task: MatchTask, numbers: Numbers | None) -> DataFrame:

@@ -21,6 +21,7 @@ from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.tasks import IDS, SERVER, SERVERS, MatchTask
+from wherecast.spark.zone import check_batch, check_moments, check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,9 +54,12 @@ def register_table_function(
 
     index = Index(index) if isinstance(index, str) else index
     manifest = index.read(version)
+    schema = Schema.from_json(manifest.schema)
+    check_session(spark, schema)
     if columns is None:
-        columns = Schema.from_json(manifest.schema).to_spark()
+        columns = schema.to_spark()
     wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
+    check_moments(wanted, schema, manifest.attributes)
     if _SUBSCRIPTION in wanted.names:
         raise SchemaError(f"the columns of the events have the name {_SUBSCRIPTION!r}, which matching adds; rename it")
     kind = cast("StructType", StructType.fromDDL(f"{_SUBSCRIPTION} {manifest.id_type}"))
@@ -65,6 +69,7 @@ def register_table_function(
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
+            check_batch(events, schema)  # the zone of the session may have changed since
             yield from match_table(task, events, form)
 
     # The worker tells a table argument by its annotation, which this module's future import has made a text.
