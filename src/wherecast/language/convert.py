@@ -14,6 +14,7 @@ million rows costs one message when the first error is raised, not a million.
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,10 +24,11 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension
+from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
 from wherecast.language.attribute import Attribute
 from wherecast.language.values import (
     DATE_PATTERN,
+    FULL_WIDTH,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
     Kind,
@@ -34,6 +36,7 @@ from wherecast.language.values import (
     coerce,
     coerce_array,
     describe,
+    integer_range,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ _PLAIN_TYPES: dict[Kind, frozenset[type]] = {
     Kind.DATE: frozenset({dt.date}),
     Kind.TIMESTAMP: frozenset({dt.datetime}),
 }
-_ELEMENTS = {kind: Attribute("element", kind) for kind in Kind}
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
 _NO_ZONE = pa.timestamp("us")
@@ -100,7 +102,7 @@ def convert_array(attribute: Attribute, array: pa.Array) -> Column:
     """Convert an Arrow array."""
     array = _decode(array)
     try:
-        part = _convert_list(attribute, array) if attribute.is_array else _convert_scalars(attribute.kind, array)
+        part = _convert_list(attribute, array) if attribute.is_array else _convert_scalars(attribute, array)
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
     return Column(part.values, part.bad, lambda row: _explain(attribute, array, row))
@@ -132,7 +134,8 @@ def _convert_plain(attribute: Attribute, values: list[object]) -> pa.Array | Col
             # A datetime with a zone, at the end of year 9999, may be in the year 10000 in UTC: look at such ones singly.
             if attribute.kind is Kind.TIMESTAMP and any(e is not None and e.year in (1, 9999) for e in elements):
                 return None
-            return pa.array(values, canonical_type(attribute))
+            array = pa.array(values, canonical_type(attribute))
+            return array if attribute.bits == FULL_WIDTH else convert_array(attribute, whole_array(array, attribute))
         if found == {str} and attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
             return convert_array(attribute, whole_array(text, attribute))
@@ -147,7 +150,7 @@ def _convert_one_by_one(attribute: Attribute, values: list[object]) -> _Part:
     bad = []
     for row, value in enumerate(values):
         try:
-            out.append(fit(attribute.kind, value))
+            out.append(fit(attribute.kind, value, attribute.bits))
         except MisfitError:
             out.append(None)
             bad.append(row)
@@ -157,7 +160,7 @@ def _convert_one_by_one(attribute: Attribute, values: list[object]) -> _Part:
 def _explain_value(attribute: Attribute, value: object) -> str:
     message = f"expected {attribute.type_name}, got {describe(value)}"
     try:
-        (coerce_array if attribute.is_array else coerce)(attribute.kind, value)
+        (coerce_array if attribute.is_array else coerce)(attribute.kind, value, attribute.bits)
     except MisfitError as misfit:
         message = str(misfit)
     return message
@@ -179,6 +182,11 @@ def _decode(array: pa.Array) -> pa.Array:
             return array
 
 
+def _element(attribute: Attribute) -> Attribute:
+    """What the elements of an array attribute are."""
+    return replace(attribute, is_array=False)
+
+
 def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     target = canonical_type(attribute)
     if types.is_null(array.type):
@@ -188,7 +196,7 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(attribute.kind, _decode(elements))
+    part = _convert_scalars(_element(attribute), _decode(elements))
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -199,19 +207,23 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
 
 
-def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
-    target = canonical_type(_ELEMENTS[kind])
-    if array.type == target and kind is not Kind.STRING:
+def _convert_scalars(attribute: Attribute, array: pa.Array) -> _Part:
+    kind, target = attribute.kind, canonical_type(attribute)
+    if array.type == target and kind is not Kind.STRING and attribute.bits == FULL_WIDTH:
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
     if kind in (Kind.STRING, Kind.DATE, Kind.TIMESTAMP) and is_text(array.type):
-        return _convert_text(kind, array, target)
-    if kind is Kind.INTEGER and types.is_integer(array.type):
-        too_large = pc.greater(array, pa.scalar(INTEGER_MAX, pa.uint64())) if types.is_uint64(array.type) else None
-        return _cast_except(array, too_large, target)
+        return _convert_text(attribute, array, target)
+    if kind is Kind.INTEGER and (types.is_integer(array.type) or types.is_decimal(array.type)):
+        return _convert_integers(attribute, array, target)
     if kind is Kind.FLOAT and (types.is_integer(array.type) or types.is_floating(array.type)):
-        return _Part(array.cast(target, safe=False), _NONE_BAD)  # unsafe: an integer goes to the nearest double
+        doubles = array.cast(target, safe=False)  # unsafe: an integer goes to the nearest double
+        is_narrow = types.is_floating(array.type) and array.type.bit_width <= attribute.bits
+        return _Part(doubles, _NONE_BAD) if is_narrow or attribute.bits == FULL_WIDTH else _rounded(doubles)
+    if kind is Kind.FLOAT and types.is_decimal(array.type):
+        # By way of text, which Arrow reads to the nearest double; its own cast may miss it.
+        return _convert_scalars(attribute, array.cast(pa.string()).cast(target))
     if kind is Kind.DATE and types.is_date64(array.type):
         days = _floor_divide(array, 86_400_000)
         return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
@@ -222,6 +234,27 @@ def _convert_scalars(kind: Kind, array: pa.Array) -> _Part:
     if kind is Kind.TIMESTAMP and types.is_date64(array.type):
         return _convert_timestamps(array.view(pa.timestamp("ms")), target)
     return _Part(pa.nulls(len(array), target), valid_rows(array))
+
+
+def _convert_integers(attribute: Attribute, array: pa.Array, target: pa.DataType) -> _Part:
+    if types.is_decimal(array.type):
+        try:
+            array = array.cast(target)
+        except pa.ArrowInvalid:  # a fraction, or outside 64 bits
+            return _convert_one_by_one(attribute, array.to_pylist())
+    if signed_width(array.type) <= attribute.bits:
+        return _Part(array.cast(target), _NONE_BAD)
+    low, high = integer_range(attribute.bits)
+    unfit = pc.greater(array, pa.scalar(high, array.type))
+    if types.is_signed_integer(array.type):
+        unfit = pc.or_(unfit, pc.less(array, pa.scalar(low, array.type)))
+    return _cast_except(array, unfit, target)
+
+
+def _rounded(doubles: pa.Array) -> _Part:
+    """The nearest floats of 32 bits; what is beyond their range does not fit."""
+    floats = doubles.cast(pa.float32())
+    return _cast_except(floats, pc.and_(pc.is_inf(floats), pc.is_finite(doubles)), doubles.type)
 
 
 def valid_rows(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -265,17 +298,18 @@ def _view(part: _Part, target: pa.DataType) -> _Part:
     return _Part(part.values.view(target), part.bad)
 
 
-def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType) -> _Part:
+def _convert_text(attribute: Attribute, array: pa.Array, target: pa.DataType) -> _Part:
+    kind = attribute.kind
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return _convert_one_by_one(_ELEMENTS[kind], _read_text(array))
+        return _convert_one_by_one(attribute, _read_text(array))
     if kind is Kind.STRING:
         return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
     parsed = _parse_text(kind, array.cast(pa.string()), target)
     if parsed is not None:
         return _Part(parsed, _NONE_BAD)
-    return _convert_one_by_one(_ELEMENTS[kind], array.to_pylist())
+    return _convert_one_by_one(attribute, array.to_pylist())
 
 
 def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType) -> pa.Array | None:
@@ -318,9 +352,9 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
-        elements = _decode(one.flatten())
-        position = int(_convert_scalars(attribute.kind, elements).bad[0])
-        return f"element {position}: {_explain(_ELEMENTS[attribute.kind], elements, position)}"
+        element, elements = _element(attribute), _decode(one.flatten())
+        position = int(_convert_scalars(element, elements).bad[0])
+        return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
         return f"expected {attribute.type_name}, got {array.type}"
     try:

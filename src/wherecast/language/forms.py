@@ -13,21 +13,40 @@ from typing import Any, Union
 
 from wherecast.errors import SchemaError
 from wherecast.language.attribute import Attribute, Domain, check_name
-from wherecast.language.values import Kind, iso_text
+from wherecast.language.values import FULL_WIDTH, Kind, iso_text, type_name
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs
 
+#: A kind and its width. `integer` and `float` have 64 bits: that is what schemas written before there were widths mean.
 _TYPES = {
-    **dict.fromkeys(("boolean", "bool"), Kind.BOOLEAN),
-    **dict.fromkeys(("integer", "int", "long", "bigint", "short", "smallint", "byte", "tinyint"), Kind.INTEGER),
-    **dict.fromkeys(("float", "double", "real"), Kind.FLOAT),
-    **dict.fromkeys(("string", "text", "varchar"), Kind.STRING),
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
+    **dict.fromkeys(("boolean", "bool"), (Kind.BOOLEAN, FULL_WIDTH)),
+    **dict.fromkeys(("tinyint", "byte"), (Kind.INTEGER, 8)),
+    **dict.fromkeys(("smallint", "short"), (Kind.INTEGER, 16)),
+    "int": (Kind.INTEGER, 32),
+    **dict.fromkeys(("integer", "bigint", "long"), (Kind.INTEGER, FULL_WIDTH)),
+    "real": (Kind.FLOAT, 32),
+    **dict.fromkeys(("float", "double"), (Kind.FLOAT, FULL_WIDTH)),
+    **dict.fromkeys(("string", "text", "varchar"), (Kind.STRING, FULL_WIDTH)),
+    "date": (Kind.DATE, FULL_WIDTH),
+    "timestamp": (Kind.TIMESTAMP, FULL_WIDTH),
 }
-_SPARK_TYPES = {**_TYPES, "timestamp_ntz": Kind.TIMESTAMP, "char": Kind.STRING}
-_SPARK_NAMES = {Kind.INTEGER: "long", Kind.FLOAT: "double"}
+#: Spark's JSON says `integer` and `float` for 32 bits.
+_SPARK_TYPES = {
+    **_TYPES,
+    "integer": (Kind.INTEGER, 32),
+    "float": (Kind.FLOAT, 32),
+    "timestamp_ntz": (Kind.TIMESTAMP, FULL_WIDTH),
+    "char": (Kind.STRING, FULL_WIDTH),
+}
+_SPARK_NAMES = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "integer": "long",
+    "real": "float",
+    "float": "double",
+}
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
@@ -143,17 +162,18 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
                 raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
             _read_fields(nested, name + ".", out, depth + 1)
         else:
-            out.append(Attribute(name, *_read_type(name, written), _read_domain(name, spec)))
+            kind, bits, is_array = _read_type(name, written)
+            out.append(Attribute(name, kind, is_array, _read_domain(name, spec), bits))
 
 
-def _read_type(name: str, written: str) -> tuple[Kind, bool]:
+def _read_type(name: str, written: str) -> tuple[Kind, int, bool]:
     text = written.strip().lower()
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
-    kind = _TYPES.get(element)
-    if kind is None:
+    found = _TYPES.get(element)
+    if found is None:
         raise refuse_type(name, text, element)
-    return kind, array is not None
+    return *found, array is not None
 
 
 def _read_domain(name: str, spec: Mapping[Any, Any]) -> Domain | None:
@@ -209,10 +229,11 @@ def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribu
         is_array = nested["type"] == "array"
         element = nested["elementType"] if is_array else nested["type"]
         element = str(element["type"] if isinstance(element, dict) else element)
-        kind = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
-        if kind is None:
+        found = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
+        if found is None:
             raise refuse_type(name, f"array<{element}>" if is_array else element, element)
-        out.append(Attribute(name, kind, is_array))
+        kind, bits = found
+        out.append(Attribute(name, kind, is_array, bits=bits))
 
 
 def _write_spark_struct(tree: Tree) -> dict[str, object]:
@@ -225,5 +246,6 @@ def _write_spark_struct(tree: Tree) -> dict[str, object]:
 def _write_spark_type(node: Attribute | Tree) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
-    element = _SPARK_NAMES.get(node.kind, str(node.kind))
+    name = type_name(node.kind, node.bits)
+    element = _SPARK_NAMES.get(name, name)
     return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element
