@@ -217,9 +217,9 @@ def test_pandas_of_other_types():
     """A column that Arrow cannot read is refused row by row; a struct behind Arrow is found."""
     frame = pd.DataFrame({"x": pd.period_range("2024", periods=2, freq="D")})
     with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got .*period"):
-        EventBatch.read(one("int"), frame)
+        EventBatch.read(one("integer"), frame)
     with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got float 1\.0"):
-        EventBatch.read(one("int"), pd.DataFrame({"x": [1, None]}))
+        EventBatch.read(one("integer"), pd.DataFrame({"x": [1, None]}))
     with pytest.raises(EventError, match="expected timestamp, got complex"):
         EventBatch.read(one("timestamp"), pd.DataFrame({"x": [1j]}))
     struct = pd.Series([{"x": 1}, None], dtype=pd.ArrowDtype(pa.struct({"x": pa.int8()})))

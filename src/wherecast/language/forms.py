@@ -77,7 +77,7 @@ def check_size(name: str, read: list[Attribute], depth: int) -> None:
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
     """Why a type is no attribute type, and what to do. `element` is the type itself or, of an array, its element's."""
     if element.startswith(("decimal", "numeric")):
-        way_out = "use double, or integer with the amount in its smallest unit"
+        way_out = "use double, or integer if all values are whole; DECIMAL columns of events are converted to either"
     elif element.startswith(("array", "list", "struct", "map")) and written != element:
         way_out = "an array holds plain values only; leave it out or flatten it"
     else:
