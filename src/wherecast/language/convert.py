@@ -14,7 +14,6 @@ million rows costs one message when the first error is raised, not a million.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +30,7 @@ from wherecast.language.values import (
     FULL_WIDTH,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
+    WIDTHS,
     Kind,
     MisfitError,
     coerce,
@@ -52,6 +52,9 @@ _PLAIN_TYPES: dict[Kind, frozenset[type]] = {
     Kind.STRING: frozenset({str}),
     Kind.DATE: frozenset({dt.date}),
     Kind.TIMESTAMP: frozenset({dt.datetime}),
+}
+_ELEMENTS = {
+    (kind, bits): Attribute("element", kind, bits=bits) for kind in Kind for bits in WIDTHS.get(kind, (FULL_WIDTH,))
 }
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
@@ -182,11 +185,6 @@ def _decode(array: pa.Array) -> pa.Array:
             return array
 
 
-def _element(attribute: Attribute) -> Attribute:
-    """What the elements of an array attribute are."""
-    return replace(attribute, is_array=False)
-
-
 def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     target = canonical_type(attribute)
     if types.is_null(array.type):
@@ -196,7 +194,7 @@ def _convert_list(attribute: Attribute, array: pa.Array) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(_element(attribute), _decode(elements))
+    part = _convert_scalars(_ELEMENTS[attribute.kind, attribute.bits], _decode(elements))
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -352,7 +350,7 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
-        element, elements = _element(attribute), _decode(one.flatten())
+        element, elements = _ELEMENTS[attribute.kind, attribute.bits], _decode(one.flatten())
         position = int(_convert_scalars(element, elements).bad[0])
         return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
