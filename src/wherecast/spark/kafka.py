@@ -10,11 +10,9 @@ not have are NULL. A number where the schema says string is taken as its text.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from wherecast.language.schema import Schema
-from wherecast.language.values import FULL_WIDTH
 from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
@@ -64,15 +62,7 @@ def read_messages(spark: SparkSession, servers: str, topic: str, **options: str 
 
 def parse_events(messages: DataFrame, schema: Schema) -> DataFrame:
     """Events of messages (`value`, `topic`, `partition`, `offset`), batch or stream."""
-    return _parse(messages, _json_widths(schema).to_spark())
-
-
-def _json_widths(schema: Schema) -> Schema:
-    """The schema with all numbers in 64 bits: matching refuses what does not fit an attribute.
-
-    Spark's JSON reader does not: it wraps 200 for a TINYINT to -56, and makes an infinite FLOAT of 1e300.
-    """
-    return Schema(tuple(replace(attribute, bits=FULL_WIDTH) for attribute in schema))
+    return _parse(messages, schema.to_spark())
 
 
 def parse_changes(messages: DataFrame, id_type: str) -> DataFrame:
