@@ -17,6 +17,7 @@ from tests.property.terms import text
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SchemaError, SubscriptionError
+from wherecast.language.schema import Schema
 from wherecast.spark.store import Store
 
 if TYPE_CHECKING:
@@ -194,6 +195,39 @@ def test_poison_events(spark: SparkSession, tmp_path: Path, strategy: str) -> No
     assert ws.match(events, str(tmp_path), on_error="drop").count() == 0
     with pytest.raises(Exception, match="volume"):
         ws.match(events, str(tmp_path)).collect()
+
+
+def test_widths_and_decimals(spark: SparkSession, tmp_path: Path) -> None:
+    """The schema of a DataFrame keeps its widths, DECIMALs are numbers, and what does not fit is a dead letter."""
+    from pyspark.sql.types import StructField, StructType
+
+    narrow = spark.range(1).selectExpr(
+        "'a' AS note", "127Y AS t", "32767S AS h", "2147483647 AS i", "0.1F AS f", "0.1D AS d", "5L AS n"
+    )
+    schema = Schema.from_spark(narrow.schema)
+    assert [a.type_name for a in schema][1:] == ["tinyint", "smallint", "int", "real", "float", "integer"]
+    assert schema.to_spark() == StructType([StructField(f.name, f.dataType) for f in narrow.schema])
+    filters = {
+        1: "i + 1 IS NULL AND i > 0",
+        2: "t * 2 = 254",
+        3: "t + t IS NULL",
+        4: "f = 0.1",
+        5: "f + f > 0.2",
+        6: "n = 5 AND d = 0.1",
+    }
+    build(spark, tmp_path, "broadcast", list(filters.items()), schema)
+    found = {row.subscription for row in ws.match(narrow, str(tmp_path)).collect()}
+    theirs = {k: f.replace("i + 1", "try_add(i, 1)").replace("t + t", "try_add(t, t)") for k, f in filters.items()}
+    assert found == {k for k, f in theirs.items() if narrow.where(f).count()} == {1, 2, 3, 5, 6}
+    wide = spark.sql(
+        "SELECT * FROM VALUES ('b', 300, 0.10BD, 5.00BD), ('c', 127, 0.10BD, 5.50BD), ('d', -128, 0.10BD, 5.00BD) AS e(note, t, d, n)"
+    )
+    rows = ws.match(wide, str(tmp_path), on_error="keep").collect()
+    assert {(row.note, row.subscription) for row in rows if row.error is None} == {("d", 3), ("d", 6)}
+    assert {row.note: row.error.partition(", ")[2] for row in rows if row.error} == {
+        "b": "attribute 't': expected tinyint, got integer 300, which is outside 8 bits",
+        "c": "attribute 'n': expected integer, got decimal 5.50",
+    }
 
 
 def test_missing_and_extra_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.property.columns import events_table
-from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, Space, Trial, make_trial
+from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, WIDTH_KINDS, Space, Trial, make_trial
 from tests.property.terms import Term, quote, text
 
 from wherecast.engine.engine import Engine
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SEEDS = range(10)
 FILTERS, EVENTS = 60, 40
+#: Trials with numbers of every width; the long profile draws fifty times as many.
+WIDTH_SEEDS = range(250 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 5)
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +99,18 @@ def test_every_filter_means_what_spark_says(spark: SparkSession, seed: int) -> N
     pairs, different = differences(spark, trial, list(MATCHERS)[seed % len(MATCHERS)])
     assert not different, "\n\n".join(different[:5])
     assert pairs > 0.95 * FILTERS * EVENTS, "too few of the random filters compile"
+
+
+def test_numbers_of_every_width_compute_as_in_spark(spark: SparkSession) -> None:
+    """TINYINT, SMALLINT, INT, BIGINT, FLOAT and DOUBLE at the ends of their ranges: results and overflow are Spark's."""
+    checked, different = 0, []
+    for seed in WIDTH_SEEDS:
+        rng = random.Random(seed)
+        trial = make_trial(rng, FILTERS, EVENTS, attributes=6, kinds=WIDTH_KINDS)
+        pairs, found = differences(spark, trial, "scan")
+        checked, different = checked + pairs, different + found
+    assert not different, f"{len(different)} filters differ\n\n" + "\n\n".join(different[:5])
+    assert checked > 0.95 * len(WIDTH_SEEDS) * FILTERS * EVENTS, "too few of the random filters compile"
 
 
 def test_the_run_is_large_enough() -> None:

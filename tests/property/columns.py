@@ -8,6 +8,10 @@ import pyarrow as pa
 from tests.property.strategies import Space
 
 ARROW_TYPES = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "float": pa.float32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
     "string": pa.string(),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from tests.property.strategies import Features
-from tests.property.terms import INTEGRAL, Term
+from tests.property.terms import FLOATING, INTEGRAL, Term
 
 NAIVE_FEATURES = Features(decimals=False, casing=False, patterns=("like", "ilike"), mixed_times=False)
 
-_BITS = {"int": 31, "bigint": 63}
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 
 
 def evaluate(term: Term, event: dict[str, Any]) -> Any:
@@ -83,7 +84,7 @@ def _holds(op: str, left: Any, right: Any, *, as_double: bool) -> bool | None:
 
 def _compare(term: Term, event: dict[str, Any]) -> bool | None:
     left, right = (evaluate(a, event) for a in term.args)
-    return _holds(term.op, left, right, as_double="double" in (term.args[0].type, term.args[1].type))
+    return _holds(term.op, left, right, as_double=any(a.type in FLOATING for a in term.args))
 
 
 def _between(term: Term, event: dict[str, Any]) -> bool | None:
@@ -94,7 +95,7 @@ def _between(term: Term, event: dict[str, Any]) -> bool | None:
 
 
 def _in(term: Term, event: dict[str, Any]) -> bool | None:
-    as_double = any(a.type == "double" for a in term.args)
+    as_double = any(a.type in FLOATING for a in term.args)
     item, *values = (evaluate(a, event) for a in term.args)
     found = [_holds("=", item, value, as_double=as_double) for value in values]
     answer = True if True in found else None if None in found else False
@@ -128,7 +129,10 @@ def _call(term: Term, event: dict[str, Any]) -> Any:
     if None in args:
         return None
     if term.value == "array_contains":
-        return _contains(*args, as_double=term.args[0].type == "array<double>")
+        element, wanted = term.args[0].type[6:-1], args[1]
+        if element == "float" and term.args[1].type in INTEGRAL:
+            wanted = float(np.float32(np.int64(wanted)))
+        return _contains(args[0], wanted, as_double=element in FLOATING)
     first = args[0]
     if term.value in ("size", "length"):
         return len(first)
@@ -157,12 +161,18 @@ def _arithmetic(term: Term, event: dict[str, Any]) -> Any:
         if term.op == "%":
             return abs(left) % abs(right) * (1 if left >= 0 else -1)
         return _whole(term, {"+": left + right, "-": left - right, "*": left * right}[term.op])
-    left, right = float(left), float(right)
-    if term.op == "%":
+    if term.type == "float":
+        with np.errstate(all="ignore"):
+            return float(_float_arithmetic(term.op, np.float32(left), np.float32(right)))
+    return _float_arithmetic(term.op, float(left), float(right))
+
+
+def _float_arithmetic(op: str, left: Any, right: Any) -> Any:
+    if op == "%":
         return math.nan if math.isinf(left) or math.isnan(left) or math.isnan(right) else math.fmod(left, right)
-    if term.op == "/":
+    if op == "/":
         return left / right
-    return {"+": left + right, "-": left - right, "*": left * right}[term.op]
+    return {"+": left + right, "-": left - right, "*": left * right}[op]
 
 
 def _whole(term: Term, value: int) -> int | None:

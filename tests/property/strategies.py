@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
-from tests.property.terms import COMPARISONS, NULL, NUMERIC, Term, column, constant, literal
+from tests.property.terms import COMPARISONS, FLOATING, INTEGRAL, NULL, NUMERIC, Term, column, constant, literal
 
 UTC = dt.UTC
 
@@ -24,6 +25,16 @@ INTEGERS = [
 FLOATS = [
     0.0, -0.0, 1.0, -1.0, 0.1, 0.5, 1.5, 2.5, -2.5, 3.0, 100.0, 0.1 + 0.2, 2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63),
     1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"),
+]  # fmt: skip
+#: Of 32 bits, each with its neighbours: 24 bits end at 16777216, and 0.1 is another number than in 64 bits.
+SINGLES = [float(np.float32(v)) for v in (
+    0.0, -0.0, 1.0, -1.0, 0.1, 0.2, 0.3, 0.5, 1.5, 1 / 3, 100.0, 16777216.0, 16777218.0, 2.0**31, 1e20, -1e20, 3.4028234663852886e38,
+    -3.4028234663852886e38, 1.401298464324817e-45, 1.1754943508222875e-38, float("nan"), float("inf"), float("-inf"),
+)]  # fmt: skip
+TINY = [-128, -127, -64, -12, -2, -1, 0, 1, 2, 3, 5, 7, 11, 12, 64, 100, 126, 127]
+SMALL = [-32768, -32767, -182, -128, -1, 0, 1, 2, 7, 127, 128, 181, 182, 300, 16384, 32766, 32767]
+MEDIUM = [
+    -(2**31), -(2**31) + 1, -46341, -32769, -1, 0, 1, 2, 3, 7, 10, 100, 32768, 46340, 46341, 2**24 + 1, 2**30, 2**31 - 2, 2**31 - 1,
 ]  # fmt: skip
 STRINGS = [
     "", "a", "A", "b", "B", "ab", "aB", "abc", "ABC", "ba", "zz", " ", "a b", "\t", "a\nb", "a\n", "\r\n", "a\r\n",
@@ -63,7 +74,17 @@ POOLS: dict[str, list[Any]] = {
     "timestamp": TIMESTAMPS,
     "boolean": [True, False],
 }
+#: Numbers narrower than 64 bits.
+NARROW_POOLS: dict[str, list[Any]] = {"tinyint": TINY, "smallint": SMALL, "int": MEDIUM, "float": SINGLES}
+ALL_POOLS = {**POOLS, **NARROW_POOLS}
+#: Types to draw attributes from: those of 64 bits, and numbers of every width.
+FULL_KINDS = (*POOLS, "bigint", "double", "string")
+WIDTH_KINDS = (*NARROW_POOLS, *NARROW_POOLS, "bigint", "double")
 KIND_NAMES = {
+    "tinyint": "tinyint",
+    "smallint": "smallint",
+    "int": "int",
+    "float": "real",
     "bigint": "integer",
     "double": "float",
     "string": "string",
@@ -100,12 +121,12 @@ def chance(rng: random.Random, share: float) -> bool:
 NAMES = ("a", "b", "c", "d", "a1", "s.x", "s.y", "t.u.v", "E", "weiß")
 
 
-def make_space(rng: random.Random, attributes: int | None = None) -> Space:
+def make_space(rng: random.Random, attributes: int | None = None, kinds: tuple[str, ...] = FULL_KINDS) -> Space:
     """Two to six attributes (or as many as asked for), and a handful of values of each type."""
     names = rng.sample(NAMES, attributes or rng.randint(2, 6))
-    kinds = [*POOLS, "bigint", "double", "string"]
     types = {n: f"array<{rng.choice(kinds)}>" if chance(rng, 0.2) else rng.choice(kinds) for n in names}
-    values = {kind: rng.sample(pool, min(len(pool), rng.randint(4, 9))) for kind, pool in POOLS.items()}
+    pools = POOLS if kinds == FULL_KINDS else ALL_POOLS
+    values = {kind: rng.sample(pool, min(len(pool), rng.randint(4, 9))) for kind, pool in pools.items()}
     return Space(types, values)
 
 
@@ -127,7 +148,7 @@ def make_event(rng: random.Random, space: Space) -> dict[str, Any]:
 def _value(rng: random.Random, space: Space, kind: str) -> Any:
     if chance(rng, 0.12):
         return None
-    return rng.choice(POOLS[kind] if chance(rng, 0.15) else space.values[kind])
+    return rng.choice(ALL_POOLS[kind] if chance(rng, 0.15) else space.values[kind])
 
 
 @dataclass(frozen=True)
@@ -154,6 +175,8 @@ class FilterMaker:
         self.rng = rng
         self.space = space
         self.features = features
+        #: types of numbers narrower than 64 bits that the space has
+        self.narrow = tuple(k for k in NARROW_POOLS if space.names(k))
 
     def condition(self, depth: int = 3) -> Term:
         rng = self.rng
@@ -266,7 +289,8 @@ class FilterMaker:
         """Something that `item` may be compared with."""
         kind, rng = item.type, self.rng
         if kind in NUMERIC:
-            other = rng.choice(("bigint", "bigint", "double") + (("decimal",) if self.features.decimals else ()))
+            decimals = ("decimal",) if self.features.decimals else ()
+            other = rng.choice(("bigint", "bigint", "double", *decimals, *self.narrow))
             return self._literal(other) if plain or chance(rng, 0.7) else self._number(other, 1)
         if kind in ("date", "timestamp") and self.features.mixed_times and chance(rng, 0.5):
             return self._time(kind, is_literal=item.op == "literal", plain=plain)
@@ -298,7 +322,7 @@ class FilterMaker:
             return self._arithmetic(depth)
         if self.features.calls and chance(rng, 0.1):
             return self._counting()
-        names = self.space.names("bigint", "double") if depth else self.space.names(kind)
+        names = self.space.names(*NUMERIC) if depth else self.space.names(kind)
         if names and chance(rng, column_share):
             name = rng.choice(names)
             return column(name, self.space.types[name])
@@ -307,6 +331,7 @@ class FilterMaker:
     def _arithmetic(self, depth: int) -> Term:
         rng = self.rng
         kinds = ("bigint", "bigint", "double", "decimal") if self.features.decimals else ("bigint", "double")
+        kinds += self.narrow
         left = self._number(rng.choice(kinds), depth - 1)
         if chance(rng, 0.2):
             return Term("neg", left.type, (left,))
@@ -327,7 +352,7 @@ class FilterMaker:
         rng = self.rng
         if kind == "boolean":
             return constant(chance(rng, 0.5))
-        if kind in ("bigint", "int") and chance(rng, 0.15):
+        if kind in INTEGRAL and chance(rng, 0.15):
             kind = "decimal" if self.features.decimals else kind
         return self._plain_literal(kind)
 
@@ -335,21 +360,21 @@ class FilterMaker:
         rng = self.rng
         if kind == "decimal":
             return literal(rng.choice(DECIMALS), "decimal")
-        value = rng.choice(self.space.values["bigint" if kind == "int" else kind])
-        if kind == "double":
+        value = rng.choice(self.space.values[kind if kind in self.space.values else "bigint"])
+        if kind in FLOATING:
             return _double_literal(rng, value)
-        if kind in ("bigint", "int"):
+        if kind in INTEGRAL:
             return literal(str(value), "int" if -(2**31) <= value < 2**31 else "bigint")
         return literal(value, kind)
 
 
 def _arithmetic_type(op: str, left: str, right: str) -> str:
     kinds = (left, right)
-    if "double" in kinds or (op == "/" and "decimal" not in kinds):
+    if op != "/" and left == right:
+        return left
+    if any(k in FLOATING for k in kinds) or (op == "/" and "decimal" not in kinds):
         return "double"
-    if "decimal" in kinds:
-        return "decimal"
-    return "bigint" if "bigint" in kinds else "int"
+    return max(kinds, key=NUMERIC.index)
 
 
 def _double_literal(rng: random.Random, value: float) -> Term:
@@ -373,13 +398,20 @@ class Trial:
 
 
 def make_trial(
-    rng: random.Random, filters: int, events: int, features: Features = ALL_FEATURES, attributes: int | None = None
+    rng: random.Random,
+    filters: int,
+    events: int,
+    features: Features = ALL_FEATURES,
+    attributes: int | None = None,
+    kinds: tuple[str, ...] = FULL_KINDS,
 ) -> Trial:
-    space = make_space(rng, attributes)
+    space = make_space(rng, attributes, kinds)
     maker = FilterMaker(rng, space, features)
     return Trial(space, [maker.condition() for _ in range(filters)], [make_event(rng, space) for _ in range(events)])
 
 
-def trials(filters: int = 4, events: int = 6, features: Features = ALL_FEATURES) -> st.SearchStrategy[Trial]:
+def trials(
+    filters: int = 4, events: int = 6, features: Features = ALL_FEATURES, kinds: tuple[str, ...] = FULL_KINDS
+) -> st.SearchStrategy[Trial]:
     """Trials for Hypothesis, which shrinks them by the random choices they were made of."""
-    return st.randoms(use_true_random=False).map(lambda rng: make_trial(rng, filters, events, features))
+    return st.randoms(use_true_random=False).map(lambda rng: make_trial(rng, filters, events, features, kinds=kinds))

@@ -11,13 +11,15 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-INTEGRAL = ("int", "bigint")
-NUMERIC = ("int", "bigint", "decimal", "double")
+INTEGRAL = ("tinyint", "smallint", "int", "bigint")
+FLOATING = ("float", "double")
+NUMERIC = (*INTEGRAL, "decimal", *FLOATING)
 
 #: How tightly an operator binds; an operand that binds less tightly stands in parentheses.
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
 _LEVEL = {"or": _OR, "and": _AND, "not": _NOT, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
+_ZERO = {"tinyint": "0Y", "smallint": "0S", "int": "0", "bigint": "0"}
 COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=", "<=>")
 
 
@@ -134,14 +136,14 @@ class _Printer:
     def _negation(self, term: Term) -> str:
         item = term.args[0]
         if self.dialect == "spark" and item.type in INTEGRAL:
-            return f"(try_subtract(0, {self.show(item)}))"
+            return f"(try_subtract({_ZERO[item.type]}, {self.show(item)}))"
         # A sign in front of a bare number would become part of it, and two signs are a comment.
         return f"-{self.show(item, _ATOM)}" if item.op not in ("literal", "neg") else f"-({self.show(item)})"
 
     def _call(self, term: Term) -> str:
         shown = [self.show(a) for a in term.args]
         if term.value == "abs" and self.dialect == "spark" and term.type in INTEGRAL:
-            return f"IF({shown[0]} < 0, try_subtract(0, {shown[0]}), {shown[0]})"
+            return f"IF({shown[0]} < 0, try_subtract({_ZERO[term.type]}, {shown[0]}), {shown[0]})"
         return f"{term.value}({', '.join(shown)})"
 
     def _literal(self, term: Term) -> str:

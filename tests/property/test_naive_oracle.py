@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.naive import NAIVE_FEATURES, evaluate
-from tests.property.strategies import FilterMaker, Trial, make_event, make_space, trials
+from tests.property.strategies import WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
 
 from wherecast.engine.engine import Engine
@@ -36,6 +38,20 @@ def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) ->
     for number, term in enumerate(trial.filters):
         engine.subscribe(number, text(term))
     check(engine, dict(enumerate(trial.filters)), trial.events)
+
+
+@settings(max_examples=150)
+@given(trials(filters=5, events=6, features=NAIVE_FEATURES, kinds=WIDTH_KINDS), st.booleans())
+def test_numbers_compute_in_their_width(trial: Trial, is_saved: bool) -> None:
+    """TINYINT, SMALLINT, INT and FLOAT overflow and round where they end, also in an engine that was saved and opened."""
+    engine = Engine(trial.space.schema)
+    engine.subscribe_many(enumerate(text(t) for t in trial.filters))
+    if is_saved:
+        with tempfile.TemporaryDirectory() as folder:
+            engine.save(Path(folder) / "saved")
+            check(Engine.open(Path(folder) / "saved"), dict(enumerate(trial.filters)), trial.events)
+    else:
+        check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
 @settings(max_examples=80)

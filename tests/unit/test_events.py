@@ -39,6 +39,7 @@ ALL = Schema.of(
 )
 DAY = dt.date(2024, 1, 31)
 NOON = dt.datetime(2024, 1, 31, 12, tzinfo=UTC)
+SINGLE = 0.10000000149011612  # 0.1 in 32 bits
 
 
 def one(type_name: str) -> Schema:
@@ -216,9 +217,9 @@ def test_pandas_of_other_types():
     """A column that Arrow cannot read is refused row by row; a struct behind Arrow is found."""
     frame = pd.DataFrame({"x": pd.period_range("2024", periods=2, freq="D")})
     with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got .*period"):
-        EventBatch.read(one("int"), frame)
+        EventBatch.read(one("integer"), frame)
     with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got float 1\.0"):
-        EventBatch.read(one("int"), pd.DataFrame({"x": [1, None]}))
+        EventBatch.read(one("integer"), pd.DataFrame({"x": [1, None]}))
     with pytest.raises(EventError, match="expected timestamp, got complex"):
         EventBatch.read(one("timestamp"), pd.DataFrame({"x": [1j]}))
     struct = pd.Series([{"x": 1}, None], dtype=pd.ArrowDtype(pa.struct({"x": pa.int8()})))
@@ -281,6 +282,21 @@ def test_struct_shapes():
         ("float", pa.array([1.5, None], pa.float32()), [1.5, None]),
         ("float", pa.array([2**53 + 1, None]), [2.0**53, None]),
         ("float", pa.array([2**64 - 1], pa.uint64()), [2.0**64]),
+        *(("tinyint", pa.array([-128, None, 127], t), [-128, None, 127]) for t in (pa.int8(), pa.int16(), pa.int64())),
+        *(("tinyint", pa.array([0, 127], t), [0, 127]) for t in (pa.uint8(), pa.uint64(), pa.decimal128(5, 2))),
+        ("int", pa.array([2**31 - 1, None, -(2**31)]), [2**31 - 1, None, -(2**31)]),
+        ("integer", pa.array([decimal.Decimal("-12.00"), None]), [-12, None]),
+        ("integer", pa.array([2**63 - 1, -(2**63)], pa.decimal128(38, 10)), [2**63 - 1, -(2**63)]),
+        ("float", pa.array([decimal.Decimal("0.10"), None]), [0.1, None]),
+        ("float", pa.array([decimal.Decimal("9007199254740993.00000000000000000001")]), [9007199254740994.0]),
+        ("float", pa.array([decimal.Decimal("1e76")], pa.decimal256(76, -1)), [1e76]),
+        ("real", pa.array([0.1, None, float("inf")], pa.float32()), [SINGLE, None, float("inf")]),
+        ("real", pa.array([0.1, None, 2**-149]), [SINGLE, None, 2**-149]),
+        ("real", pa.array([16777217, 2**62]), [16777216.0, 2.0**62]),
+        ("real", pa.array([decimal.Decimal("0.1")]), [SINGLE]),
+        ("array<tinyint>", pa.array([[127], None, [-128, None]]), [[127], None, [-128, None]]),
+        ("array<real>", pa.array([[0.1], []]), [[SINGLE], []]),
+        ("array<integer>", pa.array([[decimal.Decimal("3.0")]]), [[3]]),
         *(("string", pa.array(["é", None, ""], t), ["é", None, ""]) for t in (pa.large_string(), pa.string_view())),
         ("string", pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
         ("string", pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"])), ["{}"]),
@@ -360,6 +376,21 @@ class Level(enum.IntEnum):
         ("float", 2**70, 2.0**70),
         ("float", np.float32(1.5), 1.5),
         ("float", np.int8(2), 2.0),
+        ("tinyint", -128, -128),
+        ("tinyint", np.int64(127), 127),
+        ("real", 0.1, SINGLE),
+        ("real", np.float32(0.1), SINGLE),
+        ("real", 16777217, 16777216.0),
+        ("real", float("-inf"), float("-inf")),
+        ("integer", decimal.Decimal("12.00"), 12),
+        ("integer", decimal.Decimal("1e18"), 10**18),
+        ("integer", decimal.Decimal("0e999999"), 0),
+        ("int", decimal.Decimal(-(2**31)), -(2**31)),
+        ("float", decimal.Decimal("0.1"), 0.1),
+        ("float", decimal.Decimal("1e-999999"), 0.0),
+        ("real", decimal.Decimal("0.1"), SINGLE),
+        ("array<tinyint>", [1, None, 127], [1, None, 127]),
+        ("array<real>", [0.1, decimal.Decimal(1), 2], [SINGLE, 1.0, 2.0]),
         ("string", np.str_("a"), "a"),
         ("string", "\0", "\0"),
         ("date", "2024-01-31", DAY),
@@ -407,6 +438,24 @@ REFUSED_VALUES = [
     ("integer", 2**63, "expected integer, got integer 9223372036854775808, which is outside 64 bits"),
     ("integer", 10**5000, "expected integer, got integer of 16610 bits, which is outside 64 bits"),
     ("integer", decimal.Decimal("1.10"), "expected integer, got decimal 1.10"),
+    ("integer", decimal.Decimal("1e19"), "expected integer, got decimal 1E+19, which is outside 64 bits"),
+    ("integer", decimal.Decimal("1e999999"), "expected integer, got decimal 1E+999999, which is outside 64 bits"),
+    ("integer", decimal.Decimal("NaN"), "expected integer, got decimal NaN"),
+    ("integer", decimal.Decimal("1" * 100), f"expected integer, got decimal {'1' * 57}..., which is outside 64 bits"),
+    ("tinyint", 300, "expected tinyint, got integer 300, which is outside 8 bits"),
+    ("tinyint", -129, "expected tinyint, got integer -129, which is outside 8 bits"),
+    ("tinyint", np.int16(128), "expected tinyint, got integer 128, which is outside 8 bits"),
+    ("smallint", 2**15, "expected smallint, got integer 32768, which is outside 16 bits"),
+    ("int", 2**31, "expected int, got integer 2147483648, which is outside 32 bits"),
+    ("int", 3.0, "expected int, got float 3.0"),
+    ("int", 2**63, "expected int, got integer 9223372036854775808, which is outside 32 bits"),
+    ("real", 1e39, "expected real, got float 1e+39, which is outside 32 bits"),
+    ("real", "1", "expected real, got string '1'"),
+    ("float", decimal.Decimal("sNaN"), "expected float, got decimal sNaN, which is outside the range of a double"),
+    ("float", decimal.Decimal("1e400"), "expected float, got decimal 1E+400, which is outside the range of a double"),
+    ("real", decimal.Decimal("1e39"), "expected real, got decimal 1E+39, which is outside 32 bits"),
+    ("array<tinyint>", [1, 300], "element 1: expected tinyint, got integer 300, which is outside 8 bits"),
+    ("array<tinyint>", 5, "expected array<tinyint>, got integer 5"),
     ("integer", [1], "expected integer, got array"),
     ("integer", object(), "expected integer, got object"),
     ("integer", DAY, "expected integer, got date 2024-01-31"),
@@ -466,7 +515,15 @@ def test_refused_values(type_name: str, value, message: str):
         ("integer", pa.array([None, [3]]), "expected integer, got array"),
         ("integer", pa.array([None, {"a": 3}]), "expected integer, got struct"),
         ("boolean", pa.array([None, 1]), "expected boolean, got integer 1"),
-        ("float", pa.array([None, decimal.Decimal("1.10")]), "expected float, got decimal 1.10"),
+        ("integer", pa.array([decimal.Decimal("1.00"), decimal.Decimal("1.10")]), "expected integer, got decimal 1.10"),
+        ("integer", pa.array([1, 2**63], pa.decimal128(38, 2)), "expected integer, got decimal 9223372036854775808.00, which is outside 64 bits"),
+        ("tinyint", pa.array([1, 128], pa.decimal128(5, 2)), "expected tinyint, got decimal 128.00, which is outside 8 bits"),
+        *(("tinyint", pa.array([-128 if t != pa.uint8() else 1, 200], t), "expected tinyint, got integer 200, which is outside 8 bits") for t in (pa.int16(), pa.int64(), pa.uint8())),
+        ("int", pa.array([None, 2**32], pa.uint64()), "expected int, got integer 4294967296, which is outside 32 bits"),
+        ("int", pa.array([None, 2**31], pa.uint32()), "expected int, got integer 2147483648, which is outside 32 bits"),
+        ("real", pa.array([1e38, -1e39]), "expected real, got float -1e+39, which is outside 32 bits"),
+        ("real", pa.array([1, 10**39], pa.decimal256(40, 0)), "expected real, got decimal 1000000000000000000000000000000000000000, which is outside 32 bits"),
+        ("array<smallint>", pa.array([[1], [2, 2**15]]), "element 1: expected smallint, got integer 32768, which is outside 16 bits"),
         ("float", pa.array([None, False]), "expected float, got boolean false"),
         ("string", pa.array([None, b"a"]), "expected string, got bytes b'a'"),
         ("string", pa.array([None, 1]), "expected string, got integer 1"),

@@ -142,6 +142,15 @@ def test_probes_are_made_of_the_constants():
     assert 1.5 < float(*values["x"]) < 1.5000001  # the first double above
 
 
+def test_probes_fit_their_width():
+    """A constant outside the width of its attribute makes probes at the end of the width, not events that are refused."""
+    schema = Schema.of({"n": "tinyint", "x": "real", "a": "array<int>"})
+    texts = ["n < 300", "NOT n > -300", "x < 1e300", "NOT x > 1e300", "array_contains(a, 3000000000)"]
+    events = probe_events(Compiler(schema).compile_many(texts).filters, schema)
+    values = {a.name: set(map(str, events.array(i).to_pylist())) for i, a in enumerate(schema)}
+    assert values == {"n": {"127", "-128"}, "x": {"inf"}, "a": {"[2147483647]"}}
+
+
 class TestSaving:
     @strategies
     def test_a_saved_plan_is_the_plan(self, strategy, tmp_path):

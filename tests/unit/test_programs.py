@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.strategies import Trial, trials
+from tests.property.strategies import WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
 from wherecast.errors import SnapshotError
@@ -121,7 +121,7 @@ class TestRoundTrip:
         assert came_back([]) == []
 
     @settings(max_examples=80)
-    @given(trials(filters=6, events=5), st.sampled_from([1, 4, 64]))
+    @given(trials(filters=6, events=5) | trials(filters=6, events=5, kinds=WIDTH_KINDS), st.sampled_from([1, 4, 64]))
     def test_random_filters(self, trial: Trial, clauses: int):
         """What comes back is equal and says the same of every event."""
         schema = Schema.of(trial.space.schema)

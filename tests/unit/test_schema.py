@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 import wherecast.errors
 from wherecast.errors import SchemaError
 from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Kind, Schema
+from wherecast.language.values import WIDTHS, integer_range
 
 STOCK = {
     "symbol": "string",
@@ -51,11 +54,18 @@ scalars = {
 }
 
 
+narrow_scalars = {
+    **{(Kind.INTEGER, bits): st.integers(*integer_range(bits)) for bits in (8, 16, 32)},
+    (Kind.FLOAT, 32): st.floats(allow_nan=False, allow_infinity=False, width=32),
+}
+
+
 @st.composite
-def domains(draw, kind: Kind) -> Domain:
+def domains(draw, kind: Kind, bits: int) -> Domain:
+    of_width = scalars[kind] if bits == 64 else narrow_scalars[kind, bits]
     if kind in (Kind.BOOLEAN, Kind.STRING) or draw(st.booleans()):
-        return Domain(values=tuple(draw(st.lists(scalars[kind], min_size=1, max_size=4, unique=True))))
-    low, high = sorted([draw(scalars[kind]), draw(scalars[kind])])
+        return Domain(values=tuple(draw(st.lists(of_width, min_size=1, max_size=4, unique=True))))
+    low, high = sorted([draw(of_width), draw(of_width)])
     step = None
     if kind in (Kind.INTEGER, Kind.FLOAT):
         step = draw(st.none() | scalars[kind].filter(lambda v: v > 0))
@@ -72,13 +82,14 @@ def schemas(draw) -> Schema:
         fields = draw(st.just([""]) | st.lists(names, min_size=1, max_size=3, unique_by=str.lower))
         for field in fields:
             kind = draw(st.sampled_from(Kind))
-            domain = draw(st.none() | domains(kind))
-            attributes.append(Attribute(f"{top}.{field}" if field else top, kind, draw(st.booleans()), domain))
+            bits = draw(st.sampled_from(WIDTHS.get(kind, (64,))))
+            domain = draw(st.none() | domains(kind, bits))
+            attributes.append(Attribute(f"{top}.{field}" if field else top, kind, draw(st.booleans()), domain, bits))
     return Schema(tuple(attributes), draw(st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])))
 
 
 def without_domains(schema: Schema) -> Schema:
-    return Schema(tuple(Attribute(a.name, a.kind, a.is_array) for a in schema), schema.time_zone)
+    return Schema(tuple(Attribute(a.name, a.kind, a.is_array, bits=a.bits) for a in schema), schema.time_zone)
 
 
 # Round trips
@@ -139,7 +150,7 @@ def test_of(stock: Schema):
         ("side", "string"),
         ("tags", "array<string>"),
         ("quote.bid", "float"),
-        ("quote.sizes", "array<integer>"),
+        ("quote.sizes", "array<int>"),
         ("quote.by", "date"),
     ]
     assert stock["price"].domain == Domain(minimum=0.0, maximum=1000.0, precision=0.01)
@@ -150,20 +161,24 @@ def test_of(stock: Schema):
 
 
 @pytest.mark.parametrize(
-    ("written", "kind"),
+    ("written", "kind", "bits"),
     [
-        *((t, Kind.BOOLEAN) for t in ("bool", "boolean", "BOOLEAN")),
-        *((t, Kind.INTEGER) for t in ("int", "integer", "long", "bigint", "short", "smallint", "byte", "tinyint")),
-        *((t, Kind.FLOAT) for t in ("float", "double", "real", " Double ")),
-        *((t, Kind.STRING) for t in ("string", "text", "varchar")),
-        ("date", Kind.DATE),
-        ("timestamp", Kind.TIMESTAMP),
+        *((t, Kind.BOOLEAN, 64) for t in ("bool", "boolean", "BOOLEAN")),
+        *((t, Kind.INTEGER, 8) for t in ("tinyint", "byte")),
+        *((t, Kind.INTEGER, 16) for t in ("smallint", "short")),
+        ("int", Kind.INTEGER, 32),
+        *((t, Kind.INTEGER, 64) for t in ("integer", "long", "bigint")),
+        ("real", Kind.FLOAT, 32),
+        *((t, Kind.FLOAT, 64) for t in ("float", "double", " Double ")),
+        *((t, Kind.STRING, 64) for t in ("string", "text", "varchar")),
+        ("date", Kind.DATE, 64),
+        ("timestamp", Kind.TIMESTAMP, 64),
     ],
 )
-def test_type_names(written: str, kind: Kind):
-    """Every synonym names its kind, alone and in an array."""
-    assert Schema.of({"a": written})["a"] == Attribute("a", kind)
-    assert Schema.of({"a": f"Array< {written} >"})["a"] == Attribute("a", kind, is_array=True)
+def test_type_names(written: str, kind: Kind, bits: int):
+    """Every synonym names its kind and width, alone and in an array."""
+    assert Schema.of({"a": written})["a"] == Attribute("a", kind, bits=bits)
+    assert Schema.of({"a": f"Array< {written} >"})["a"] == Attribute("a", kind, is_array=True, bits=bits)
 
 
 def test_timestamp_domain():
@@ -178,13 +193,13 @@ def test_timestamp_domain():
 
 
 def test_from_arrow():
-    """Arrow types of every width and encoding become the kind of their values; structs are flattened."""
+    """Arrow types of every width and encoding become the type of their values; structs are flattened."""
     text = pa.string()
     arrow = pa.schema(
         {
             "b": pa.bool_(),
-            **{f"i{k}": t for k, t in enumerate([pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])},
-            **{f"f{k}": t for k, t in enumerate([pa.float16(), pa.float32(), pa.float64()])},
+            **{f"i{k}": t for k, t in enumerate([pa.int64(), pa.uint32(), pa.uint64()])},
+            **{f"f{k}": t for k, t in enumerate([pa.float64()])},
             **{f"s{k}": t for k, t in enumerate([text, pa.large_string(), pa.string_view()])},
             "s3": pa.dictionary(pa.int8(), text),
             "s4": pa.run_end_encoded(pa.int32(), text),
@@ -212,14 +227,33 @@ def test_from_arrow():
     schema = Schema.from_arrow(arrow)
     for attribute in schema.attributes[:-2]:
         assert attribute.type_name == kinds.get(attribute.name[0], "array<string>")
-    assert [(a.name, a.type_name) for a in schema.attributes[-2:]] == [("q.x", "integer"), ("q.y.z", "array<date>")]
+    assert [(a.name, a.type_name) for a in schema.attributes[-2:]] == [("q.x", "tinyint"), ("q.y.z", "array<date>")]
+
+
+def test_widths_from_arrow_and_pandas():
+    """A column keeps its width; an unsigned one gets the next signed width, which holds all its values."""
+    arrow = {
+        "tinyint": [pa.int8()],
+        "smallint": [pa.int16(), pa.uint8()],
+        "int": [pa.int32(), pa.uint16(), pa.dictionary(pa.int8(), pa.int32())],
+        "integer": [pa.int64(), pa.uint32(), pa.uint64()],
+        "real": [pa.float16(), pa.float32()],
+        "float": [pa.float64()],
+    }
+    for name, data_types in arrow.items():
+        for data_type in data_types:
+            schema = Schema.from_arrow(pa.schema({"x": data_type, "y": pa.list_(data_type)}))
+            assert [a.type_name for a in schema] == [name, f"array<{name}>"], data_type
+    frame = pd.DataFrame({"a": np.array([1], np.int16), "b": np.array([1], np.float32), "c": [1], "d": [1.5]})
+    schema = Schema.from_arrow(pa.Schema.from_pandas(frame))
+    assert [a.type_name for a in schema] == ["smallint", "real", "integer", "float"]
 
 
 def test_to_arrow_groups_structs():
     """The fields of a struct are rebuilt in one place even if others stand between them."""
     schema = Schema.of({"a.x": "int", "b": "date", "a.y": "timestamp"})
     expected = pa.schema(
-        {"a": pa.struct({"x": pa.int64(), "y": pa.timestamp("us", "UTC")}), "b": pa.date32()},
+        {"a": pa.struct({"x": pa.int32(), "y": pa.timestamp("us", "UTC")}), "b": pa.date32()},
     )
     assert schema.to_arrow() == expected
     assert [a.name for a in Schema.from_arrow(expected)] == ["a.x", "a.y", "b"]
@@ -242,14 +276,19 @@ def test_from_spark():
             ("c", "timestamp_ntz"),
             ("d", {"type": "array", "elementType": "long", "containsNull": True}),
             ("e", FakeSpark(("f", "boolean")).jsonValue()),
+            *((t, t) for t in ("short", "integer", "float", "double")),
         )
     )
     assert {a.name: a.type_name for a in schema} == {
-        "a": "integer",
+        "a": "tinyint",
         "b": "string",
         "c": "timestamp_ntz",
         "d": "array<integer>",
         "e.f": "boolean",
+        "short": "smallint",
+        "integer": "int",
+        "float": "real",
+        "double": "float",
     }
 
 
@@ -301,7 +340,7 @@ def test_suggest(stock: Schema):
 
 def test_repr(stock: Schema):
     """A schema shows itself in one short line."""
-    assert repr(Schema.of({"a": "int", "b": "array<date>"})) == "Schema(a: integer, b: array<date>)"
+    assert repr(Schema.of({"a": "int", "b": "array<date>"})) == "Schema(a: int, b: array<date>)"
     assert repr(stock).endswith("... 1 more)")
 
 
@@ -363,9 +402,11 @@ def double(**domain):
         (double(max=float("inf")), "attribute 'x': max: inf"),
         (double(precision=0), "precision must be greater than 0"),
         (double(precision=float("nan")), "precision: nan"),
-        ({"x": {"type": "int", "max": 2**63}}, "outside 64 bits"),
-        ({"x": {"type": "int", "min": 1.0}}, "attribute 'x': min: expected integer, got float 1.0"),
-        ({"x": {"type": "int", "precision": 0.5}}, "precision: expected integer"),
+        ({"x": {"type": "integer", "max": 2**63}}, "outside 64 bits"),
+        ({"x": {"type": "int", "max": 2**31}}, "expected int, got integer 2147483648, which is outside 32 bits"),
+        ({"x": {"type": "real", "values": [1e39]}}, r"expected real, got float 1e\+39, which is outside 32 bits"),
+        ({"x": {"type": "int", "min": 1.0}}, "attribute 'x': min: expected int, got float 1.0"),
+        ({"x": {"type": "integer", "precision": 0.5}}, "precision: expected integer"),
         ({"x": {"type": "string", "min": "a"}}, "do not fit type string; list its values"),
         ({"x": {"type": "date", "min": "31.1.2024"}}, "write dates as 2024-01-31"),
         ({"x": {"type": "date", "min": "2024-01-01", "precision": 1}}, "precision is for integers and floats"),
@@ -384,6 +425,10 @@ def test_bad_attribute():
         Attribute("a", Kind.FLOAT, domain=Domain())
     with pytest.raises(SchemaError, match="'integer' is no kind"):
         Attribute("a", "integer")
+    with pytest.raises(SchemaError, match="attribute 'a': type integer cannot have 12 bits; use 8 or 16 or 32 or 64"):
+        Attribute("a", Kind.INTEGER, bits=12)
+    with pytest.raises(SchemaError, match="attribute 'a': type date cannot have 32 bits; use 64"):
+        Attribute("a", Kind.DATE, bits=32)
 
 
 @pytest.mark.parametrize(

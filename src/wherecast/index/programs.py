@@ -29,7 +29,7 @@ from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.decimals import MAX_PRECISION, Digits
-from wherecast.language.expression import MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
+from wherecast.language.expression import FLOATS, MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.literals import Shape
 from wherecast.language.normalize import Rest, Truth
@@ -268,7 +268,7 @@ def _column_keys(rests: tuple[Rest, ...]) -> list[ColumnKey]:
 def _kind_of(key: ColumnKey) -> str:
     """Which array holds the values of a column; the members of a list of doubles are their keys."""
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
-    if kind is Type.DOUBLE:
+    if kind in FLOATS:
         return "ints" if is_list else "floats"
     return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 

@@ -10,7 +10,7 @@ from pyarrow import types
 from wherecast.errors import SchemaError
 from wherecast.language.attribute import Attribute
 from wherecast.language.forms import Tree, check_size, nest, refuse_type
-from wherecast.language.values import Kind
+from wherecast.language.values import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,12 @@ _CANONICAL = {
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+_NARROW = {
+    (Kind.INTEGER, 8): pa.int8(),
+    (Kind.INTEGER, 16): pa.int16(),
+    (Kind.INTEGER, 32): pa.int32(),
+    (Kind.FLOAT, 32): pa.float32(),
 }
 _CANONICAL_ARRAY = {kind: pa.list_(data_type) for kind, data_type in _CANONICAL.items()}
 _LIST_TESTS = (
@@ -51,13 +57,33 @@ _KIND_TESTS = (
 
 
 def canonical_type(attribute: Attribute) -> pa.DataType:
-    """The one Arrow type in which the values of an attribute reach an index."""
+    """The one Arrow type in which the values of an attribute reach an index: numbers of every width have 64 bits there."""
     return (_CANONICAL_ARRAY if attribute.is_array else _CANONICAL)[attribute.kind]
+
+
+def declared_type(attribute: Attribute) -> pa.DataType:
+    """The Arrow type that an attribute has in a schema: its canonical type, in its own width."""
+    narrow = _NARROW.get((attribute.kind, attribute.bits))
+    if narrow is None:
+        return canonical_type(attribute)
+    return pa.list_(narrow) if attribute.is_array else narrow
 
 
 def kind_of(data_type: pa.DataType) -> Kind | None:
     """The kind whose values an Arrow type holds, if there is one."""
     return next((kind for test, kind in _KIND_TESTS if test(data_type)), None)
+
+
+def signed_width(data_type: pa.DataType) -> int:
+    """The bits of the narrowest signed integer type that holds all values of an integer type."""
+    return int(data_type.bit_width << types.is_unsigned_integer(data_type))
+
+
+def _bits_of(kind: Kind, data_type: pa.DataType) -> int:
+    """The width of an attribute whose values have this type."""
+    if kind is Kind.INTEGER:
+        return min(FULL_WIDTH, signed_width(data_type))
+    return max(32, data_type.bit_width) if kind is Kind.FLOAT else FULL_WIDTH
 
 
 def is_text_extension(data_type: pa.DataType) -> bool:
@@ -82,13 +108,13 @@ def read_arrow(schema: pa.Schema) -> list[Attribute]:
 
 
 def write_arrow(attributes: Iterable[Attribute]) -> pa.Schema:
-    """The Arrow schema of canonical columns, structs rebuilt."""
+    """The Arrow schema of the attributes, structs rebuilt."""
     return pa.schema(_write_fields(nest(attributes)))
 
 
 def _write_fields(tree: Tree) -> list[pa.Field]:
     return [
-        pa.field(name, canonical_type(node) if isinstance(node, Attribute) else pa.struct(_write_fields(node)))
+        pa.field(name, declared_type(node) if isinstance(node, Attribute) else pa.struct(_write_fields(node)))
         for name, node in tree.items()
     ]
 
@@ -107,7 +133,7 @@ def _read_field(name: str, data_type: pa.DataType, out: list[Attribute], depth: 
     kind = kind_of(element)
     if kind is None:
         raise refuse_type(name, str(data_type), str(element))
-    out.append(Attribute(name, kind, is_array))
+    out.append(Attribute(name, kind, is_array, bits=_bits_of(kind, element)))
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

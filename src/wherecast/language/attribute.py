@@ -9,7 +9,17 @@ import unicodedata
 from dataclasses import dataclass
 
 from wherecast.errors import SchemaError
-from wherecast.language.values import Kind, MisfitError, Scalar, coerce, is_finite, iso_text
+from wherecast.language.values import (
+    FULL_WIDTH,
+    WIDTHS,
+    Kind,
+    MisfitError,
+    Scalar,
+    coerce,
+    is_finite,
+    iso_text,
+    type_name,
+)
 
 _RESERVED = frozenset(
     (
@@ -56,25 +66,31 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A named, typed value of an event. The domain of an array attribute is that of its elements."""
+    """A named, typed value of an event. Domain and width of an array attribute are those of its elements."""
 
     name: str
     kind: Kind
     is_array: bool = False
     domain: Domain | None = None
+    bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
 
     def __post_init__(self) -> None:
         check_name(self.name)
         kind: object = self.kind
         if not isinstance(kind, Kind):
             raise SchemaError(f"attribute {self.name!r}: {kind!r} is no kind; use e.g. Kind.INTEGER")
+        widths = WIDTHS.get(self.kind, (FULL_WIDTH,))
+        if self.bits not in widths:
+            known = " or ".join(map(str, widths))
+            raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
         if self.domain is not None:
-            object.__setattr__(self, "domain", _check_domain(self.name, self.kind, self.domain))
+            object.__setattr__(self, "domain", _check_domain(self.name, self.kind, self.bits, self.domain))
 
     @property
     def type_name(self) -> str:
-        """The type as the written form has it: `integer`, `array<string>`."""
-        return f"array<{self.kind}>" if self.is_array else str(self.kind)
+        """The type as the written form has it: `integer`, `tinyint`, `array<string>`."""
+        name = type_name(self.kind, self.bits)
+        return f"array<{name}>" if self.is_array else name
 
 
 def check_name(name: object) -> str:
@@ -96,13 +112,13 @@ def check_name(name: object) -> str:
     return name
 
 
-def _check_domain(name: str, kind: Kind, domain: Domain) -> Domain:
+def _check_domain(name: str, kind: Kind, bits: int, domain: Domain) -> Domain:
     place = f"attribute {name!r}"
     bounds = (domain.minimum, domain.maximum, domain.precision)
     if domain.values is not None:
         if bounds != (None, None, None):
             raise SchemaError(f"{place}: a domain is either values or min, max and precision; give one of them")
-        values = tuple(_check_value(place, "values", kind, value) for value in domain.values)
+        values = tuple(_check_value(place, "values", kind, value, bits) for value in domain.values)
         if not values:
             raise SchemaError(f"{place}: values is empty; list the values or leave the domain out")
         if len(set(values)) != len(values):
@@ -114,8 +130,8 @@ def _check_domain(name: str, kind: Kind, domain: Domain) -> Domain:
     if kind not in _ORDERED:
         raise SchemaError(f"{place}: min, max and precision do not fit type {kind}; list its values instead")
     low, high, step = domain.minimum, domain.maximum, domain.precision
-    low = None if low is None else _check_value(place, "min", kind, low)
-    high = None if high is None else _check_value(place, "max", kind, high)
+    low = None if low is None else _check_value(place, "min", kind, low, bits)
+    high = None if high is None else _check_value(place, "max", kind, high, bits)
     if low is not None and high is not None and low > high:  # type: ignore[operator]
         raise SchemaError(f"{place}: min {iso_text(low)} is greater than max {iso_text(high)}; exchange them")
     if step is not None:
@@ -128,9 +144,9 @@ def _check_domain(name: str, kind: Kind, domain: Domain) -> Domain:
     return Domain(minimum=low, maximum=high, precision=step)
 
 
-def _check_value(place: str, key: str, kind: Kind, value: object) -> Scalar:
+def _check_value(place: str, key: str, kind: Kind, value: object, bits: int = FULL_WIDTH) -> Scalar:
     try:
-        checked = coerce(kind, value)
+        checked = coerce(kind, value, bits)
     except MisfitError as misfit:
         raise SchemaError(f"{place}: {key}: {misfit}; correct the value or the type") from None
     if checked is None or not is_finite(checked):

@@ -23,17 +23,20 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension
+from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
 from wherecast.language.attribute import Attribute
 from wherecast.language.values import (
     DATE_PATTERN,
+    FULL_WIDTH,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
+    WIDTHS,
     Kind,
     MisfitError,
     coerce,
     coerce_array,
     describe,
+    integer_range,
 )
 from wherecast.language.walls import instants
 from wherecast.language.zone import UTC, Zone
@@ -53,7 +56,9 @@ _PLAIN_TYPES: dict[Kind, frozenset[type]] = {
     Kind.TIMESTAMP: frozenset({dt.datetime}),
     Kind.TIMESTAMP_NTZ: frozenset({dt.datetime}),
 }
-_ELEMENTS = {kind: Attribute("element", kind) for kind in Kind}
+_ELEMENTS = {
+    (kind, bits): Attribute("element", kind, bits=bits) for kind in Kind for bits in WIDTHS.get(kind, (FULL_WIDTH,))
+}
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
@@ -104,11 +109,7 @@ def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Co
     """Convert an Arrow array; `zone` is that of timestamps without one."""
     array = _decode(array)
     try:
-        part = (
-            _convert_list(attribute, array, zone)
-            if attribute.is_array
-            else _convert_scalars(attribute.kind, array, zone)
-        )
+        part = _convert_list(attribute, array, zone) if attribute.is_array else _convert_scalars(attribute, array, zone)
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
     return Column(part.values, part.bad, lambda row: _explain(attribute, array, row))
@@ -139,7 +140,8 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
         if found <= _PLAIN_TYPES[attribute.kind]:
             if found == {dt.datetime}:
                 return _convert_datetimes(attribute, values, elements, zone)
-            return pa.array(values, canonical_type(attribute))
+            array = pa.array(values, canonical_type(attribute))
+            return array if attribute.bits == FULL_WIDTH else convert_array(attribute, whole_array(array, attribute))
         if found == {str} and attribute.kind in _MOMENTS:
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
             return convert_array(attribute, whole_array(text, attribute), zone)
@@ -168,7 +170,7 @@ def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) 
     bad = []
     for row, value in enumerate(values):
         try:
-            out.append(fit(attribute.kind, value, zone))
+            out.append(fit(attribute.kind, value, attribute.bits, zone))
         except MisfitError:
             out.append(None)
             bad.append(row)
@@ -178,7 +180,7 @@ def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) 
 def _explain_value(attribute: Attribute, value: object) -> str:
     message = f"expected {attribute.type_name}, got {describe(value)}"
     try:
-        (coerce_array if attribute.is_array else coerce)(attribute.kind, value)
+        (coerce_array if attribute.is_array else coerce)(attribute.kind, value, attribute.bits)
     except MisfitError as misfit:
         message = str(misfit)
     return message
@@ -209,7 +211,7 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(attribute.kind, _decode(elements), zone)
+    part = _convert_scalars(_ELEMENTS[attribute.kind, attribute.bits], _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -220,19 +222,23 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
 
 
-def _convert_scalars(kind: Kind, array: pa.Array, zone: Zone) -> _Part:
-    target = canonical_type(_ELEMENTS[kind])
-    if array.type == target and kind is not Kind.STRING:
+def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
+    kind, target = attribute.kind, canonical_type(attribute)
+    if array.type == target and kind is not Kind.STRING and attribute.bits == FULL_WIDTH:
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
     if kind in (Kind.STRING, *_MOMENTS) and is_text(array.type):
-        return _convert_text(kind, array, target, zone)
-    if kind is Kind.INTEGER and types.is_integer(array.type):
-        too_large = pc.greater(array, pa.scalar(INTEGER_MAX, pa.uint64())) if types.is_uint64(array.type) else None
-        return _cast_except(array, too_large, target)
+        return _convert_text(attribute, array, target, zone)
+    if kind is Kind.INTEGER and (types.is_integer(array.type) or types.is_decimal(array.type)):
+        return _convert_integers(attribute, array, target)
     if kind is Kind.FLOAT and (types.is_integer(array.type) or types.is_floating(array.type)):
-        return _Part(array.cast(target, safe=False), _NONE_BAD)  # unsafe: an integer goes to the nearest double
+        doubles = array.cast(target, safe=False)  # unsafe: an integer goes to the nearest double
+        is_narrow = types.is_floating(array.type) and array.type.bit_width <= attribute.bits
+        return _Part(doubles, _NONE_BAD) if is_narrow or attribute.bits == FULL_WIDTH else _rounded(doubles)
+    if kind is Kind.FLOAT and types.is_decimal(array.type):
+        # By way of text, which Arrow reads to the nearest double; its own cast may miss it.
+        return _convert_scalars(attribute, array.cast(pa.string()).cast(target), zone)
     if kind is Kind.DATE and types.is_date64(array.type):
         days = _floor_divide(array, 86_400_000)
         return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
@@ -242,6 +248,27 @@ def _convert_scalars(kind: Kind, array: pa.Array, zone: Zone) -> _Part:
     if times is not None and kind is Kind.TIMESTAMP:
         return _convert_timestamps(times, target)
     return _Part(pa.nulls(len(array), target), valid_rows(array))
+
+
+def _convert_integers(attribute: Attribute, array: pa.Array, target: pa.DataType) -> _Part:
+    if types.is_decimal(array.type):
+        try:
+            array = array.cast(target)
+        except pa.ArrowInvalid:  # a fraction, or outside 64 bits
+            return _convert_one_by_one(attribute, array.to_pylist(), UTC)
+    if signed_width(array.type) <= attribute.bits:
+        return _Part(array.cast(target), _NONE_BAD)
+    low, high = integer_range(attribute.bits)
+    unfit = pc.greater(array, pa.scalar(high, array.type))
+    if types.is_signed_integer(array.type):
+        unfit = pc.or_(unfit, pc.less(array, pa.scalar(low, array.type)))
+    return _cast_except(array, unfit, target)
+
+
+def _rounded(doubles: pa.Array) -> _Part:
+    """The nearest floats of 32 bits; what is beyond their range does not fit."""
+    floats = doubles.cast(pa.float32())
+    return _cast_except(floats, pc.and_(pc.is_inf(floats), pc.is_finite(doubles)), doubles.type)
 
 
 def valid_rows(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -304,17 +331,18 @@ def _view(part: _Part, target: pa.DataType) -> _Part:
     return _Part(part.values.view(target), part.bad)
 
 
-def _convert_text(kind: Kind, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part:
+def _convert_text(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part:
+    kind = attribute.kind
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return _convert_one_by_one(_ELEMENTS[kind], _read_text(array), zone)
+        return _convert_one_by_one(attribute, _read_text(array), zone)
     if kind is Kind.STRING:
         return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
     parsed = _parse_text(kind, array.cast(pa.string()), target, zone)
     if parsed is not None:
         return _Part(parsed, _NONE_BAD)
-    return _convert_one_by_one(_ELEMENTS[kind], array.to_pylist(), zone)
+    return _convert_one_by_one(attribute, array.to_pylist(), zone)
 
 
 def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType, zone: Zone) -> pa.Array | None:
@@ -359,9 +387,9 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
-        elements = _decode(one.flatten())
-        position = int(_convert_scalars(attribute.kind, elements, UTC).bad[0])
-        return f"element {position}: {_explain(_ELEMENTS[attribute.kind], elements, position)}"
+        element, elements = _ELEMENTS[attribute.kind, attribute.bits], _decode(one.flatten())
+        position = int(_convert_scalars(element, elements, UTC).bad[0])
+        return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
         return f"expected {attribute.type_name}, got {array.type}"
     try:

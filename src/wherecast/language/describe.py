@@ -11,7 +11,7 @@ import numpy as np
 
 from wherecast.language.attribute import Attribute
 from wherecast.language.decimals import MAX_PRECISION
-from wherecast.language.expression import TYPE_OF_KIND, Type
+from wherecast.language.expression import FLOATS, TYPE_OF_KIND, Type
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.render import attribute_namer
@@ -125,13 +125,13 @@ def literal_text(kind: Type, value: Any, scale: int) -> str:
         return _quote(value)
     if kind is Type.DECIMAL:
         return f"{Decimal(int(value)).scaleb(-scale).normalize():f}"
-    if kind is Type.DOUBLE:
+    if kind in FLOATS:
         return repr(float(value))
     return value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
 
 
 def member_text(common: Type, key: Any) -> str:
     """A value of an IN list, from its key (see `evaluate.member_keys`), as SQL."""
-    if common is Type.DOUBLE:
+    if common in FLOATS:
         return value_text(Kind.FLOAT, key)
     return literal_text(common, key, MAX_PRECISION)

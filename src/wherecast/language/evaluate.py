@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from wherecast.language import decimals
 from wherecast.language.expression import (
+    FLOATS,
     INTEGERS,
     MOMENTS,
+    WIDTH_OF,
     And,
     Arith,
     Attr,
@@ -40,6 +42,7 @@ from wherecast.language.keys import float_keys
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
+from wherecast.language.values import integer_range
 from wherecast.language.walls import DAY_US, instants
 from wherecast.language.zone import Zone
 
@@ -47,7 +50,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Column(NamedTuple):
-    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists)."""
+    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
+
+    Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
+    """
 
     values: npt.NDArray[Any]
     valid: Bools
@@ -159,7 +165,7 @@ def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
     column = evaluate(node, scope)
     if node.type is Type.NULL:
         return Column(_filler(common, scope.length), np.zeros(scope.length, bool))
-    if common is Type.DOUBLE:
+    if common in FLOATS:
         return Column(float_keys(_to_double(node, column)), column.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
@@ -199,6 +205,11 @@ def _to_double(node: Node, column: Column) -> npt.NDArray[np.float64]:
     return column.values.astype(np.float64)
 
 
+def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Numbers as FLOATs: rounded once, straight to 32 bits."""
+    return values.astype(np.float32).astype(np.float64)
+
+
 def _in_list(node: InList, scope: Scope) -> Column:
     item = evaluate(node.item, scope)
     keys = member_keys(node.item, item, node.common, scope.zone)
@@ -210,8 +221,11 @@ def _in_list(node: InList, scope: Scope) -> Column:
 
 def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[Any]:
     """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
-    if common is Type.DOUBLE:
-        return float_keys(_to_double(node, column)).tolist()  # type: ignore[no-any-return]
+    if common in FLOATS:
+        values = _to_double(node, column)
+        if common is Type.FLOAT and node.type in INTEGERS:
+            values = _rounded(column.values)
+        return float_keys(values).tolist()  # type: ignore[no-any-return]
     if common is Type.DECIMAL:
         scale = decimals.MAX_PRECISION - decimal_scale(node)
         return [int(v) * 10**scale for v in column.values]
@@ -284,7 +298,7 @@ def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDAr
     for i in rows.tolist():
         items = array.values[i]
         present = [v for v in items if v is not None]
-        keys = float_keys(np.array(present, np.float64)).tolist() if element is Type.DOUBLE else present
+        keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
         found[i] = wanted[i] in keys
         known[i] = found[i] or len(present) == len(items)
     return Column(found, known)
@@ -292,7 +306,7 @@ def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDAr
 
 def _absolute(node: Call, arg: Column) -> Column:
     if node.type in INTEGERS:
-        lowest = -(2**31) if node.type is Type.INT else -(2**63)
+        lowest, _ = integer_range(WIDTH_OF[node.type])
         return Column(np.abs(arg.values), arg.valid & (arg.values != lowest))
     if node.args[0].type is Type.NULL:
         return arg
@@ -302,7 +316,7 @@ def _absolute(node: Call, arg: Column) -> Column:
 def _negate(node: Negate, scope: Scope) -> Column:
     item = evaluate(node.item, scope)
     if node.type in INTEGERS:
-        lowest = -(2**31) if node.type is Type.INT else -(2**63)
+        lowest, _ = integer_range(WIDTH_OF[node.type])
         with np.errstate(over="ignore"):
             return Column(-item.values, item.valid & (item.values != lowest))
     return item if node.item.type is Type.NULL else Column(-item.values, item.valid)
@@ -316,11 +330,13 @@ def _arith(node: Arith, scope: Scope) -> Column:
     if node.type is Type.DECIMAL:
         return _decimal_arith(node, left, right, valid)
     with np.errstate(all="ignore"):
-        if node.type is Type.DOUBLE:
+        if node.type in FLOATS:
             a, b = _to_double(node.left, left), _to_double(node.right, right)
             if node.op in "/%":
                 valid = valid & (b != 0)
-            return Column(_DOUBLE_OPS[node.op](a, b), valid)
+            # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
+            values = _DOUBLE_OPS[node.op](a, b)
+            return Column(_rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 
@@ -334,13 +350,15 @@ _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Column:
-    low, high = (-(2**31), 2**31 - 1) if node.type is Type.INT else (-(2**63), 2**63 - 1)
+    low, high = integer_range(WIDTH_OF[node.type])
     if node.op == "%":
         divisor = np.where(b == 0, 1, b)
         divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
         return Column(np.fmod(a, divisor), valid & (b != 0))
-    exact = _DOUBLE_OPS[node.op](a.astype(object), b.astype(object))
-    fits = np.fromiter((low <= v <= high for v in exact), bool, exact.size)
+    if node.type is Type.BIGINT:
+        a, b = a.astype(object), b.astype(object)
+    exact = _DOUBLE_OPS[node.op](a, b)  # 64 bits hold every sum and product of 32
+    fits = np.asarray((exact >= low) & (exact <= high), bool)
     return Column(np.where(fits, exact, 0).astype(np.int64), valid & fits)
 
 

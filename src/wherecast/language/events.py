@@ -352,7 +352,7 @@ def read_event(schema: Schema, event: Mapping[str, object], needed: Iterable[int
         if value is None and "." in name and name not in event:
             value = _descend(event, name.split("."))
         try:
-            values[index] = None if value is None else coerce(attribute.kind, value, schema.zone)
+            values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
         except MisfitError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     return values

@@ -13,7 +13,7 @@ from typing import Any, Union
 
 from wherecast.errors import SchemaError
 from wherecast.language.attribute import Attribute, Domain, check_name
-from wherecast.language.values import Kind, MisfitError, coerce, iso_text
+from wherecast.language.values import FULL_WIDTH, Kind, MisfitError, coerce, iso_text, type_name
 from wherecast.language.zone import UTC, Zone, find_zone
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
@@ -21,17 +21,35 @@ _MAX_DEPTH = 32  # of nested structs
 #: Where the written form has the time zone of the schema.
 TIME_ZONE = "__wherecast_time_zone"
 
+#: A kind and its width. `integer` and `float` have 64 bits: that is what schemas written before there were widths mean.
 _TYPES = {
-    **dict.fromkeys(("boolean", "bool"), Kind.BOOLEAN),
-    **dict.fromkeys(("integer", "int", "long", "bigint", "short", "smallint", "byte", "tinyint"), Kind.INTEGER),
-    **dict.fromkeys(("float", "double", "real"), Kind.FLOAT),
-    **dict.fromkeys(("string", "text", "varchar"), Kind.STRING),
-    "date": Kind.DATE,
-    **dict.fromkeys(("timestamp", "timestamp_ltz"), Kind.TIMESTAMP),
-    "timestamp_ntz": Kind.TIMESTAMP_NTZ,
+    **dict.fromkeys(("boolean", "bool"), (Kind.BOOLEAN, FULL_WIDTH)),
+    **dict.fromkeys(("tinyint", "byte"), (Kind.INTEGER, 8)),
+    **dict.fromkeys(("smallint", "short"), (Kind.INTEGER, 16)),
+    "int": (Kind.INTEGER, 32),
+    **dict.fromkeys(("integer", "bigint", "long"), (Kind.INTEGER, FULL_WIDTH)),
+    "real": (Kind.FLOAT, 32),
+    **dict.fromkeys(("float", "double"), (Kind.FLOAT, FULL_WIDTH)),
+    **dict.fromkeys(("string", "text", "varchar"), (Kind.STRING, FULL_WIDTH)),
+    "date": (Kind.DATE, FULL_WIDTH),
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), (Kind.TIMESTAMP, FULL_WIDTH)),
+    "timestamp_ntz": (Kind.TIMESTAMP_NTZ, FULL_WIDTH),
 }
-_SPARK_TYPES = {**_TYPES, "char": Kind.STRING}
-_SPARK_NAMES = {Kind.INTEGER: "long", Kind.FLOAT: "double"}
+#: Spark's JSON says `integer` and `float` for 32 bits.
+_SPARK_TYPES = {
+    **_TYPES,
+    "integer": (Kind.INTEGER, 32),
+    "float": (Kind.FLOAT, 32),
+    "char": (Kind.STRING, FULL_WIDTH),
+}
+_SPARK_NAMES = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "integer": "long",
+    "real": "float",
+    "float": "double",
+}
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
@@ -62,7 +80,7 @@ def check_size(name: str, read: list[Attribute], depth: int) -> None:
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
     """Why a type is no attribute type, and what to do. `element` is the type itself or, of an array, its element's."""
     if element.startswith(("decimal", "numeric")):
-        way_out = "use double, or integer with the amount in its smallest unit"
+        way_out = "use double, or integer if all values are whole; DECIMAL columns of events are converted to either"
     elif element.startswith(("array", "list", "struct", "map")) and written != element:
         way_out = "an array holds plain values only; leave it out or flatten it"
     else:
@@ -154,18 +172,18 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
                 raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
             _read_fields(nested, name + ".", out, depth + 1, zone)
         else:
-            kind, is_array = _read_type(name, written)
-            out.append(Attribute(name, kind, is_array, _read_domain(name, kind, spec, zone)))
+            kind, bits, is_array = _read_type(name, written)
+            out.append(Attribute(name, kind, is_array, _read_domain(name, kind, spec, zone), bits))
 
 
-def _read_type(name: str, written: str) -> tuple[Kind, bool]:
+def _read_type(name: str, written: str) -> tuple[Kind, int, bool]:
     text = written.strip().lower()
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
-    kind = _TYPES.get(element)
-    if kind is None:
+    found = _TYPES.get(element)
+    if found is None:
         raise refuse_type(name, text, element)
-    return kind, array is not None
+    return *found, array is not None
 
 
 def _read_domain(name: str, kind: Kind, spec: Mapping[Any, Any], zone: Zone) -> Domain | None:
@@ -182,7 +200,7 @@ def _read_domain(name: str, kind: Kind, spec: Mapping[Any, Any], zone: Zone) -> 
 def _in_zone(kind: Kind, value: Any, zone: Zone) -> Any:
     """A value of a domain, as an instant if it is a timestamp; `Attribute` says what is wrong with one that is not."""
     try:
-        return coerce(kind, value, zone) if kind is Kind.TIMESTAMP else value
+        return coerce(kind, value, zone=zone) if kind is Kind.TIMESTAMP else value
     except MisfitError:
         return value
 
@@ -231,10 +249,11 @@ def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribu
         is_array = nested["type"] == "array"
         element = nested["elementType"] if is_array else nested["type"]
         element = str(element["type"] if isinstance(element, dict) else element)
-        kind = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
-        if kind is None:
+        found = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
+        if found is None:
             raise refuse_type(name, f"array<{element}>" if is_array else element, element)
-        out.append(Attribute(name, kind, is_array))
+        kind, bits = found
+        out.append(Attribute(name, kind, is_array, bits=bits))
 
 
 def _write_spark_struct(tree: Tree) -> dict[str, object]:
@@ -247,5 +266,6 @@ def _write_spark_struct(tree: Tree) -> dict[str, object]:
 def _write_spark_type(node: Attribute | Tree) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
-    element = _SPARK_NAMES.get(node.kind, str(node.kind))
+    name = type_name(node.kind, node.bits)
+    element = _SPARK_NAMES.get(name, name)
     return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element

@@ -132,6 +132,8 @@ def read_column(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArr
     """
     if kind is Type.STRING:
         return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
+        return read_column(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
     if kind is Type.DOUBLE or kind in INTEGERS:
         read_one: Callable[[str], float] = float if kind is Type.DOUBLE else int
         try:

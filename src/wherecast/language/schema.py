@@ -7,6 +7,7 @@ A schema can be written as a mapping, in JSON or in YAML,
 
     symbol: string
     price:  {type: double, min: 0, max: 1000, precision: 0.01}
+    lots:   smallint
     side:   {type: string, values: [buy, sell]}
     tags:   array<string>
     quote:  {type: struct, fields: {bid: double, ask: double}}
@@ -136,7 +137,7 @@ class Schema:
         return str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=readable))
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema of canonical columns; dotted names become structs, at the place of their first field."""
+        """The Arrow schema; dotted names become structs, at the place of their first field."""
         from wherecast.language.arrow import write_arrow  # noqa: PLC0415 - imports PyArrow
 
         return write_arrow(self.attributes)

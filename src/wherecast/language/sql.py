@@ -22,10 +22,10 @@ from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED
 from wherecast.language.decimals import Digits, arithmetic_digits
 from wherecast.language.expression import (
+    FLOATS,
     INTEGERS,
     MOMENTS,
     NUMBERS,
-    TYPE_OF_KIND,
     And,
     Arith,
     Attr,
@@ -43,6 +43,8 @@ from wherecast.language.expression import (
     Param,
     Span,
     Type,
+    common_number,
+    element_type,
 )
 from wherecast.language.literals import Shape
 from wherecast.language.schema import Schema
@@ -177,7 +179,7 @@ class Checker:
             shown = name if len(name) <= 60 else name[:57] + "..."
             raise self._error("unknown-attribute", f"unknown attribute {shown!r}; {self._name_hint(name)}", span)
         attribute = self.schema.attributes[index]
-        element = TYPE_OF_KIND[attribute.kind]
+        element = element_type(attribute)
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=element, span=span)
         return Attr(index=index, type=element, span=span)
@@ -234,7 +236,7 @@ class Checker:
         if a is Type.ARRAY or b is Type.ARRAY:
             raise self._error("type", "an array cannot be compared; use array_contains or size", span)
         if a in NUMBERS and b in NUMBERS:
-            return max(a, b, key=NUMBERS.index)
+            return common_number(a, b)
         if a is b:
             return a
         if a in MOMENTS and b in MOMENTS:
@@ -343,6 +345,10 @@ class Checker:
         if value.type is Type.NULL:
             raise self._error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
         element = Const(value=None, type=array.element, span=span)
+        if array.element is Type.FLOAT and value.type in NUMBERS:
+            # Here, and only here, Spark makes an integer a FLOAT; a decimal is compared as a double.
+            kind = Type.DOUBLE if value.type is Type.DECIMAL else Type.FLOAT if value.type in INTEGERS else value.type
+            return Call(name="array_contains", args=(array, _retype(value, kind)), span=span)
         if not (value.type is array.element or (array.element in INTEGERS and value.type in INTEGERS)):
             common = self._common_type(element, value, value.span)
             if common is not array.element:
@@ -377,11 +383,10 @@ def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
     a, b = left.type, right.type
     if Type.NULL in (a, b):
         a = b = _number_type(b if a is Type.NULL else a)
-    if Type.DOUBLE in (a, b) or (op == "/" and Type.DECIMAL not in (a, b)):
-        return Type.DOUBLE, (0, 0)
-    if Type.DECIMAL in (a, b):
-        return Type.DECIMAL, arithmetic_digits(op, digits_of(left), digits_of(right))
-    return (Type.BIGINT if Type.BIGINT in (a, b) else a), (0, 0)
+    common = common_number(a, b)
+    if common is Type.DECIMAL:
+        return common, arithmetic_digits(op, digits_of(left), digits_of(right))
+    return (Type.DOUBLE if op == "/" else common), (0, 0)
 
 
 def digits_of(node: Node) -> Digits:
@@ -390,12 +395,15 @@ def digits_of(node: Node) -> Digits:
         return node.digits
     if isinstance(node, Call) and node.type is Type.DECIMAL:
         return digits_of(node.args[0])
-    return {Type.INT: (10, 0), Type.BIGINT: (20, 0)}.get(node.type, (1, 0))
+    return _INTEGER_DIGITS.get(node.type, (1, 0))
+
+
+_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
 
 
 def _retype(node: Node, common: Type) -> Node:
     """Give a literal the type it is compared as, so that it is read once, in its final form."""
-    if isinstance(node, Param) and node.type is not common and (node.type is Type.STRING or common is Type.DOUBLE):
+    if isinstance(node, Param) and node.type is not common and (node.type is Type.STRING or common in FLOATS):
         return Param(slot=node.slot, type=common, negative=node.negative, span=node.span)
     return node
 

@@ -4,8 +4,12 @@ One function per kind turns a Python value into the canonical one or raises `Mis
 expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
 
 The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
-a timestamp is no date. They are lenient where nothing can be lost or mistaken: an integer is a float, a date is a
-timestamp at midnight, an ISO text is a date or a timestamp, a time without a zone is one of the schema's zone.
+a timestamp is no date. They are lenient where nothing can be lost or mistaken: an integer is a float, a whole decimal
+is an integer, a date is a timestamp at midnight, an ISO text is a date or a timestamp, a time without a zone is one of the
+schema's zone.
+
+Numbers also have a width. An integer outside its width is a misfit; it is never wrapped. A float of 32 bits is the nearest
+one to the value, as Spark's cast to FLOAT has it, and stays a Python float; a number beyond its range is a misfit.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import enum
 import math
 import re
 import reprlib
+import struct
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 from wherecast.language.zone import UTC, Zone
@@ -23,7 +29,6 @@ from wherecast.language.zone import UTC, Zone
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
 Scalar = bool | int | float | str | dt.date | dt.datetime
 
-INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -44,12 +49,34 @@ class Kind(enum.StrEnum):
     """What the values of an attribute (or the elements of an array attribute) are."""
 
     BOOLEAN = "boolean"
-    INTEGER = "integer"  # 64 bits, signed
-    FLOAT = "float"  # IEEE 754 double
+    INTEGER = "integer"  # signed
+    FLOAT = "float"  # IEEE 754
     STRING = "string"  # Unicode, compared as UTF-8 bytes
     DATE = "date"
     TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
     TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
+
+
+#: How many bits the values of a kind can have; the other kinds have one form only.
+WIDTHS = {Kind.INTEGER: (8, 16, 32, 64), Kind.FLOAT: (32, 64)}
+FULL_WIDTH = 64
+#: The names of the narrower types. Those of 64 bits are the kinds' own, as stored schemas have always had them.
+_NARROW_NAMES = {
+    (Kind.INTEGER, 8): "tinyint",
+    (Kind.INTEGER, 16): "smallint",
+    (Kind.INTEGER, 32): "int",
+    (Kind.FLOAT, 32): "real",
+}
+
+
+def type_name(kind: Kind, bits: int = FULL_WIDTH) -> str:
+    """The type in the written form of a schema: `integer`, `tinyint`, `real`."""
+    return _NARROW_NAMES.get((kind, bits), str(kind))
+
+
+def integer_range(bits: int) -> tuple[int, int]:
+    """The least and the greatest integer of a width."""
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 class MisfitError(ValueError):
@@ -63,22 +90,25 @@ class Misplaced(NamedTuple):
     value: object
 
 
-def coerce(kind: Kind, value: object, zone: Zone = UTC) -> Scalar | None:
+def coerce(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> Scalar | None:
     """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit.
 
     `zone` is that of a timestamp without one.
     """
-    if type(value) in _PLAIN and kind is not Kind.TIMESTAMP:
+    if type(value) not in _PLAIN:
+        if type(value).__module__ == "numpy":
+            value = _unwrap_numpy(value)
+        if is_missing(value):
+            return None
+        _refuse_misplaced(value)
+    if kind is Kind.TIMESTAMP:
+        return _timestamp(value, zone)
+    if bits == FULL_WIDTH:
         return _COERCE[kind](value)
-    if type(value).__module__ == "numpy":
-        value = _unwrap_numpy(value)
-    if is_missing(value):
-        return None
-    _refuse_misplaced(value)
-    return _timestamp(value, zone) if kind is Kind.TIMESTAMP else _COERCE[kind](value)
+    return _integer(value, bits) if kind is Kind.INTEGER else _single(value)
 
 
-def coerce_array(kind: Kind, value: object, zone: Zone = UTC) -> list[Scalar | None] | None:
+def coerce_array(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> list[Scalar | None] | None:
     """The canonical elements of an array value, or None for NULL."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
         value = list(value)  # type: ignore[call-overload]
@@ -86,11 +116,11 @@ def coerce_array(kind: Kind, value: object, zone: Zone = UTC) -> list[Scalar | N
         return None
     _refuse_misplaced(value)
     if not isinstance(value, list | tuple):
-        raise MisfitError(f"expected array<{kind}>, got {describe(value)}")
+        raise MisfitError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
     elements = []
     for position, element in enumerate(value):
         try:
-            elements.append(coerce(kind, element, zone))
+            elements.append(coerce(kind, element, bits, zone))
         except MisfitError as misfit:
             raise MisfitError(f"element {position}: {misfit}") from None
     return elements
@@ -122,9 +152,13 @@ def describe(value: object) -> str:
         return "array"
     if isinstance(value, Mapping):
         return "struct"
-    if type(value).__name__ == "Decimal":
-        return f"decimal {value}"
+    if isinstance(value, Decimal):
+        return f"decimal {_shown(str(value))}"
     return type(value).__name__
+
+
+def _shown(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _unwrap_numpy(value: object) -> object:
@@ -149,21 +183,48 @@ def _boolean(value: object) -> bool:
     raise _expected("boolean", value)
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _expected("integer", value)
-    if not INTEGER_MIN <= value <= INTEGER_MAX:
-        raise _expected("integer", value, ", which is outside 64 bits")
-    return int(value)
+def _integer(value: object, bits: int = FULL_WIDTH) -> int:
+    name = type_name(Kind.INTEGER, bits)
+    number = _whole(value) if isinstance(value, Decimal) else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise _expected(name, value)
+    low, high = integer_range(bits)
+    if not low <= number <= high:
+        raise _expected(name, value, f", which is outside {bits} bits")
+    return int(number)
 
 
-def _float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _expected("float", value)
+def _whole(value: Decimal) -> int | None:
+    """The integer that a decimal is; None if it has a fraction. Spark's cast would cut the fraction off."""
+    if not value.is_finite() or value != value.to_integral_value():
+        return None
+    # A short text can stand for millions of digits; whatever has more than twenty is outside every width.
+    return (int(value) if value.adjusted() < 20 else 10**20) if value else 0
+
+
+def _float(value: object, name: str = Kind.FLOAT) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise _expected(name, value)
     try:
-        return float(value)
+        number = float(value)
+    except (OverflowError, ValueError):  # a long integer; a signalling NaN
+        number = math.inf
+    if not isinstance(value, float) and not math.isfinite(number):
+        raise _expected(name, value, ", which is outside the range of a double")
+    return number
+
+
+def _single(value: object) -> float:
+    name = type_name(Kind.FLOAT, 32)
+    number = _float(value, name)
+    try:
+        rounded: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
     except OverflowError:
-        raise _expected("float", value, ", which is outside the range of a double") from None
+        raise _expected(name, value, ", which is outside 32 bits") from None
+    return rounded
+
+
+_SINGLE = struct.Struct("<f")
 
 
 def _string(value: object) -> str:

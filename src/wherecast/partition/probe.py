@@ -17,6 +17,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, key_floats
 from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.values import integer_range
 
 PROBES = 4096
 
@@ -44,13 +45,17 @@ def _values(keys: npt.NDArray[np.int64], attribute: Attribute, strings: list[str
     if attribute.kind is Kind.STRING:
         values = pa.array([strings[rank] for rank in (keys >> 2).tolist()], element)
     elif attribute.kind is Kind.FLOAT:
-        values = pa.array(np.where(keys == NAN_KEY, np.nan, key_floats(keys)), element)
+        floats = np.where(keys == NAN_KEY, np.nan, key_floats(keys))
+        with np.errstate(over="ignore"):  # beyond 32 bits is infinity, which fits
+            values = pa.array(floats.astype(np.float32) if attribute.bits == 32 else floats).cast(element)
     elif attribute.kind is Kind.BOOLEAN:
         values = pa.array(keys.clip(0, 1).astype(bool))
     elif attribute.kind is Kind.DATE:
         values = pa.array(keys.astype(np.int32)).cast(element)
     else:
-        values = pa.array(keys).cast(element)
+        # A constant may lie outside the width of its attribute; an event may not.
+        inside = keys.clip(*integer_range(attribute.bits)) if attribute.kind is Kind.INTEGER else keys
+        values = pa.array(inside).cast(element)
     if attribute.is_array:
         return pa.ListArray.from_arrays(pa.array(np.arange(PROBES + 1, dtype=np.int32)), values)
     return values
