@@ -38,7 +38,7 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 	$(BIN)/wherecast lab run --all --scale $(SCALE) --out lab-output
 	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
 
-# The Kafka tests fetch a broker and Spark's connector from Maven Central once, with mvn.
+# The Kafka tests fetch a broker and Spark's connector from Maven Central once; CONTRIBUTING.md says how to name a mirror.
 test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark, then with Spark and Kafka
 	@status=0; \
 	echo '$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS)'; \
