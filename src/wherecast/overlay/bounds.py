@@ -7,7 +7,7 @@ records have no maps and no floats.
 
 from __future__ import annotations
 
-#: Bytes of a value by its first byte, for those that end there or have a fixed length; 0: see below, or not allowed.
+#: Bytes of a value by its first byte, for those of a fixed length; 0: see below, or not allowed.
 _FIXED = [0] * 256
 _FIXED[0x00:0x80] = [1] * 0x80  # small integers
 _FIXED[0xE0:0x100] = [1] * 0x20
@@ -15,24 +15,28 @@ _FIXED[0xA0:0xC0] = [1 + length for length in range(0x20)]  # short texts
 _FIXED[0xC0], _FIXED[0xC2], _FIXED[0xC3] = 1, 1, 1  # None, False, True
 _FIXED[0xCC:0xD4] = [2, 3, 5, 9] * 2  # integers
 _FIXED[0xD4:0xD9] = [2 + length for length in (1, 2, 4, 8, 16)]  # extensions
-#: Bytes of the length that follows the first byte, and of what else follows it: bytes, extensions, texts.
-_MEASURED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}
+#: Bytes before what is measured by the byte after the first: bytes, extensions, texts.
+_SHORT = {0xC4: 2, 0xC7: 3, 0xD9: 2}
+#: Bytes of the length that follows the first byte: bytes and texts; arrays.
+_LONG = {0xC5: 2, 0xC6: 4, 0xDA: 2, 0xDB: 4}
 _ARRAYS = {0xDC: 2, 0xDD: 4}
 
 
 def count_values(body: bytes, most: int) -> int:
     """The values of a body, those inside of arrays included. Raises ValueError if there are more, or if it is no record."""
-    place, due, found = 0, 1, 1
+    try:
+        return _walk(body, most)
+    except IndexError:
+        raise ValueError("the end is missing") from None
+
+
+def _walk(body: bytes, most: int) -> int:
+    fixed, place, found, due = _FIXED, 0, 1, 1
     while due:
-        if place >= len(body):
-            raise ValueError("the end is missing")
         due -= 1
         head = body[place]
-        if _FIXED[head]:
-            place += _FIXED[head]
-        elif head in _MEASURED:
-            width, more = _MEASURED[head]
-            place += 1 + width + more + int.from_bytes(body[place + 1 : place + 1 + width], "big")
+        if step := fixed[head]:
+            place += step
         elif 0x90 <= head < 0xA0 or head in _ARRAYS:
             width = _ARRAYS.get(head, 0)
             length = int.from_bytes(body[place + 1 : place + 1 + width], "big") if width else head & 0x0F
@@ -41,6 +45,11 @@ def count_values(body: bytes, most: int) -> int:
             found += length
             if found > most:
                 raise ValueError(f"more than {most} values")
+        elif head in _SHORT:
+            place += _SHORT[head] + body[place + 1]
+        elif head in _LONG:
+            width = _LONG[head]
+            place += 1 + width + int.from_bytes(body[place + 1 : place + 1 + width], "big")
         else:
             raise ValueError(f"a value that begins with byte {head:#04x}, which no record has")
     return found
