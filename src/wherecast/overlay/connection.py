@@ -43,7 +43,8 @@ class Connection:
         self._framing = framing
         self._visit = visit
         self._bodies: deque[bytes] = deque()
-        self._error: FrameError | None = None
+        # Why nothing more can be read. Not the error itself: its traceback would keep this connection, and all it holds, alive.
+        self._failure: tuple[Reason, str] | None = None
         self._begun_s: float | None = None  # when the frame began that is not complete
 
     @classmethod
@@ -81,8 +82,8 @@ class Connection:
             raise
 
     async def _read(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self._failure is not None:
+            raise FrameError(*self._failure)
         async with asyncio.timeout_at(None if self._begun_s is None else self._begun_s + FRAME_S):
             data = await self._reader.read(_READ_BYTES)
         if not data:
@@ -91,10 +92,10 @@ class Connection:
         try:
             self._bodies.extend(self._framing.feed(data))
         except FrameError as error:
-            self._error = error
+            self._failure = error.reason, str(error)
         self._note_rest(is_new=len(self._bodies) > bodies_before)
-        if self._error is not None and not self._bodies:
-            raise self._error
+        if self._failure is not None and not self._bodies:
+            raise FrameError(*self._failure)
 
     def _note_rest(self, *, is_new: bool) -> None:
         """What is in memory of the next frame, and since when."""
