@@ -1,11 +1,11 @@
-# Everything runs from .venv, which is made on the first call and kept until requirements.lock or pyproject.toml changes.
-# Needed beforehand: Python 3.11+ and make. Where uv is on PATH it installs, else pip.
+# Everything runs from .venv, which is made on the first call and kept until a lock file or pyproject.toml changes.
+# Needed beforehand: Python 3.11+ and make. Where uv is on PATH it installs, else pip; both check every hash.
 #
 #   PYTHON=...   the Python to build .venv with (default: the first of python3.13 python3.12 python3.11 python3 that is 3.11+)
 #   UV=...       the uv to use; `UV=` forces pip
 #   JOBS=...     processes for the tests that need no Spark (default 2)
 #   SCALE=...    how large the experiments of the lab are: small, paper (the default) or large
-#   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session"
+#   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session", or for make lock, e.g. ARGS=--upgrade
 
 UV   ?= $(shell command -v uv 2>/dev/null)
 JOBS ?= 2
@@ -17,6 +17,7 @@ VENV      := .venv
 INSTALLED := $(VENV)/.installed
 BIN       := $(VENV)/bin
 PYTEST    := $(BIN)/python -m pytest
+LOCKS     := requirements-build.lock requirements.lock
 FAST      := not spark and not kafka and not slow
 
 .DEFAULT_GOAL := help
@@ -37,7 +38,7 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 	$(BIN)/wherecast lab run --all --scale $(SCALE) --out lab-output
 	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
 
-# The Kafka tests fetch a broker and Spark's connector from Maven Central once, with mvn.
+# The Kafka tests fetch a broker and Spark's connector from Maven Central once; CONTRIBUTING.md says how to name a mirror.
 test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark, then with Spark and Kafka
 	@status=0; \
 	echo '$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS)'; \
@@ -65,10 +66,20 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-lock: ## Resolve requirements.lock anew (needs uv)
-	@test -n "$(UV)" || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	$(UV) pip compile --quiet --upgrade --universal --no-emit-index-url --custom-compile-command "make lock" \
-		--python-version 3.11 --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
+# Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
+lock: ## Resolve the lock files, with the hashes of every platform
+	@set -eu; \
+	uv='$(UV)'; \
+	if [ -z "$$uv" ]; then \
+		$(find_python); \
+		folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+		"$$python" -m venv "$$folder"; \
+		"$$folder/bin/python" -m pip install --quiet uv; \
+		uv=$$folder/bin/uv; \
+	fi; \
+	compile="$$uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 $(ARGS)"; \
+	$$compile --custom-compile-command 'make lock' --group build --output-file requirements-build.lock; \
+	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove .venv and everything generated
 	rm -rf $(VENV) demo-output bench-output lab-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
@@ -76,9 +87,8 @@ clean: ## Remove .venv and everything generated
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A version manager may put a python3.13 on PATH that does not run, so each candidate is asked.
-$(INSTALLED): requirements.lock pyproject.toml
-	@set -eu; \
-	python=''; \
+define find_python
+python=''; \
 	for candidate in $(PYTHONS); do \
 		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 			python=$$candidate; break; \
@@ -90,22 +100,28 @@ $(INSTALLED): requirements.lock pyproject.toml
 		echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; \
 		exit 1; \
 	fi; \
+	if [ -z "$(UV)" ] && ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+		echo "$$python cannot make virtual environments: its modules venv and ensurepip are missing." >&2; \
+		echo "Install them (Debian, Ubuntu: apt install python3-venv), or name another: make PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi
+endef
+
+# Builds use what is installed already (--no-build-isolation): nothing comes from outside that has no hash in a lock file.
+$(INSTALLED): $(LOCKS) pyproject.toml
+	@set -eu; \
+	$(find_python); \
 	if [ -n "$(UV)" ]; then \
 		echo "Installing into $(VENV) with uv"; \
 		test -x $(BIN)/python || "$(UV)" venv --quiet --allow-existing --python "$$python" $(VENV); \
-		"$(UV)" pip install --quiet --python $(BIN)/python -r requirements.lock; \
-		"$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+		install='$(UV) pip install --quiet --python $(BIN)/python'; \
 	else \
 		echo "Installing into $(VENV) with pip; this takes a few minutes the first time"; \
-		if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
-			echo "$$python cannot make virtual environments: its modules venv and ensurepip are missing." >&2; \
-			echo "Install them (Debian, Ubuntu: apt install python3-venv), or name another: make PYTHON=/path/to/python3" >&2; \
-			exit 1; \
-		fi; \
 		test -x $(BIN)/python || "$$python" -m venv --clear $(VENV); \
 		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
 		export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1; \
-		$(BIN)/python -m pip install --quiet -r requirements.lock; \
-		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .; \
+		install='$(BIN)/python -m pip install --quiet'; \
 	fi; \
+	for lock in $(LOCKS); do $$install --require-hashes --no-build-isolation -r $$lock; done; \
+	$$install --no-deps --no-build-isolation -e .; \
 	touch $@

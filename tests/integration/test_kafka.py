@@ -59,7 +59,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def jars() -> str:
     """The connector, as `spark.jars` wants it."""
-    return ",".join(map(str, connector_jars(pyspark.__version__).jars))
+    return ",".join(map(str, connector_jars(pyspark.__version__)))
 
 
 @pytest.fixture(scope="module")

@@ -367,15 +367,18 @@ class TestStrangers:
                 rng = random.Random(1)
                 head = struct.Struct(">BQI")
                 good = Framing(None, is_opener=True).greeting
+                proven = good + head.pack(VERSION, 0, 0)
                 cases = [
                     (b"GET / HTTP/1.1\r\n\r\n", Reason.MALFORMED),
                     (good[:3] + bytes([VERSION + 1]) + good[4:], Reason.VERSION),
                     (good[:4] + b"\1" + good[5:], Reason.UNAUTHENTICATED),
                     (good + head.pack(VERSION + 1, 0, 1) + b"x", Reason.VERSION),
-                    (good + head.pack(VERSION, 0, MAX_BODY + 1), Reason.OVERSIZED),
-                    (good + head.pack(VERSION, 1, 1) + b"x", Reason.REPLAYED),
-                    (good + head.pack(VERSION, 0, 3) + b"\xc1\xc1\xc1", Reason.MALFORMED),
-                    (good + head.pack(VERSION, 0, 1000) + b"\x91" * 1000, Reason.MALFORMED),
+                    (good + head.pack(VERSION, 0, 1) + b"x", Reason.OVERSIZED),
+                    (good + head.pack(VERSION, 1, 0), Reason.REPLAYED),
+                    (proven + head.pack(VERSION, 1, MAX_BODY + 1), Reason.OVERSIZED),
+                    (proven + head.pack(VERSION, 2, 1) + b"x", Reason.REPLAYED),
+                    (proven + head.pack(VERSION, 1, 3) + b"\xc1\xc1\xc1", Reason.MALFORMED),
+                    (proven + head.pack(VERSION, 1, 1000) + b"\x91" * 1000, Reason.MALFORMED),
                 ]
                 for data, reason in cases:
                     before = counted[reason]
@@ -385,7 +388,7 @@ class TestStrangers:
                     writer.close()
                 for _ in range(50):
                     _, writer = await raw(endpoint)
-                    writer.write(rng.choice((b"", good)) + rng.randbytes(rng.randrange(200)))
+                    writer.write(rng.choice((b"", good, proven)) + rng.randbytes(rng.randrange(200)))
                     writer.close()
                 await self.healthy(ring)
                 assert counted[Reason.FAILED] == 0
@@ -471,6 +474,7 @@ class TestStrangers:
                     framing = Framing(SECRET, is_opener=True)
                     writer.write(framing.greeting)
                     list(framing.feed(await reader.readexactly(len(framing.greeting))))
+                    writer.write(framing.proof)
                     frame = framing.seal(WIRE.encode(Inspect()))
                     reason = Reason.UNAUTHENTICATED if replays == "elsewhere" else Reason.REPLAYED
                     before = counted[reason]
@@ -483,18 +487,24 @@ class TestStrangers:
         asyncio.run(run())
 
     def test_who_says_nothing_is_let_go(self, monkeypatch):
-        """A connection without a greeting ends after a while."""
-        monkeypatch.setattr("wherecast.overlay.connection.GREETING_S", 0.2)
+        """A connection without a handshake ends after a while, and so does one that does not end its frame."""
+        monkeypatch.setattr("wherecast.overlay.connection.HANDSHAKE_S", 0.2)
+        monkeypatch.setattr("wherecast.overlay.connection.FRAME_S", 0.2)
+        head = struct.Struct(">BQI")
+        greeting = Framing(None, is_opener=True).greeting
+        began = [b"", greeting, greeting + head.pack(VERSION, 0, 0) + head.pack(VERSION, 1, 1000) + b"x"]
 
         async def run():
             async with small_ring() as ring:
                 endpoint, running = next(iter(ring.items()))
-                reader, writer = await raw(endpoint)
-                await eventually(lambda: running.peer.counters[Reason.SILENT] == 1)
-                with suppress(ConnectionError):
-                    while await reader.read(100):
-                        pass
-                writer.close()
+                for number, data in enumerate(began, 1):
+                    reader, writer = await raw(endpoint)
+                    writer.write(data)
+                    await eventually(lambda n=number: running.peer.counters[Reason.SILENT] == n)
+                    with suppress(ConnectionError):
+                        while await reader.read(100):
+                            pass
+                    writer.close()
 
         asyncio.run(run())
 

@@ -1,124 +1,130 @@
-"""Jars of Kafka's broker and of Spark's Kafka connector, from Maven Central by way of the installed Maven.
+"""Jars of Kafka's broker and of Spark's Kafka connector.
 
-Maven knows how this machine reaches Maven Central (its settings name a mirror where there is one). What it resolved is
-kept under the user's cache, one folder per set of coordinates, complete or not there at all: later runs need no network.
+`broker.sha256` and `connector.sha256` beside this module name them all, as `sha256sum` does: a checksum, and the path of the
+jar in a Maven repository. What is fetched is kept in the user's cache, so later runs need no network; a file whose checksum is
+another one is never used.
+
+To pin other versions, change the coordinates below and run `.venv/bin/python -m tests.kafka.artifacts`; that needs Maven.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.kafka.maven import MavenError, copy_with_maven, download, find_maven
 
 BROKER = (
     "org.apache.kafka:kafka_2.13:4.3.1",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",  # without a binding the broker dies in silence
 )
-#: The clients of the version that the connector was built with.
-_CLIENTS = ("org.apache.kafka:kafka-clients:3.9.2", "org.apache.commons:commons-pool2:2.13.1")
-#: Connector and token provider to use where Maven Central does not have those of the installed Spark: the newest that
-#: it was seen to have. Using them is announced by a warning.
-_STAND_IN = ("4.2.0", "4.0.0")
-_TIMEOUT_S = 300
-
-# Spark's own poms name a second repository, which is a mirror of Maven Central and not reachable from everywhere: the
-# first declaration of an id counts, and this one is never asked.
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>wherecast.tests</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
-  <repositories><repository>
-    <id>gcs-maven-central-mirror</id><url>file:///dev/null</url>
-    <releases><enabled>false</enabled></releases><snapshots><enabled>false</enabled></snapshots>
-  </repository></repositories>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
-_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+#: The newest connector that Maven Central has, its token provider, and the clients of the version that it was built with: all
+#: that Spark does not bring itself.
+CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+PINS = Path(__file__).parent
 
 
-class ArtifactsError(Exception):
-    """Jars cannot be had; the message says what to do."""
+class Jar(NamedTuple):
+    """A file of a Maven repository."""
 
+    sha256: str
+    path: str
 
-class Connector(NamedTuple):
-    """Spark's Kafka connector, ready for `spark.jars`."""
+    @property
+    def coordinates(self) -> str:
+        *group, name, version, _ = self.path.split("/")
+        return f"{'.'.join(group)}:{name}:{version}"
 
-    version: str
-    jars: list[Path]
+    def is_same(self, content: bytes) -> bool:
+        return hashlib.sha256(content).hexdigest() == self.sha256
 
 
 def broker_jars() -> list[Path]:
-    """The broker with everything it needs. Raises ArtifactsError."""
-    return _fetch(BROKER, with_dependencies=True)
+    """The broker with everything it needs. Raises MavenError."""
+    return fetch(read_pins(PINS / "broker.sha256"))
 
 
-def connector_jars(spark_version: str) -> Connector:
-    """The connector of a Spark version: what Spark does not bring itself. Raises ArtifactsError."""
-    failures = []
-    for connector, token_provider in ((spark_version, spark_version), _STAND_IN):
-        coordinates = (
-            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}",
-            f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{token_provider}",
-            *_CLIENTS,
+def connector_jars(spark_version: str) -> list[Path]:
+    """Spark's Kafka connector, ready for `spark.jars`; a warning says if it is of another version. Raises MavenError."""
+    connector = CONNECTOR[0].rpartition(":")[2]
+    if connector != spark_version:
+        warnings.warn(f"testing with the Kafka connector of Spark {connector} on Spark {spark_version}", stacklevel=2)
+    return fetch(read_pins(PINS / "connector.sha256"))
+
+
+def read_pins(file: Path) -> list[Jar]:
+    """The jars that a file of checksums names."""
+    return [Jar(*line.split()) for line in file.read_text().splitlines()]
+
+
+def fetch(jars: list[Jar]) -> list[Path]:
+    """Where the jars are; those that are not in the cache are put there. Raises MavenError."""
+    folder = _cache_folder()
+    places = {jar: folder / jar.sha256[:16] / jar.path.rpartition("/")[2] for jar in jars}
+    missing = [jar for jar, place in places.items() if not place.is_file() or not jar.is_same(place.read_bytes())]
+    maven = find_maven() if missing else None
+    if maven is not None:
+        try:
+            _fetch_with_maven(maven, missing, places)
+            missing = []
+        except MavenError as error:
+            warnings.warn(f"{error}; trying without Maven", stacklevel=2)
+    with ThreadPoolExecutor(8) as threads:
+        for jar, content in zip(missing, threads.map(lambda jar: download(jar.path), missing), strict=True):
+            _keep(jar, content, places[jar])
+    return list(places.values())
+
+
+def _fetch_with_maven(maven: str, jars: list[Jar], places: dict[Jar, Path]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        copy_with_maven(maven, Path(folder), [jar.coordinates for jar in jars], with_dependencies=False)
+        for jar in jars:
+            _keep(jar, (Path(folder) / jar.path).read_bytes(), places[jar])
+
+
+def _keep(jar: Jar, content: bytes, place: Path) -> None:
+    """Write a file in one step, if it is the right one."""
+    if not jar.is_same(content):
+        raise MavenError(
+            f"{jar.path} has the checksum {hashlib.sha256(content).hexdigest()}, and {jar.sha256} is pinned: what "
+            "was fetched is damaged or another file, and is not used"
         )
-        try:
-            jars = _fetch(coordinates, with_dependencies=False)
-        except ArtifactsError as error:
-            failures.append(str(error))
-            continue
-        if connector != spark_version:
-            warnings.warn(
-                f"Maven has no Kafka connector {spark_version}: testing with {connector} (token provider "
-                f"{token_provider}) on Spark {spark_version}",
-                stacklevel=2,
-            )
-        return Connector(connector, jars)
-    raise ArtifactsError("\n".join(failures))
-
-
-def _fetch(coordinates: tuple[str, ...], *, with_dependencies: bool) -> list[Path]:
-    folder = _cache_folder() / hashlib.sha256(repr((coordinates, with_dependencies)).encode()).hexdigest()[:16]
-    if not folder.is_dir():
-        maven = shutil.which("mvn")
-        if maven is None:
-            raise ArtifactsError(
-                f"Maven (mvn) is needed once to fetch {coordinates[0]}; install it (Debian, Ubuntu: apt install maven)"
-            )
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-        try:
-            _copy_jars(maven, draft, coordinates, with_dependencies=with_dependencies)
-            if not folder.is_dir():  # else another run was quicker
-                (draft / "jars").rename(folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    return sorted(folder.glob("*.jar"))
-
-
-def _copy_jars(maven: str, folder: Path, coordinates: tuple[str, ...], *, with_dependencies: bool) -> None:
-    pom = folder / "pom.xml"
-    pom.write_text(_POM.format(dependencies="".join(_dependency(c, with_dependencies) for c in coordinates)))
-    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command.append(f"-DoutputDirectory={folder / 'jars'}")
-    result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    if result.returncode:
-        reason = next((line for line in result.stdout.splitlines() if "ERROR" in line), result.stdout + result.stderr)
-        raise ArtifactsError(f"Maven could not fetch {coordinates[0]}: {reason}")
-
-
-def _dependency(coordinates: str, with_dependencies: bool) -> str:
-    group, name, version = coordinates.split(":")
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        f"{'' if with_dependencies else _ALONE}</dependency>"
-    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=place.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(draft).replace(place)
 
 
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "wherecast" / "jars"
+
+
+def pin() -> None:
+    """Write the files of checksums from what Maven resolves."""
+    maven = find_maven()
+    if maven is None:
+        raise MavenError("pinning needs Maven (mvn), which knows what a jar depends on")
+    for name, coordinates, is_whole in (("broker", BROKER, True), ("connector", CONNECTOR, False)):
+        with tempfile.TemporaryDirectory() as folder:
+            copy_with_maven(maven, Path(folder), coordinates, with_dependencies=is_whole)
+            jars = sorted(Path(folder).rglob("*.jar"))
+            lines = [
+                f"{hashlib.sha256(j.read_bytes()).hexdigest()}  {j.relative_to(folder).as_posix()}\n" for j in jars
+            ]
+        (PINS / f"{name}.sha256").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    pin()

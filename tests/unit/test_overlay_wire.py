@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
+import sys
+import tracemalloc
 import types
 from collections import Counter
 from typing import Union, get_args, get_origin, get_type_hints
@@ -16,9 +19,10 @@ from hypothesis import strategies as st
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.connection import MAX_ENTRIES, _parts
+from wherecast.overlay.bounds import count_values
+from wherecast.overlay.connection import MAX_ENTRIES, MAX_PART_BYTES, _parts
 from wherecast.overlay.entry import Gathering
-from wherecast.overlay.frames import MAX_BODY, FrameError, Framing, Reason
+from wherecast.overlay.frames import MAX_BODY, VERSION, FrameError, Framing, Reason
 from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import (
     Ask,
@@ -53,7 +57,7 @@ from wherecast.overlay.requests import (
 from wherecast.overlay.settings import Settings
 from wherecast.overlay.simulate import Links, Network
 from wherecast.overlay.subscribers import event_of
-from wherecast.overlay.wire import WIRE, WireError
+from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError
 
 SCHEMA = Schema.of(
     {
@@ -174,6 +178,44 @@ class TestRecords:
             with pytest.raises(WireError):
                 WIRE.decode(body)
 
+    @given(any_record)
+    def test_values_are_counted_without_building_them(self, record):
+        """As many as a walk over what msgpack builds finds; one less is not enough."""
+
+        def count(value):
+            return 1 + sum(map(count, value)) if isinstance(value, list) else 1
+
+        body = WIRE.encode(record)
+        found = count(msgpack.unpackb(body))
+        assert count_values(body, found) == found
+        with pytest.raises(ValueError, match="more than"):
+            count_values(body, found - 1)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"\xdd" + struct.pack(">I", 1 << 22) + b"\x90" * (1 << 22),
+            b"\xdd" + struct.pack(">I", 1 << 19) + b"\x80" * (1 << 19),
+            (b"\xdd" + struct.pack(">I", 1 << 22)) * 1000 + bytes(1 << 22),
+            b"\xdf" + struct.pack(">I", 1 << 19) + b"\x00" * (1 << 20),
+        ],
+        ids=["empty arrays", "empty maps", "arrays in arrays", "a map"],
+    )
+    def test_a_body_cannot_become_many_times_its_size(self, body):
+        """It is refused before anything is built."""
+        tracemalloc.start()
+        try:
+            with pytest.raises(WireError):
+                WIRE.decode(body)
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+        finally:
+            tracemalloc.stop()
+
+    def test_too_many_values_are_not_written(self):
+        """What the other side would refuse does not leave."""
+        with pytest.raises(WireError, match="more than"):
+            WIRE.encode(Notify(ADDRESS, 1, (1000,) * MAX_VALUES, ()))
+
     @pytest.mark.parametrize(
         "value", [1.5, {"a": 1}, Ask(Contact(1, "\ud800"), True), Ask(Contact(2**600, ""), True), object()]
     )
@@ -184,11 +226,14 @@ class TestRecords:
 
 
 def greeted(secret=None, other=...):
-    """Two ends that have greeted each other."""
+    """Two ends that have shaken hands."""
     opener = Framing(secret, is_opener=True)
     accepter = Framing(secret if other is ... else other, is_opener=False)
     assert list(accepter.feed(opener.greeting)) == []
     assert list(opener.feed(accepter.greeting)) == []
+    assert list(accepter.feed(opener.proof)) == list(opener.feed(accepter.proof)) == []
+    assert opener.is_proven
+    assert accepter.is_proven
     return opener, accepter
 
 
@@ -246,13 +291,27 @@ class TestFrames:
             assert fed(other, frame) == ([], Reason.UNAUTHENTICATED)
 
     def test_secrets_must_be_the_same(self):
-        """One side without: refused at the greeting; another secret: at the first frame."""
-        for mine, theirs in ((SECRET, None), (None, SECRET)):
+        """One side without: refused at the greeting; another secret: at the proof."""
+        for mine, theirs in ((SECRET, None), (None, SECRET), (SECRET, SECRET + b"!")):
             with pytest.raises(FrameError) as error:
                 greeted(mine, theirs)
             assert error.value.reason is Reason.UNAUTHENTICATED
-        sender, receiver = greeted(SECRET, SECRET + b"!")
-        assert fed(receiver, sender.seal(b"x")) == ([], Reason.UNAUTHENTICATED)
+
+    @pytest.mark.parametrize("secret", [None, SECRET])
+    def test_a_stranger_cannot_announce_a_frame(self, secret):
+        """Before the proof, the head of a frame with a body is refused; nothing of the body is waited for."""
+        receiver = Framing(secret, is_opener=False)
+        assert fed(receiver, Framing(secret, is_opener=True).greeting) == ([], None)
+        assert fed(receiver, struct.pack(">BQI", VERSION, 0, 1)) == ([], Reason.OVERSIZED)
+
+    def test_memory_is_given_back(self):
+        """A large frame that has been read leaves nothing behind."""
+        sender, receiver = greeted(SECRET)
+        frame = sender.seal(bytes(MAX_BODY))
+        assert fed(receiver, frame[:-1]) == ([], None)
+        assert receiver.held_bytes == len(frame) - 1
+        assert [len(body) for body in fed(receiver, frame[-1:])[0]] == [MAX_BODY]
+        assert (receiver.held_bytes, sys.getsizeof(receiver._buffer) < 1000) == (0, True)
 
     def test_a_greeting_sent_back_is_refused(self):
         """Or an attacker could have this end answer its own challenge."""
@@ -439,6 +498,16 @@ def test_zones_are_sent_in_parts(count):
         assert type(last) is type(message)
         assert getattr(last, "token", 9) == 9
     assert list(_parts(Stored(1, 2, 3, 4, 5, 6))) == [Stored(1, 2, 3, 4, 5, 6)]
+
+
+def test_zones_of_long_texts_are_sent_in_more_parts():
+    """Few entries, but each with many long spans: all parts can be written, and stay near the size of a part."""
+    pieces = (Piece(0, 2**159, 1, tuple(Span(b"x" * 200, b"y" * 200) for _ in range(100))),)
+    entries = tuple(Entry(2, number, pieces) for number in range(200))
+    parts = list(_parts(Copy(Contact(1, ADDRESS), 9, entries)))
+    assert [entry for part in parts for entry in part.entries] == list(entries)
+    assert max(len(WIRE.encode(part)) for part in parts) <= MAX_PART_BYTES
+    assert [part.token for part in parts] == [0] * (len(parts) - 1) + [9]
 
 
 def test_events_come_back_as_people_write_them():

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 Both sides begin with a *greeting*: the protocol's name and version, whether they have a secret, and a nonce of 16 random
-bytes. Then each sends frames:
+bytes. Then each sends frames, the first of them empty:
 
 | bytes | field |
 |---|---|
@@ -17,6 +17,9 @@ The key of the tags is an HMAC of the secret over both nonces and the direction.
 one direction, at one place: recorded and sent again elsewhere its tag is wrong, sent again on the same connection its
 number is. The secret never travels, and without it nothing can be altered or added. Bodies are not encrypted.
 
+The empty frame is the *proof*: its tag shows that its sender has the secret. Until it has come, an announced length other than 0
+is refused, so that a stranger can make this end hold less than a hundred bytes.
+
 After a frame that is refused the place of the next one cannot be trusted: the connection ends.
 """
 
@@ -29,7 +32,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-VERSION = 1
+VERSION = 2  # 1 had no proof
 MAX_BODY = 1 << 24
 _NAME = b"WHC"
 _GREETING = struct.Struct(">3sBB16s")
@@ -45,7 +48,8 @@ class Reason(enum.StrEnum):
     OVERSIZED = "oversized"
     REPLAYED = "replayed"  # a frame out of its place
     UNAUTHENTICATED = "unauthenticated"
-    SILENT = "silent"  # no greeting in time
+    SILENT = "silent"  # no handshake, or not the rest of a frame, in time
+    CROWDED = "crowded"  # cut off to make room for others
     STALE = "stale"  # for a node that this peer no longer is
     FAILED = "failed"  # a record that the node could not handle: a defect, logged
     OVERFLOW = "overflow"  # more than a connection could take
@@ -61,7 +65,7 @@ class FrameError(Exception):
 
 
 class Framing:
-    """One end of one connection. Send `greeting`; feed what arrives; seal what is to go."""
+    """One end of one connection. Send `greeting` and then, once greeted, `proof`; feed what arrives; seal what is to go."""
 
     def __init__(self, secret: bytes | None, *, is_opener: bool) -> None:
         self._secret = secret
@@ -81,6 +85,22 @@ class Framing:
         """Whether the other side has said who it is: until then nothing can be sealed."""
         return self._keys is not None
 
+    @property
+    def proof(self) -> bytes:
+        """The first frame to send."""
+        assert self._sent == 0
+        return self.seal(b"")
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the other side has shown that it has the secret, if there is one."""
+        return self._received > 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not complete."""
+        return len(self._buffer)
+
     def seal(self, body: bytes) -> bytes:
         """A frame."""
         assert self._keys is not None
@@ -96,7 +116,8 @@ class Framing:
         if not self.is_greeted and not self._greet():
             return
         while (body := self._next_body()) is not None:
-            yield body
+            if self._received > 1:  # the first is the proof
+                yield body
 
     def _greet(self) -> bool:
         if len(self._buffer) < _GREETING.size:
@@ -126,21 +147,24 @@ class Framing:
         version, number, length = _HEAD.unpack_from(self._buffer)
         if version != VERSION:
             raise FrameError(Reason.VERSION, f"a frame of version {version}; this is {VERSION}")
-        if length > MAX_BODY:
-            raise FrameError(Reason.OVERSIZED, f"a frame of {length} bytes, at most {MAX_BODY}")
+        most = MAX_BODY if self.is_proven else 0
+        if length > most:
+            raise FrameError(Reason.OVERSIZED, f"a frame of {length} bytes where at most {most} may come")
         end = _HEAD.size + length
         whole = end + (_TAG_BYTES if self._secret is not None else 0)
         if len(self._buffer) < whole:
             return None
-        frame, tag = bytes(self._buffer[:end]), bytes(self._buffer[end:whole])
         assert self._keys is not None
-        if not hmac.compare_digest(tag, self._tag(self._keys[0], frame)):
+        view = memoryview(self._buffer)
+        if not hmac.compare_digest(view[end:whole], self._tag(self._keys[0], view[:end])):
             raise FrameError(Reason.UNAUTHENTICATED, "a tag that is not of this secret and connection")
         if number != self._received:
             raise FrameError(Reason.REPLAYED, f"frame {number} where {self._received} belongs")
+        body = bytes(view[_HEAD.size : end])
+        view.release()
         self._received += 1
         del self._buffer[:whole]
-        return frame[_HEAD.size :]
+        return body
 
-    def _tag(self, key: bytes, frame: bytes) -> bytes:
+    def _tag(self, key: bytes, frame: bytes | memoryview) -> bytes:
         return hmac.digest(key, frame, hashlib.sha256)[:_TAG_BYTES] if self._secret is not None else b""

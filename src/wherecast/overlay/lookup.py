@@ -22,6 +22,9 @@ from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import Effect, HopTimeout, Item, Route, Send, Start, Took
 from wherecast.overlay.ring import MAX_HOPS, Ring
 
+#: Items that share a hop, at most: together they fit a frame.
+MAX_ITEMS = 1_000
+
 
 @dataclass(slots=True)
 class _Hop:
@@ -55,7 +58,7 @@ class Router:
             if way is None:
                 self._deliver(item)
             elif item.hops < MAX_HOPS and way[0] != ring.me:
-                ways.setdefault((*way, 0 if self._is_batching else number), []).append(item)
+                ways.setdefault((*way, number // MAX_ITEMS if self._is_batching else number), []).append(item)
         for (to, last, _), group in ways.items():
             self._send(_Hop(to, tuple(i._replace(hops=i.hops + 1) for i in group), last))
 

@@ -7,7 +7,7 @@ must not be forgotten (`peer_state`), answers clients, and sees to it that it is
 its ring, because all whom it followed are gone, enters again as a new node. All runs on one event loop, so nothing
 needs a lock against the node.
 
-What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
+Who connects is let in, and others may have to go (`door`). What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
 (`admission`). What fails is dropped, and counted by its reason.
 """
 
@@ -26,6 +26,7 @@ from typing import Any
 from wherecast.errors import WherecastError
 from wherecast.overlay.admission import Admission
 from wherecast.overlay.connection import Connection, Links
+from wherecast.overlay.door import Door, Limits
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.entry import Entrance, Gathering, Way
 from wherecast.overlay.frames import FrameError, Reason
@@ -61,6 +62,11 @@ from wherecast.overlay.subscribers import Subscribers
 from wherecast.overlay.wire import WireError
 
 MAX_WAIT_MS = 120_000
+#: Events in one request, and characters in one event: read as JSON they take up to 25 times as much.
+MAX_EVENTS = 10_000
+MAX_EVENT_CHARS = 1 << 20
+#: How often a refusal of one kind is logged; all are counted.
+_LOG_S = 60.0
 _GOODBYE_S = 2.0
 _LOOK_S = 0.2
 #: Entering that has led nowhere for so long is begun anew.
@@ -90,7 +96,10 @@ class Peer:
         self._report = report
         self.counters: Counter[str] = Counter()
         self._state = PeerState(options.state)
-        self._links = Links(options.secret, self.counters)
+        self._limits = Limits.of_process()
+        self._links = Links(options.secret, self.counters, self._limits.links)
+        self._door = Door(self._limits, lambda address, text: self._refuse(Reason.CROWDED, address, text))
+        self._logged_s: dict[Reason, float] = {}
         self._subscribers = Subscribers(options.listen, self._state, self.counters)
         self._gathering: Gathering | None = None
         self._driver: Driver | None = None
@@ -106,7 +115,7 @@ class Peer:
         """Listen, enter a ring, stay in one until told to stop, then leave."""
         host, port = parse_endpoint(self._options.listen)
         try:
-            server = await asyncio.start_server(self._serve, host, port)
+            server = await asyncio.start_server(self._serve, host, port, backlog=self._limits.backlog)
         except OSError as error:
             self._state.close()
             raise PeerError(f"cannot listen on {self._options.listen}: {error.strerror or error}") from None
@@ -210,15 +219,17 @@ class Peer:
         connection, task = None, asyncio.current_task()
         assert task is not None
         self._serving.add(task)
+        peername = writer.get_extra_info("peername")
+        visit = self._door.enter(peername, writer.transport.abort, asyncio.get_running_loop().time())
         try:
-            connection = await Connection.accept(reader, writer, self._options.secret)
+            connection = await Connection.accept(reader, writer, self._options.secret, visit)
             self._connections.add(connection)
             while True:
-                await self._take(connection)
+                await self._take(connection, visit.address)
         except FrameError as error:
-            self.counters[error.reason] += 1
+            self._refuse(error.reason, visit.address, str(error))
         except TimeoutError:
-            self.counters[Reason.SILENT] += 1
+            self._refuse(Reason.SILENT, visit.address, "no handshake, or not the rest of a frame, in time")
         except (OSError, asyncio.CancelledError):  # gone; or this peer is stopping, and nobody awaits a server's task
             pass
         except Exception:  # noqa: BLE001 - a defect of ours ends this connection, and nothing else
@@ -226,13 +237,22 @@ class Peer:
             _log.exception("a connection ended by a defect")
         finally:
             writer.close()
+            self._door.leave(visit)
             if connection is not None:
                 with suppress(PeerError, asyncio.CancelledError):
                     await self._subscribers.detach(connection, lambda: self._driver)
                 self._connections.discard(connection)
             self._serving.discard(task)
 
-    async def _take(self, connection: Connection) -> None:
+    def _refuse(self, reason: Reason, address: str, text: str) -> None:
+        """Count what was dropped, and log it unless the same has just been logged: a stranger must not fill the disk."""
+        self.counters[reason] += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._logged_s.get(reason, now_s - _LOG_S) + _LOG_S:
+            self._logged_s[reason] = now_s
+            _log.warning("%s, from %s: %s (%d so far)", reason, address, text, self.counters[reason])
+
+    async def _take(self, connection: Connection, address: str) -> None:
         """One record: a message for the node, or a request."""
         try:
             record = await connection.receive()
@@ -241,8 +261,8 @@ class Peer:
                 return
             if not isinstance(record, Request) or (isinstance(record, Enter) and not is_address(record.address)):
                 raise WireError(f"a {type(record).__name__} that nobody asked for")
-        except WireError:
-            self.counters[Reason.MALFORMED] += 1
+        except WireError as error:
+            self._refuse(Reason.MALFORMED, address, str(error))
             return
         reply = await self._answer(connection, record)
         if reply is not None:
@@ -314,10 +334,13 @@ class Peer:
         return Welcome(way.rules.to_json(), tuple(contact.address for contact in contacts))
 
     async def _publish(self, driver: Driver, request: Publish) -> Published:
-        events = [_read_event(text) for text in request.events]
-        waiting = [asyncio.ensure_future(driver.ended(o)) for o in driver.node.publish_many(events)]
+        if len(request.events) > MAX_EVENTS:
+            raise PeerError(f"{len(request.events)} events in one request; publish at most {MAX_EVENTS} at a time")
+        # One after another, so that the JSON of one is gone before the next is read.
+        operations = driver.node.publish_many(map(_read_event, request.events))
+        waiting = [asyncio.ensure_future(driver.ended(operation)) for operation in operations]
         driver.settle()
-        self.counters["published"] += len(events)
+        self.counters["published"] += len(operations)
         if waiting:
             await asyncio.wait(waiting, timeout=min(max(request.wait_ms, 0), MAX_WAIT_MS) / 1000)
         told = []
@@ -364,6 +387,8 @@ def _shown(contact: Contact) -> dict[str, str]:
 
 
 def _read_event(text: str) -> dict[str, object]:
+    if len(text) > MAX_EVENT_CHARS:
+        raise PeerError(f"an event of {len(text)} characters; at most {MAX_EVENT_CHARS}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,8 @@ the whole is refused. Nothing that arrives chooses what code runs.
 
 msgpack has integers of 64 bits; longer ones, as ring positions are, travel as extension 1, big-endian two's complement, and
 only they do: every record has one form.
+
+What comes from outside is counted before it is built (`bounds`): a frame cannot become many times its size.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ import msgpack
 
 from wherecast.overlay import messages as m
 from wherecast.overlay import requests as r
+from wherecast.overlay.bounds import count_values
 from wherecast.overlay.ids import Contact
 
 _LONG = 1
 _LONGEST_BYTES = 64
+#: Values in one record that travels: built, they take 75 MB at most, and their texts four times the frame.
+MAX_VALUES = 1 << 20
 _Reader = Callable[[Any], Any]
 
 
@@ -33,9 +38,13 @@ class WireError(ValueError):
 
 
 class Codec:
-    """Reads and writes the records of a table. The place of a class in the table is its number: append, never reorder."""
+    """Reads and writes the records of a table. The place of a class in the table is its number: append, never reorder.
 
-    def __init__(self, records: Sequence[type]) -> None:
+    A record of more than `max_values` values is neither read nor written; None: what is read is our own, of any size.
+    """
+
+    def __init__(self, records: Sequence[type], max_values: int | None = None) -> None:
+        self._max_values = max_values
         self._numbers = {record: number for number, record in enumerate(records)}
         self._readers: dict[type, _Reader] = {}
         self._any = self._union(records)
@@ -46,6 +55,8 @@ class Codec:
             raise WireError(f"a {type(record).__name__} is no record of this protocol")
         try:
             found: bytes = msgpack.packb(record, default=self._plain, strict_types=True)
+            if self._max_values is not None and len(found) > self._max_values:  # else it cannot hold as many
+                count_values(found, self._max_values)
         except (ValueError, TypeError, OverflowError) as error:
             raise WireError(f"{type(record).__name__} cannot be written: {error}") from None
         return found
@@ -53,6 +64,8 @@ class Codec:
     def decode(self, body: bytes) -> Any:
         """The record that the bytes stand for."""
         try:
+            if self._max_values is not None:
+                count_values(body, self._max_values)
             value = msgpack.unpackb(body, ext_hook=_long, strict_map_key=True)
             return self._any(value)
         except WireError:
@@ -158,7 +171,7 @@ def _long(code: int, data: bytes) -> int:
     return value
 
 
-#: Version 1 of the protocol.
+#: What travels between peers.
 WIRE = Codec(
     (
         Contact, m.Span, m.Record, m.Piece, m.Entry, m.Item,
@@ -169,5 +182,6 @@ WIRE = Codec(
         r.Envelope, r.Enter, r.Welcome, r.Founders, r.Waiting,
         r.Subscribe, r.Unsubscribe, r.Publish, r.Inspect, r.Taken,
         r.Done, r.Refused, r.Told, r.Published, r.Status, r.Notice,
-    )
+    ),
+    MAX_VALUES,
 )  # fmt: skip
