@@ -13,7 +13,7 @@ from tests.property.strategies import FilterMaker, Trial, make_event, make_space
 from tests.property.terms import Term, text
 
 from wherecast.engine.engine import Engine
-from wherecast.language.sql import Limits
+from wherecast.language.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
 
