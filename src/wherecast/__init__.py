@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from wherecast.engine.explain import Explanation
     from wherecast.engine.matches import Matches
     from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, WherecastError
+    from wherecast.language.limits import Limits
     from wherecast.language.schema import Schema
-    from wherecast.language.sql import Limits
 
 __all__ = [
     "Engine",
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
     "Explanation": "wherecast.engine.explain",
-    "Limits": "wherecast.language.sql",
+    "Limits": "wherecast.language.limits",
     "Matches": "wherecast.engine.matches",
     "Schema": "wherecast.language.schema",
 }

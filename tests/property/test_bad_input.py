@@ -11,9 +11,9 @@ import pytest
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
+from wherecast.language.limits import Limits
 from wherecast.language.patterns import rlike_regex
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Limits
 
 SCHEMA = Schema.of(
     {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wherecast.engine.engine import Engine
-from wherecast.language.sql import Limits
+from wherecast.language.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
 TABLES = {

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
+from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Limits
 
 SCHEMA = Schema.of({"a": "integer", "x": "boolean", "name": "string", "price": "double", "day": "date"})
 GOOD = (

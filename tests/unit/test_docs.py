@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from wherecast import Engine, FilterError, Schema
-from wherecast.language.sql import Limits
+from wherecast.language.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -23,8 +23,8 @@ from wherecast.index.snapshot import open_snapshot, write_snapshot
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Program
+from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Limits
 
 SCHEMA = Schema.of({
     "a": "integer", "b": "integer", "x": "float", "s": "string", "t": "string", "d": "date", "ts": "timestamp",

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,17 +45,19 @@ from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner, count_candidates
-from wherecast.engine.segment import Members, Segment, build_segment, filters_of, members_of
+from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event
 from wherecast.language.filters import Filters
+from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Limits
 from wherecast.matchers.registry import find_matcher
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Quarantined(NamedTuple):
@@ -313,7 +315,7 @@ class Engine:
         pieces are matched at the same time; kernels hold no lock.
         """
         state, segments, batch = self._read(events, on_error)
-        parts = [self._match_part(s, batch, threads) for s in segments]
+        parts, batch = _within_limits(batch, on_error, lambda b: [self._match_part(s, b, threads) for s in segments])
         return Matches(parts, batch.rows, batch.errors, state.version)
 
     def _match_part(self, segment: Segment, batch: EventBatch, threads: int) -> SegmentMatches | DenseMatches:
@@ -325,14 +327,18 @@ class Engine:
     def count(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""
         state, segments, batch = self._read(events, on_error)
-        total = np.zeros(len(batch), np.int64)
-        for segment in segments:
-            counts = in_pieces(segment.count, batch, threads)
-            if counts is None:
-                part = SegmentMatches(segment, *match_threaded(segment, batch, threads))
-                counts = [Matches([part], batch.rows, [], state.version).counts()]
-            total += np.concatenate(counts)
-        return total
+
+        def count_all(batch: EventBatch) -> npt.NDArray[np.int64]:
+            total = np.zeros(len(batch), np.int64)
+            for segment in segments:
+                counts = in_pieces(segment.count, batch, threads)
+                if counts is None:
+                    part = SegmentMatches(segment, *match_threaded(segment, batch, threads))
+                    counts = [Matches([part], batch.rows, [], state.version).counts()]
+                total += np.concatenate(counts)
+            return total
+
+        return _within_limits(batch, on_error, count_all)[0]
 
     def candidates(self, events: object) -> float:
         """Clauses that an event of a batch is compared with, on average: what matching it costs, beside its matches."""
@@ -342,7 +348,8 @@ class Engine:
 
     def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()
-        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed)
+        limits = self._compiler.limits
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, limits=limits)
         self._planner.observe(batch, segments)
         return state, segments, batch
 
@@ -447,3 +454,14 @@ class Engine:
 
 def _quarantined(ids: IdColumn, errors: dict[int, Any]) -> list[Quarantined]:
     return [Quarantined(row, id_at(ids, row), errors[row]) for row in sorted(errors)]
+
+
+def _within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBatch], T]) -> tuple[T, EventBatch]:
+    """What `work` makes of a batch, and the batch: less the events that would take too much, unless these raise."""
+    while True:
+        try:
+            return work(batch), batch
+        except OverworkError as over:
+            if on_error == "raise":
+                raise over.errors[0] from None
+            batch = batch.without(over.errors)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
+from wherecast.errors import EventError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook
@@ -46,6 +47,14 @@ class Subscriptions(NamedTuple):
     ptr: npt.NDArray[Any]
     ids: Ids
     priorities: npt.NDArray[np.float32] | None  # by slot; None: all zero
+
+
+class OverworkError(Exception):
+    """Events whose texts would take filters too long to read; `errors` has one for each, with its original row."""
+
+    def __init__(self, errors: list[EventError]) -> None:
+        super().__init__(f"{len(errors)} events")
+        self.errors = errors
 
 
 class Segment:
@@ -146,8 +155,27 @@ class Segment:
         event_ids = _event_ids(hits.event_ptr)
         keep = residual < 0
         unsettled = np.flatnonzero(~keep)
+        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled])
         keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
+
+    def _check_work(
+        self,
+        events: EventBatch,
+        event_ids: npt.NDArray[Any],
+        residual_ids: npt.NDArray[Any],
+        clause_ids: npt.NDArray[np.int32],
+    ) -> None:
+        """Raises OverworkError if residuals would read too much text of some events."""
+        filter_ids = self.boxes.filter_ids[clause_ids] if self.boxes.filter_ids.size else clause_ids
+        over = self.residuals.find_overwork(events, event_ids, residual_ids, filter_ids)
+        if over:
+            ptr, ids, _ = self.subscriptions
+            errors = []
+            for each in over:
+                owner = None if each.filter is None else ids.take(ptr[each.filter : each.filter + 1])[0]
+                errors.append(EventError(each.message(events.limits, owner), row=int(events.rows[each.row])))
+            raise OverworkError(errors)
 
     def _distinct_filters(self, hits: Hits) -> tuple[Int64s, npt.NDArray[np.int32]]:
         """Clauses to filters, each filter once per event."""

@@ -31,12 +31,13 @@ from wherecast.index.snapshot import Json
 from wherecast.language.decimals import MAX_PRECISION, Digits
 from wherecast.language.expression import FLOATS, MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
 from wherecast.language.filters import LiteralColumns, Program
+from wherecast.language.limits import Limits
 from wherecast.language.literals import Shape
 from wherecast.language.normalize import Rest, Truth
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Checker, Limits, SlotKind, parse_shape
+from wherecast.language.sql import Checker, SlotKind, parse_shape
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)

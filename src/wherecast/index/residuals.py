@@ -16,6 +16,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.expression import attributes_of
 from wherecast.language.filters import Program
 from wherecast.language.schema import Kind
+from wherecast.language.work import Overwork, Reads, count_reads, find_overwork
 
 Bools = npt.NDArray[np.bool_]
 
@@ -29,6 +30,24 @@ class Residuals:
         self.rows = rows
         in_use = [programs[number] for number in np.unique(program).tolist()]  # of dead clauses programs may be left
         self.attributes = {a for p in in_use for r in p.rests for a in attributes_of(r.node)}
+        self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
+
+    def find_overwork(
+        self,
+        events: EventBatch,
+        event_ids: npt.NDArray[Any],
+        residual_ids: npt.NDArray[Any],
+        filter_ids: npt.NDArray[Any],
+    ) -> list[Overwork]:
+        """The events for which (event, residual) pairs would read more text than the limits of the batch allow."""
+        program = self.program[residual_ids]
+        reads = {number: self._reads_of(number) for number in np.unique(program).tolist()}
+        return find_overwork(events, event_ids, filter_ids, program, reads)
+
+    def _reads_of(self, program: int) -> Reads:
+        if program not in self._reads:
+            self._reads[program] = count_reads(self.programs[program].rests)
+        return self._reads[program]
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
         """Which (event, residual) pairs hold; one vectorised evaluation per program."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.evaluate import Column, as_moments, decimal_scale, member_keys
-from wherecast.language.expression import INTEGERS, Attr, Compare, InList, Like, Node, Param, Type
+from wherecast.language.expression import INTEGERS, Attr, Call, Compare, InList, Like, Node, Param, Type
 from wherecast.language.filters import LiteralColumns
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import LiteralText
@@ -211,6 +211,7 @@ class ProgramScope:
     ) -> None:
         self.zone = zone
         self.length = int(literal_rows.size)
+        self.calls: dict[Call, Column] = {}
         self._columns = columns
         self._rows = literal_rows
         self._attribute = attribute

@@ -37,6 +37,7 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters import Filters
 from wherecast.language.kinds import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
+from wherecast.language.limits import Limits
 from wherecast.language.literals import (
     Cut,
     LiteralText,
@@ -53,7 +54,7 @@ from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.reading import unquote
 from wherecast.language.schema import Schema
-from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
+from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
 from wherecast.language.tokens import too_many_terms
 
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.

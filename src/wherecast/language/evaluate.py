@@ -64,6 +64,7 @@ class Scope(Protocol):
 
     length: int
     zone: Zone
+    calls: dict[Call, Column]  # evaluated so far
 
     def attribute(self, attr: Attr) -> Column: ...
 
@@ -87,6 +88,10 @@ def evaluate(node: Node, scope: Scope) -> Column:
         return scope.attribute(node)
     if isinstance(node, Param):
         return scope.literal(node)
+    if isinstance(node, Call):  # 300 ILIKEs on one attribute fold its case once
+        if node not in scope.calls:
+            scope.calls[node] = _call(node, scope)
+        return scope.calls[node]
     return _EVALUATORS[type(node)](node, scope)
 
 
@@ -236,7 +241,7 @@ def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[An
 
 def _like(node: Like, scope: Scope) -> Column:
     # Spark's ILIKE is LIKE of both sides in lower case.
-    text_node = _uncased("lower", node.item) if node.kind == "ilike" else node.item
+    text_node = Call(name="lower", args=(node.item,), type=Type.STRING) if node.kind == "ilike" else node.item
     item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
     valid = item.valid & pattern.valid
     found = np.zeros(scope.length, bool)
@@ -245,9 +250,9 @@ def _like(node: Like, scope: Scope) -> Column:
         if node.kind == "rlike":
             found[i] = rlike_regex(wanted).is_found(text)
         elif node.kind == "ilike":
-            found[i] = like_regex(wanted.lower()).fullmatch(text.lower()) is not None
+            found[i] = like_regex(wanted.lower()).search(text) is not None
         else:
-            found[i] = like_regex(wanted).fullmatch(text) is not None
+            found[i] = like_regex(wanted).search(text) is not None
     return Column(found, valid)
 
 
@@ -381,7 +386,6 @@ _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Column]] = {
     Compare: _compare,
     InList: _in_list,
     Like: _like,
-    Call: _call,
     Negate: _negate,
     Arith: _arith,
 }

@@ -34,6 +34,7 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
+from wherecast.language.limits import Limits
 from wherecast.language.values import MisfitError, Misplaced, Scalar, coerce, describe
 
 if TYPE_CHECKING:
@@ -53,23 +54,32 @@ __all__ = ["EventBatch", "OnError", "canonical_type", "read_event"]
 Made = TypeVar("Made")
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
+_DEFAULT_LIMITS = Limits()
 
 
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "limits", "rows", "schema")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
     rows: npt.NDArray[np.int64]
     #: why rows were skipped, one error for each, in order
     errors: list[EventError]
+    #: how much text filters may read of each event
+    limits: Limits
 
     def __init__(
-        self, schema: Schema, source: _Source, columns: dict[int, Column], skipped: dict[int, EventError]
+        self,
+        schema: Schema,
+        source: _Source,
+        columns: dict[int, Column],
+        skipped: dict[int, EventError],
+        limits: Limits,
     ) -> None:
         self.schema = schema
+        self.limits = limits
         self.errors = [error for _, error in sorted(skipped.items())]
         self.rows = np.arange(source.length, dtype=np.int64)
         self._source = source
@@ -88,6 +98,7 @@ class EventBatch:
         events: pa.RecordBatch | pa.Table | DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
         on_error: OnError = "raise",
         needed: Collection[int] | None = None,
+        limits: Limits = _DEFAULT_LIMITS,
     ) -> EventBatch:
         """Read events.
 
@@ -97,6 +108,7 @@ class EventBatch:
             on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
+            limits: How much text filters may read of each event; checked when they do.
 
         Raises:
             EventError: A value does not fit its attribute, or the events cannot be read at all.
@@ -112,13 +124,13 @@ class EventBatch:
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
             if rows:
                 raise _error_of(min(rows), source, failed)
-            return cls(schema, source, columns, {})
+            return cls(schema, source, columns, {}, limits)
         skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
         for name, column in failed:
             for row in column.bad.tolist():
                 if row not in skipped:
                     skipped[row] = EventError(column.describe(row), row=row, attribute=name)
-        return cls(schema, source, columns, skipped)
+        return cls(schema, source, columns, skipped, limits)
 
     @property
     def length(self) -> int:
@@ -175,10 +187,17 @@ class EventBatch:
         part._columns = {index: self.array(index).take(places) for index in attributes}  # noqa: SLF001
         return part
 
+    def without(self, errors: list[EventError]) -> EventBatch:
+        """The batch less the rows of some errors, which are listed with its own; only columns read so far are kept."""
+        refused = [e.row for e in errors if e.row is not None]
+        part = self.take(np.flatnonzero(~np.isin(self.rows, refused)), self._columns)
+        part.errors = sorted([*self.errors, *errors], key=lambda e: e.row or 0)
+        return part
+
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
-        part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
+        part.schema, part.limits, part.errors, part.rows = self.schema, self.limits, [], self.rows[start:stop]
         part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
         part._columns = {  # noqa: SLF001
             index: array.slice(start, stop - start) for index, array in self._columns.items()

@@ -10,7 +10,6 @@ this module walks the tree it returns and resolves names and types against the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -46,24 +45,12 @@ from wherecast.language.expression import (
     common_number,
     element_type,
 )
+from wherecast.language.limits import Limits
 from wherecast.language.literals import Shape
 from wherecast.language.schema import Schema
 from wherecast.language.tokens import Operand, read_shape
 
 _DIALECT = Spark()
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a filter may be. Every bound is there so that one subscriber cannot stall the others."""
-
-    text: int = 65_536  # characters
-    depth: int = 100  # nesting
-    terms: int = 2_000  # names, operators and literals (an IN list counts once)
-    values: int = 10_000  # values of one IN list
-    clauses: int = 64  # of the normal form; beyond it, covering boxes and a residual
-    pattern: int = 1_000  # characters of a LIKE or RLIKE pattern
-    regexes: int = 100  # RLIKEs of one filter: a counted repetition makes a short one dear
 
 
 class SlotKind(NamedTuple):
