@@ -54,7 +54,7 @@ from wherecast.language.patterns import like_form
 from wherecast.language.reading import unquote
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Limits, Parsed, SlotKind, parse_shape
-from wherecast.language.tokens import too_many_terms
+from wherecast.language.tokens import keyword_names, too_many_terms
 
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
 _KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
@@ -119,6 +119,7 @@ class Compiler:
     def __init__(self, schema: Schema, limits: Limits | None = None) -> None:
         self.schema = schema
         self.limits = limits or Limits()
+        self._quoted_names = keyword_names(a.name for a in schema.attributes)
         self._parsed = lru_cache(_KEPT_TREES)(self._parse)
         self._variants = lru_cache(_KEPT_SHAPES)(self._check)
         self._large_variants = lru_cache(_KEPT_TREES)(self._check)
@@ -243,6 +244,8 @@ class Compiler:
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
+        if text is None:
+            return FilterError("syntax", "the filter is empty; write TRUE to match every event")
         if not isinstance(text, str):
             return FilterError("syntax", f"a filter is a text, found {type(text).__name__}; pass a str")
         if len(text) > self.limits.text:
@@ -326,7 +329,7 @@ class Compiler:
     def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
-            return shape, parse_shape(shape, self.limits)
+            return shape, parse_shape(shape, self.limits, self._quoted_names)
         except FilterError as error:
             return shape, error
 
