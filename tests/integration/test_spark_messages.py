@@ -70,16 +70,16 @@ def test_events(spark: SparkSession) -> None:
         if value in GOOD:
             zip_code = row.place.zip if row.place else None
             assert (row.symbol, row.price, row.volume, zip_code) == GOOD[value]
-            assert (row["__message"], row["__error"]) == (None, None)
+            assert (row["__wherecast_message"], row["__wherecast_error"]) == (None, None)
         else:
-            assert row["__error"] == f"t/0@{offset}: {BAD[value]}"
-            assert row["__message"] == (None if value is None else value.decode(errors="replace"))
+            assert row["__wherecast_error"] == f"t/0@{offset}: {BAD[value]}"
+            assert row["__wherecast_message"] == (None if value is None else value.decode(errors="replace"))
 
 
 def test_changes(spark: SparkSession) -> None:
     """A change needs its number, what to do, and to whom."""
     rows = kafka.parse_changes(messages(spark, [*CHANGES]), "bigint").collect()
-    found = [None if row["__error"] is None else row["__error"].partition(": ")[2] for row in rows]
+    found = [None if row["__wherecast_error"] is None else row["__wherecast_error"].partition(": ")[2] for row in rows]
     assert found == list(CHANGES.values())
 
 

@@ -100,8 +100,10 @@ def check_paths(job: MatchJob) -> None:
 def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     """An engine with all good subscriptions, and the number of bad ones, which are reported."""
     note_first_compilation()
-    options = {} if job.matcher is None else {"matcher": job.matcher}
-    engine = Engine(schema, strict=job.strict, **options)
+    strict = job.strict
+    engine = (
+        Engine(schema, strict=strict) if job.matcher is None else Engine(schema, matcher=job.matcher, strict=strict)
+    )
     found = read_subscriptions(job.subscriptions)
     registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True))
     bad = report_bad(job.subscriptions, found, ((q.row, q.error) for q in registration.quarantined))

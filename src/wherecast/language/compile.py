@@ -116,8 +116,9 @@ class _Variant:
 class Compiler:
     """Compiles filters for one schema and remembers the shapes it has seen."""
 
-    def __init__(self, schema: Schema, limits: Limits | None = None) -> None:
+    def __init__(self, schema: Schema, limits: Limits | None = None, *, case_sensitive: bool = False) -> None:
         self.schema = schema
+        self.case_sensitive = case_sensitive
         self.limits = limits or Limits()
         self._quoted_names = keyword_names(a.name for a in schema.attributes)
         self._parsed = lru_cache(_KEPT_TREES)(self._parse)
@@ -342,7 +343,9 @@ class Compiler:
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
-        checker = Checker(self.schema, slots, parsed.operands, shape.text, self.limits)
+        checker = Checker(
+            self.schema, slots, parsed.operands, shape.text, self.limits, case_sensitive=self.case_sensitive
+        )
         try:
             node = checker.condition(parsed.tree)
         except FilterError as error:

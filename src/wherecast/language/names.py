@@ -90,7 +90,7 @@ class _Level:
                 level = self.fields[name]
                 if level is not None and isinstance(value, Mapping):
                     yield from level.compare(value, f"{prefix}{name}.")
-            elif isinstance(name, str) and (meant := self._by_lower_name.get(name.lower())) is not None:
+            elif (meant := self._by_lower_name.get(str(name).lower())) is not None:
                 yield (
                     f"events have {prefix + name!r}, but the attribute is {prefix + meant!r}, which is NULL where it is "
                     f"missing: upper and lower case must agree; rename one of them"

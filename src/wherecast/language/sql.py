@@ -112,13 +112,21 @@ class Checker:
     """Turns sqlglot's tree into a typed expression, for one schema and one variant of slots."""
 
     def __init__(
-        self, schema: Schema, slots: tuple[SlotKind, ...], operands: list[Operand], text: str, limits: Limits
+        self,
+        schema: Schema,
+        slots: tuple[SlotKind, ...],
+        operands: list[Operand],
+        text: str,
+        limits: Limits,
+        *,
+        case_sensitive: bool = False,
     ) -> None:
         self.schema = schema
         self.operands = operands
         self.slots = slots
         self.text = text
         self.limits = limits
+        self.case_sensitive = case_sensitive
         self.regexes = 0
         self._handlers: dict[type[exp.Expr], Callable[[exp.Expr, int], Node]] = {
             exp.Column: self._leaf,
@@ -174,6 +182,10 @@ class Checker:
 
     def _attribute(self, name: str, span: Span) -> Node:
         index = self.schema.find(name)
+        if index is not None and self.case_sensitive and self.schema.attributes[index].name != name:
+            meant = self.schema.attributes[index].name
+            message = f"unknown attribute {_shown(name)}; names are case-sensitive here: write {meant!r}"
+            raise self._error("unknown-attribute", message, span)
         if index is None:
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
             raise self._error("unknown-attribute", message, span)

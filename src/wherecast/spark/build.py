@@ -21,6 +21,7 @@ from wherecast.matchers.registry import find_matcher
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.names import Rule, select_attributes
 from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_and_weights, read_parts
 from wherecast.spark.plans import make_plan, save_plan
 from wherecast.spark.store import Store
@@ -80,7 +81,7 @@ def build_index(
     schema = schema if isinstance(schema, Schema) else Schema.of(schema)
     index, rows = Index(path), read_rows(subscriptions)
     parent = max(index.versions(), default=None)
-    sample = None if events is None else _take_sample(events)
+    sample = None if events is None else _take_sample(events, schema)
     usable, refused = set_unusable_apart(rows)
     parts = placed = _compile(usable, schema)
     plan = folder = None
@@ -125,7 +126,7 @@ def plan_subscriptions(
     events: DataFrame | None = None,
 ) -> Plan:
     """The plan that `build_index` would use; nothing is built or written."""
-    sample = None if events is None else _take_sample(events)
+    sample = None if events is None else _take_sample(events, schema)
     usable, _ = set_unusable_apart(read_rows(subscriptions))
     return _plan(_compile(usable, schema), schema, strategy, servers or _parallelism(subscriptions), sample)
 
@@ -138,13 +139,14 @@ def _parallelism(frame: DataFrame) -> int:
         return 8
 
 
-def _take_sample(events: DataFrame) -> pa.Table:
-    return events.limit(_SAMPLE).toArrow()
+def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
+    return select_attributes(events, schema).limit(_SAMPLE).toArrow()
 
 
 def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
     """The parts of rows: equal filters meet in one task."""
-    return rows.repartition(_parallelism(rows), "filter").mapInArrow(CompileTask(schema).compile, PARTS)
+    task = CompileTask(schema, Rule.of(rows.sparkSession).case_sensitive)
+    return rows.repartition(_parallelism(rows), "filter").mapInArrow(task.compile, PARTS)
 
 
 def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None) -> Plan:

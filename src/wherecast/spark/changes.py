@@ -27,10 +27,10 @@ from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.names import ERROR, Rule
 from wherecast.spark.parts import id_values, split_members
 from wherecast.spark.plans import save_plan
 from wherecast.spark.subscriptions import priority_column, quarantine, reason_of
-from wherecast.spark.tasks import ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,14 +57,16 @@ def apply_changes(
 ) -> Applied:
     """Commit a version with these changes, if there is anything new among them.
 
-    Rows that carry an error in a column `__error` are left out. `refuse` is told the changes that are refused (as in
+    Rows that carry an error in a column `__wherecast_error` are left out. `refuse` is told the changes that are refused (as in
     `Applied.quarantine`, maybe none) before the version is committed: changes that are applied twice refuse nothing the
     second time, so that later would be too late for one who must not miss any.
     """
     index = Index(index) if isinstance(index, str) else index
     while True:
         manifest = index.read()
-        news = check_changes(read_changes(changes, manifest), Schema.from_json(manifest.schema))
+        case_sensitive = Rule.of(changes.sparkSession).case_sensitive
+        schema = Schema.from_json(manifest.schema)
+        news = check_changes(read_changes(changes, manifest), schema, case_sensitive=case_sensitive)
         if refuse is not None:
             refuse(news.refused)
         if news.sequence is None:
@@ -106,9 +108,9 @@ class News(NamedTuple):
     refused: pa.Table
 
 
-def check_changes(rows: pa.Table, schema: Schema) -> News:
+def check_changes(rows: pa.Table, schema: Schema, *, case_sensitive: bool = False) -> News:
     """Changes that can be made, the last of each id, and those that cannot."""
-    compiled = Compiler(schema).compile_many(rows["filter"].to_pylist())
+    compiled = Compiler(schema, case_sensitive=case_sensitive).compile_many(rows["filter"].to_pylist())
     errors = dict(compiled.errors)
     reasons = [
         _objection(change, errors.get(number)) for number, change in enumerate(rows.select(_COLUMNS).to_pylist())

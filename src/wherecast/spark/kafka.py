@@ -1,8 +1,9 @@
 """Kafka in: events and changes as JSON messages, with the messages that are neither kept and named.
 
 Spark's connector is a package of its own, `connector_package`, which the session must have. A message that is no JSON
-object, or has a value of the wrong type, becomes a row like any other: it carries its text in `__message` and the reason in
-`__error`, is matched with nothing, and ends where the stream's dead letters go. One bad message stops nobody.
+object, or has a value of the wrong type, becomes a row like any other: it carries its text in `__wherecast_message` and the
+reason in `__wherecast_error`, is matched with nothing, and ends where the stream's dead letters go. One bad message stops
+nobody.
 
 Of a JSON object, fields are found by name; those that the schema does not have are left out, those that the message does
 not have are NULL. A number where the schema says string is taken as its text.
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from wherecast.language.schema import Schema
-from wherecast.spark.tasks import ERROR, MESSAGE
+from wherecast.spark.names import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -79,7 +80,7 @@ def parse_changes(messages: DataFrame, id_type: str) -> DataFrame:
 def _parse(
     messages: DataFrame, struct: StructType, required: tuple[str, ...] = (), objections: tuple[Column, ...] = ()
 ) -> DataFrame:
-    """The fields of JSON objects as columns, with `__message` and `__error` for what is none or does not fit."""
+    """The fields of JSON objects as columns, with `__wherecast_message` and `__wherecast_error` for what does not fit."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructField, StructType
 

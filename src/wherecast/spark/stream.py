@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,15 +28,15 @@ from wherecast.partition.balance import imbalance
 from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.match import Output, match
+from wherecast.spark.match import FOUND, Output, check_columns, match
+from wherecast.spark.names import ERROR, MESSAGE, Names, own_columns, quoted
 from wherecast.spark.observed import NAMES, Numbers
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport, Reports
-from wherecast.spark.sinks import Sink
+from wherecast.spark.sinks import Kafka, Parquet, Sink
 from wherecast.spark.store import Store
 from wherecast.spark.subscriptions import quarantine_frame
-from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,6 +101,7 @@ class BatchRunner:
     dead_letters: Sink | None
     rebalancer: Rebalancer | None
     reports: Reports
+    names: Names
 
     def __call__(self, events: DataFrame, batch: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -142,6 +143,7 @@ class BatchRunner:
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="drop" if self.dead_letters is None else "keep",
             numbers=numbers,
+            names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
         if self.dead_letters is None:
             self.sink.write(matched.drop(MESSAGE) if MESSAGE in matched.columns else matched, batch)
@@ -156,14 +158,15 @@ class BatchRunner:
             if not self.sink.holds(batch):
                 self.sink.write(_good(matched), batch)
             if not self.dead_letters.holds(batch):
-                bad = matched.where("error IS NOT NULL").select(*columns, "error")
-                self.dead_letters.write(bad.withColumnRenamed(MESSAGE, "message"), batch)
+                bad = matched.where(quoted(ERROR).isNotNull()).select(*map(quoted, columns), ERROR)
+                added = {ERROR: self.names.error, MESSAGE: self.names.message}
+                self.dead_letters.write(bad.withColumnsRenamed(added), batch)
         finally:
             matched.unpersist()
 
 
 def _good(matched: DataFrame) -> DataFrame:
-    return matched.where("error IS NULL").drop("error", MESSAGE)
+    return matched.where(quoted(ERROR).isNull()).drop(ERROR, MESSAGE)
 
 
 def stream(
@@ -178,6 +181,7 @@ def stream(
     rebalancer: Rebalancer | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
 
@@ -194,19 +198,49 @@ def stream(
         rebalancer: Moves buckets of an event-space index when traffic makes the servers' loads uneven.
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
+        names: As for `match`; `error` and `message` name the columns of dead letters.
     """
     index = Index(index) if isinstance(index, str) else index
+    chosen = Names.of(names)
+    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters)
+    if index.versions():
+        check_columns(events, index.read())
+    if isinstance(sink, Kafka):
+        sink = replace(sink, found="" if output == "counts" else getattr(chosen, FOUND[output]))
+    if isinstance(dead_letters, Kafka):
+        dead_letters = replace(dead_letters, found="")
     reports, pins = Reports(index, checkpoint), Pins(index, checkpoint)
     if _is_new(checkpoint, sink, dead_letters):
         pins.clear()  # of an earlier stream of this name
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, pins, sink, output, view, dead_letters, rebalancer, reports)
+    runner = BatchRunner(index, pins, sink, output, view, dead_letters, rebalancer, reports, chosen)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", _absolute(checkpoint))
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
         writer = writer.queryName(name)
     return MatchQuery(writer.start(), reports)
+
+
+def _refuse_clashes(
+    names: Names,
+    events: DataFrame,
+    sink: Sink,
+    output: Output,
+    subscribers: DataFrame | None,
+    dead_letters: Sink | None,
+) -> None:
+    """Raises SchemaError if two columns of a sink would have one name."""
+    names.refuse_clashes([FOUND[output]], events, subscribers)
+    own = own_columns(events)
+    if isinstance(sink, Parquet):
+        sink.check_columns([*own, getattr(names, FOUND[output]), *([] if subscribers is None else subscribers.columns)])
+    if dead_letters is None:
+        return
+    added = ["error", *(["message"] if MESSAGE in events.columns else [])]
+    names.refuse_clashes(added, events)
+    if isinstance(dead_letters, Parquet):
+        dead_letters.check_columns([*own, *(getattr(names, key) for key in added)])
 
 
 def _absolute(checkpoint: str) -> str:
