@@ -48,7 +48,9 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
         (work / name).mkdir(parents=True)
     pq.write_table(EVENTS, work / "events" / "0.parquet")
     people = spark.createDataFrame(pa.table({"id": [*range(1, 10)], "mail": [f"{n}@here" for n in range(1, 10)]}))
-    source = spark.readStream.schema("symbol string, price double, volume bigint, note string, __error string")
+    source = spark.readStream.schema(
+        "symbol string, price double, volume bigint, note string, __wherecast_error string"
+    )
     query = ws.stream(
         source.parquet(str(work / "events")),
         index,
@@ -72,7 +74,7 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     )
     followed.processAllAvailable()
     followed.stop()
-    poison = EVENTS.append_column("__error", pa.array(["broken", *[None] * (len(EVENTS) - 1)]))
+    poison = EVENTS.append_column("__wherecast_error", pa.array(["broken", *[None] * (len(EVENTS) - 1)]))
     pq.write_table(poison, work / "events" / "1.parquet")
     query.processAllAvailable()
     query.stop()

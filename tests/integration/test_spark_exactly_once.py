@@ -68,7 +68,7 @@ def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
                 "row": np.arange(EVENTS) + batch * EVENTS,
                 "symbol": rng.choice(symbols, EVENTS),
                 "price": np.round(rng.uniform(0.01, 70, EVENTS), 2),
-                "__error": pa.array(["poison"] * 2 + [None] * (EVENTS - 2), pa.string()),
+                "__wherecast_error": pa.array(["poison"] * 2 + [None] * (EVENTS - 2), pa.string()),
             }
         )
         pq.write_table(table, folder / "events" / f"{batch:03d}.parquet")
@@ -127,7 +127,7 @@ def check_outcome(folder: Path) -> int:
         versions_used.add(pins[batch])
         delivered.update(rows)
     # Every good event matches, so each one shows in the batch that had it; none may show in two.
-    poison = {row for row, error in zip(place, events["__error"].to_pylist(), strict=True) if error}
+    poison = {row for row, error in zip(place, events["__wherecast_error"].to_pylist(), strict=True) if error}
     assert delivered == Counter(row for row in place if row not in poison)
     dead = ds.dataset(folder / "dead", format="parquet", partitioning="hive").to_table()
     assert Counter(dead["row"].to_pylist()) == Counter(poison)

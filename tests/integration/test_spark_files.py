@@ -92,7 +92,7 @@ def columns(text: str) -> StructType:
 
 def outcomes(frame: DataFrame) -> list[tuple[Any, ...]]:
     """The columns and, of an error, what follows the name of the file."""
-    rows = frame.drop("__message").collect()
+    rows = frame.drop("__wherecast_message").collect()
     return [(*row[:-1], row[-1] and row[-1].partition("csv: ")[2]) for row in rows]
 
 

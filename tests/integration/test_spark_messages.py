@@ -93,11 +93,11 @@ def test_events(spark: SparkSession) -> None:
             expected, whole = GOOD[value]
             assert (row.symbol, row.price, row.volume, zip_code, row.tags) == expected
             assert row["_json"] == (value.decode() if whole else None)
-            assert (row["__message"], row["__error"]) == (None, None)
+            assert (row["__wherecast_message"], row["__wherecast_error"]) == (None, None)
         else:
-            assert row["__error"] == f"t/0@{offset}: {BAD[value]}"
+            assert row["__wherecast_error"] == f"t/0@{offset}: {BAD[value]}"
             assert row["_json"] is None
-            assert row["__message"] == (None if value is None else value.decode(errors="replace"))
+            assert row["__wherecast_message"] == (None if value is None else value.decode(errors="replace"))
 
 
 NARROW = {
@@ -113,7 +113,9 @@ def test_narrow_columns(spark: SparkSession) -> None:
     """A number that a column cannot hold is not wrapped, rounded or made infinite."""
     columns = StructType.fromDDL("a tinyint, b decimal(5,2), c float")
     rows = kafka.parse_events(messages(spark, [text.encode() for text in NARROW]), columns).collect()
-    reasons = [None if row["__error"] is None else row["__error"].partition(": ")[2] for row in rows]
+    reasons = [
+        None if row["__wherecast_error"] is None else row["__wherecast_error"].partition(": ")[2] for row in rows
+    ]
     assert reasons == list(NARROW.values())
     assert (rows[0].a, rows[0].b, rows[0].c) == (127, Decimal("1.25"), np.float32(3e38))
 
@@ -127,7 +129,7 @@ def test_a_column_that_reading_adds(spark: SparkSession) -> None:
 def test_changes(spark: SparkSession) -> None:
     """A change needs its number, what to do, and to whom."""
     rows = kafka.parse_changes(messages(spark, [*CHANGES]), "bigint").collect()
-    found = [None if row["__error"] is None else row["__error"].partition(": ")[2] for row in rows]
+    found = [None if row["__wherecast_error"] is None else row["__wherecast_error"].partition(": ")[2] for row in rows]
     assert found == list(CHANGES.values())
 
 

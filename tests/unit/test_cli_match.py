@@ -312,7 +312,7 @@ def test_bad_subscriptions_are_reported(case):
     assert "  price < 10 AND vol > 3\n                 ^^^\n" in errors
     assert "row 2, id 'good': subscription 'good' exists already" in errors
     assert "row 3, id None: " in errors
-    assert "row 4, id 'nothing': a filter is a text" in errors
+    assert "row 4, id 'nothing': the filter is empty" in errors
     assert "row 5: expected 2 fields, found 3; put a filter with commas in double quotes" in errors
     assert errors.index("row 1,") < errors.index("row 2,") < errors.index("row 5:")
     assert "5 bad subscriptions left out" in errors

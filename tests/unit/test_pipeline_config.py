@@ -51,6 +51,15 @@ def write(tmp_path):
     return write
 
 
+def test_names_of_columns(write):
+    """Other names for added columns are checked with the rest."""
+    config = read_config(write({"pipeline.names": {"error": "why"}, "sink.batch_column": "run"}))
+    assert (config.names, config.sink.batch_column) == ({"error": "why"}, "run")
+    assert read_config(write({})).sink.batch_column == "batch_id"
+    with pytest.raises(ConfigError, match=r"pipeline\.names: matching adds no column 'eror'"):
+        read_config(write({"pipeline.names": {"eror": "why"}}))
+
+
 def test_small_one_has_defaults(write, tmp_path):
     """What is left out has the default that the documentation gives."""
     config = read_config(write({}))

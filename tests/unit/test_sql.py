@@ -272,7 +272,7 @@ def test_a_parser_that_fails(monkeypatch):
         ("zzz < 3", "unknown-attribute", "zzz", "known attributes: a, b, c"),
         ("a", "type", "a", "expected a condition, found a value of type bigint; compare it"),
         ("x AND a", "type", "a", "expected a condition"),
-        ("price < '3'", "type", "price < '3'", "remove the quotes around the number"),
+        ("price < '3'", "type", "price < '3'", "write a number without quotes"),
         ("name = 5", "type", "name = 5", "quote the literal"),
         ("x = 1", "type", "x = 1", "write TRUE or FALSE"),
         ("day > 5", "type", "day > 5", "write DATE '2024-01-31'"),

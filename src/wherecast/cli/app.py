@@ -128,7 +128,12 @@ def match(
         OnError, typer.Option(help="An event that does not fit the schema: stop there, or leave it out.")
     ] = OnError.RAISE,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop if any subscription is bad, before anything is matched.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="Stop if any subscription is bad, before anything is matched; refuse events whose names differ from "
+            "attributes only in case, or that have no known name.",
+        ),
     ] = False,
 ) -> None:
     """Match a file of events against a file of subscriptions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.describe import describe_constraint
+from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters import Filters
-from wherecast.language.literals import cut_text
+from wherecast.language.literals import LiteralText, cut_text
 from wherecast.language.normalize import multiply_out
 from wherecast.language.render import attribute_namer, literal_text, render
 from wherecast.language.schema import Schema
@@ -45,6 +47,7 @@ class CheckedFilter(NamedTuple):
 
     clauses: list[CheckedClause]
     is_cover: bool  # the boxes are wider than the filter; the residual is all of it
+    remarks: list[str]  # on comparisons that mean something else than they seem to
 
     @property
     def matches(self) -> str:
@@ -63,9 +66,11 @@ class CheckedFilter(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What the author may not expect."""
-        notes = []
-        if self.matches == "never":
-            notes.append("never matches: the conditions contradict each other")
+        notes = [*self.remarks]
+        if self.matches == "never" and self.remarks:
+            notes.append("never matches")
+        elif self.matches == "never":
+            notes.append("never matches: the conditions contradict each other, or no value can satisfy one of them")
         if self.matches == "always":
             notes.append("always matches: every event satisfies it")
         if self.is_cover:
@@ -106,7 +111,27 @@ def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
             for c in constraints_of(filters, schema.attributes, clause)
         ]
         clauses.append(CheckedClause(constraints, _residual_text(text, filters, schema, clause)))
-    return CheckedFilter(clauses, bool(clauses) and not multiply_out(node, compiler.limits.clauses)[1])
+    is_cover = bool(clauses) and not multiply_out(node, compiler.limits.clauses)[1]
+    return CheckedFilter(clauses, is_cover, list(dict.fromkeys(_remarks(node, cut_text(text)[1], schema))))
+
+
+def _remarks(node: Node, literals: Sequence[LiteralText], schema: Schema) -> Iterator[str]:
+    """Comparisons with NULL, and of texts that look like the names of attributes."""
+    namer = attribute_namer(schema)
+    for part in node.walk():
+        if isinstance(part, InList) and part.has_null:
+            yield "a NULL in the list of IN equals nothing, and NOT IN with it is never true; write OR a IS NULL instead"
+        if not isinstance(part, Compare) or part.op == "<=>":
+            continue
+        for side, other in ((part.left, part.right), (part.right, part.left)):
+            if isinstance(side, Const) and side.value is None:
+                name = namer(other.index) if isinstance(other, Attr) else "the value"
+                test = "IS NOT NULL" if part.op == "<>" else "IS NULL"
+                yield f"compares {name} with NULL, which is never true; write {name} {test}"
+            if isinstance(side, Param) and isinstance(other, Param):
+                text = literals[side.slot]
+                if isinstance(text, str) and schema.find(text[1:-1]) is not None:
+                    yield f"{text} is a text, not an attribute: quotes make a text; write `{text[1:-1]}` in backticks"
 
 
 def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> str | None:

@@ -22,10 +22,11 @@ from wherecast.cli.failures import CommandError, usage_error
 from wherecast.cli.files import format_of
 from wherecast.cli.output import MatchWriter, open_output
 from wherecast.cli.progress import progress_bar
-from wherecast.cli.report import Shortlist, say, say_note
+from wherecast.cli.report import Shortlist, say, say_note, warnings_as_notes
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
+from wherecast.language.names import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import MATCHERS
 
@@ -68,7 +69,8 @@ def run_match(job: MatchJob) -> MatchResult:
     engine, quarantined = load_engine(job, schema)
     _note_missing(job.events, events, schema)
     middle = time.perf_counter()
-    with open_output(job.out, iter(engine)) as writer:
+    with warnings_as_notes(), open_output(job.out, iter(engine)) as writer:
+        _check_names(job, events, schema)
         run = _Run(job, engine, writer)
         with progress_bar("matching", events.size) as advance:
             done = 0
@@ -98,7 +100,10 @@ def check_paths(job: MatchJob) -> None:
 def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     """An engine with all good subscriptions, and the number of bad ones, which are reported."""
     note_first_compilation()
-    engine = Engine(schema) if job.matcher is None else Engine(schema, matcher=job.matcher)
+    strict = job.strict
+    engine = (
+        Engine(schema, strict=strict) if job.matcher is None else Engine(schema, matcher=job.matcher, strict=strict)
+    )
     found = read_subscriptions(job.subscriptions)
     registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True))
     bad = report_bad(job.subscriptions, found, ((q.row, q.error) for q in registration.quarantined))
@@ -116,6 +121,13 @@ def _note_missing(path: Path, events: EventFile, schema: Schema) -> None:
     if missing:
         shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         say_note(f"{path} has no column for {shown}; events are NULL there")
+
+
+def _check_names(job: MatchJob, events: EventFile, schema: Schema) -> None:
+    """Report columns that look like attributes: the engine does not get to see them, only what the schema knows is read."""
+    reason = NameCheck(schema, strict=job.strict).check(dict.fromkeys(events.names or ()))
+    if reason is not None:
+        raise CommandError(f"{job.events}: {reason} (--strict)")
 
 
 class _Run:

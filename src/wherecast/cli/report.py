@@ -6,6 +6,10 @@ a file must not be able to write to the terminal.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import typer
 
 from wherecast.errors import FilterError
@@ -32,6 +36,22 @@ def say_error(error: FilterError | str) -> None:
 def say_note(text: str) -> None:
     """Something the user may not expect, but that is no error."""
     typer.echo(f"{typer.style('note:', fg=typer.colors.YELLOW, bold=True)} {printable(text)}", err=True)
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say_note(record.getMessage())
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """What the library logs meanwhile as a warning is a note of the command."""
+    log, handler = logging.getLogger("wherecast"), _Notes(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def indent(text: str) -> str:

@@ -52,6 +52,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event
 from wherecast.language.filters import Filters
 from wherecast.language.limits import Limits
+from wherecast.language.names import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 
@@ -79,12 +80,23 @@ class Engine:
     """Standing filters over one schema."""
 
     def __init__(
-        self, schema: Schema | Mapping[str, object], *, matcher: str = "adaptive", limits: Limits | None = None
+        self,
+        schema: Schema | Mapping[str, object],
+        *,
+        matcher: str = "adaptive",
+        limits: Limits | None = None,
+        strict: bool = False,
     ) -> None:
+        """An engine without subscriptions.
+
+        `strict`: an event is refused if it has none of the schema's names, or one that differs from an attribute only in
+        case, where a filter needs what is missing; otherwise that is logged once per name as `wherecast.events`.
+        """
         self.schema = schema if isinstance(schema, Schema) else Schema.of(schema)
         self.matcher = matcher
         self._matcher_class = find_matcher(matcher)
         self._compiler = Compiler(self.schema, limits)
+        self._names = NameCheck(self.schema, strict=strict)
         self._writing = threading.Lock()
         self._merging = threading.Lock()
         self._state = State(0, (), Log(), 0, 0)
@@ -188,7 +200,7 @@ class Engine:
             kept = np.flatnonzero(choose(filters)[filter_of])
             if kept.size:
                 parts.append(Members(filters, filter_of[kept], np.asarray(ids)[kept], priorities[kept]))
-        engine = Engine(self.schema, matcher=self.matcher)
+        engine = Engine(self.schema, matcher=self.matcher, strict=self._names.strict)
         if parts:
             size = sum(p.filter_of.size for p in parts)
             engine._state = State(1, (self._build(parts),), Log(), 0, size)
@@ -304,7 +316,7 @@ class Engine:
         if not all(s.is_plain for s in segments):
             return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
         # Without residuals and arrays an event need not become Arrow columns: a tenth of the time.
-        values = read_event(self.schema, event, needed)
+        values = read_event(self.schema, event, needed, self._names)
         return [i for s in segments for i in s.live_ids(s.match_values(values), state.version)]
 
     def match_batch(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
@@ -348,8 +360,9 @@ class Engine:
 
     def _read(self, events: object, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()
-        limits = self._compiler.limits
-        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, limits=limits)
+        batch = EventBatch.read(
+            self.schema, events, on_error=on_error, needed=needed, limits=self._compiler.limits, names=self._names
+        )
         self._planner.observe(batch, segments)
         return state, segments, batch
 
@@ -360,7 +373,9 @@ class Engine:
         for segment in segments:
             slot = segment.find(id, state.version)
             if slot >= 0:
-                return explain_filter(segment, segment.filter_of(slot), EventBatch.read(self.schema, [event]))
+                return explain_filter(
+                    segment, segment.filter_of(slot), EventBatch.read(self.schema, [event], names=self._names)
+                )
         raise SubscriptionError(f"no subscription {id!r}")
 
     def _readable(self) -> tuple[State, tuple[Segment, ...], frozenset[int]]:
@@ -395,10 +410,10 @@ class Engine:
         save_segments(path, self.schema, self.matcher, segments, state.version)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None, strict: bool = False) -> Self:
         """An engine over a snapshot, mapped, not copied. Raises SnapshotError if it is damaged, foreign or newer."""
         schema, matcher, segments, version, _ = open_segments(path)
-        engine = cls(schema, matcher=matcher, limits=limits)
+        engine = cls(schema, matcher=matcher, limits=limits, strict=strict)
         engine._state = State(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
         return engine
 

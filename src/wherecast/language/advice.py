@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 EXPECTED = "write a condition such as price < 120"
+#: Words that the language reads as themselves: an attribute of such a name is written in backticks.
+KEYWORDS = frozenset(
+    "AND OR NOT IS IN LIKE ILIKE RLIKE BETWEEN TRUE FALSE NULL CASE EXISTS FROM SELECT WHERE".split()  # noqa: SIM905
+)
 
 #: A message and the reason of its FilterError.
 Advice = tuple[str, str]
@@ -29,7 +33,7 @@ _AGGREGATES = frozenset(
 _FUNCTIONS = {
     "cast": "CAST is not supported; write DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00' or a plain literal",
     "try_cast": "TRY_CAST is not supported; write the literal in the type of the attribute",
-    "exists": "a subquery is not supported; a filter sees one event",
+    "exists": "EXISTS is not supported, nor any subquery; to ask whether a value is there, write a IS NOT NULL",
     "if": "IF is not supported; write the cases with AND and OR",
     "coalesce": "COALESCE is not supported; write a = 1 OR a IS NULL",
     "ifnull": "IFNULL is not supported; write a = 1 OR a IS NULL",
@@ -47,12 +51,35 @@ _FUNCTIONS = {
     "array_size": "ARRAY_SIZE is not supported; write size",
     "to_date": "TO_DATE is not supported; write DATE '2024-01-31'",
     "to_timestamp": "TO_TIMESTAMP is not supported; write TIMESTAMP '2024-01-31 12:00:00'",
-    "any": "ANY is not supported; use IN, or several conditions with OR",
-    "some": "SOME is not supported; use IN, or several conditions with OR",
+    "any": "ANY is not supported; use IN, several conditions with OR, or array_contains(a, value)",
+    "some": "SOME is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "all": "ALL is not supported; use several conditions with AND",
+    "iif": "IIF is not supported; write the cases with AND and OR",
+    "concat": "CONCAT is not supported; compare the attributes one by one",
+    "substring": "SUBSTRING is not supported; write a LIKE 'text%' or startswith(a, 'text')",
+    "substr": "SUBSTR is not supported; write a LIKE 'text%' or startswith(a, 'text')",
+    "left": "LEFT is not supported; write startswith(a, 'text')",
+    "right": "RIGHT is not supported; write endswith(a, 'text')",
+    "starts_with": "STARTS_WITH is not supported; write startswith(a, 'text')",
+    "ends_with": "ENDS_WITH is not supported; write endswith(a, 'text')",
+    "year": "YEAR is not supported; write a >= '2024-01-01' AND a < '2025-01-01'",
+    **{
+        name: f"{name.upper()} is not supported: a filter does not change with time; write a fixed DATE or TIMESTAMP"
+        for name in ("now", "today", "current_date", "current_timestamp", "curdate", "getdate", "sysdate")
+    },
+}
+#: Names that are hardly meant as attributes. The advice is given only where the schema has no such attribute.
+_NAMES = {
+    **dict.fromkeys(("none", "nil", "undefined"), "the missing value is NULL; write a IS NULL"),
+    **dict.fromkeys(("yes", "on"), "write TRUE"),
+    **dict.fromkeys(("no", "off"), "write FALSE"),
+    **dict.fromkeys(
+        ("nan", "inf", "infinity"), "there is no literal for it; a > 1.7976931348623157e308 is true of NaN and infinity"
+    ),
+    **{name: _FUNCTIONS[name] for name in ("current_date", "current_timestamp", "sysdate")},
 }
 _SUBQUERY = ("a subquery is not supported; a filter sees one event", "unsupported")
-#: No attribute can have these names (`attribute.py`): they are refused wherever a value could stand.
+#: Refused wherever a value could stand; an attribute of such a name is written in backticks.
 _RESERVED = {
     "SELECT": _SUBQUERY,
     "EXISTS": _SUBQUERY,
@@ -78,7 +105,20 @@ _WORDS = {
     "MOD": (_FUNCTIONS["mod"], "unsupported"),
     "XOR": ("XOR is not supported; write (a) <> (b)", "unsupported"),
     "EQ": ("write = for equality", "syntax"),
-    "CONTAINS": ("write contains(a, 'text')", "syntax"),
+    "EQUALS": ("write = for equality", "syntax"),
+    "NE": ("write <>", "syntax"),
+    "GT": ("write >", "syntax"),
+    "GE": ("write >=", "syntax"),
+    "GTE": ("write >=", "syntax"),
+    "LT": ("write <", "syntax"),
+    "LE": ("write <=", "syntax"),
+    "LTE": ("write <=", "syntax"),
+    "ISNULL": ("write a IS NULL", "syntax"),
+    "NOTNULL": ("write a IS NOT NULL", "syntax"),
+    "EXISTS": ("to ask whether a value is there, write a IS NOT NULL", "syntax"),
+    "CONTAINS": ("write contains(a, 'text'), or array_contains(a, value) for an array", "syntax"),
+    **dict.fromkeys(("STARTSWITH", "STARTS", "BEGINS"), ("write startswith(a, 'text')", "syntax")),
+    **dict.fromkeys(("ENDSWITH", "ENDS"), ("write endswith(a, 'text')", "syntax")),
     "MATCHES": ("write a RLIKE 'pattern'", "syntax"),
     "SIMILAR": ("SIMILAR TO is not supported; write a RLIKE 'pattern'", "unsupported"),
     "GLOB": ("GLOB is not supported; write a LIKE 'text%'", "unsupported"),
@@ -95,7 +135,7 @@ _SYMBOLS = {
     "/*": ("a comment begins here and never ends, or is a hint; close it with */ or remove it", "syntax"),
     ";": ("unexpected ';'; a filter is one condition", "syntax"),
     "&&": ("unexpected '&&'; write AND", "syntax"),
-    "||": ("unexpected '||'; write OR (texts cannot be joined)", "syntax"),
+    "||": ("unexpected '||'; write OR between conditions (Spark's '||' joins texts, which is not supported)", "syntax"),
     ":=": ("an assignment is not supported; compare with =", "unsupported"),
     "===": ("unexpected '==='; write =", "syntax"),
     "=>": ("unexpected '=>'; write >=", "syntax"),
@@ -103,17 +143,41 @@ _SYMBOLS = {
     "!<": ("unexpected '!<'; write >=", "syntax"),
     "!>": ("unexpected '!>'; write <=", "syntax"),
     "::": (_FUNCTIONS["cast"].replace("CAST", "'::'"), "unsupported"),
-    "->": ("a lambda is not supported; ask for an element with array_contains", "unsupported"),
+    "->": ("a lambda is not supported; write a nested attribute as a.b, and use array_contains", "unsupported"),
     "[": ("an element cannot be taken out by position; use array_contains(a, value)", "unsupported"),
+    "**": ("'**' is not supported; write a * a", "unsupported"),
+    "//": ("'//' is not supported; divide with /, begin a comment with --", "unsupported"),
+    "#": ("'#' is not supported; begin a comment with --", "unsupported"),
     "{": ("'{' is not supported; write the value itself", "unsupported"),
     "?": ("a placeholder is not supported; write the value itself", "unsupported"),
     ":": ("':' is not supported; write a value itself, and a nested attribute as a.b", "unsupported"),
     "@": ("a variable is not supported; write the value itself", "unsupported"),
-    "$": ("'$' is not supported; write a value itself, and an odd name in back quotes", "unsupported"),
-    "&": ("bitwise operators are not supported; write AND between conditions", "unsupported"),
-    "|": ("bitwise operators are not supported; write OR between conditions", "unsupported"),
-    "^": ("bitwise operators are not supported; compare the attribute itself", "unsupported"),
-    "~": ("bitwise operators are not supported; write NOT before a condition", "unsupported"),
+    "$": ("'$' is not supported; write a value itself, and an odd name in backticks", "unsupported"),
+    "&": ("'&' is a bitwise operator in Spark and not supported; write AND between conditions", "unsupported"),
+    "|": ("'|' is a bitwise operator in Spark and not supported; write OR between conditions", "unsupported"),
+    "^": ("'^' is a bitwise operator in Spark and not supported; write a power as a * a", "unsupported"),
+    "~": ("'~' before a value is a bitwise operator in Spark and not supported; write NOT", "unsupported"),
+    **dict.fromkeys("\u2018\u2019\u201a\u2032", ("a typographic quote; write a straight one: 'text'", "syntax")),
+    **dict.fromkeys(
+        "\u201c\u201d\u201e\u2033\u00ab\u00bb", ("a typographic quote; write a straight one: 'text'", "syntax")
+    ),
+    **dict.fromkeys("\u2013\u2014\u2212", ("a typographic dash; write the minus sign -", "syntax")),
+    "\u2264": ("write <=", "syntax"),
+    "\u2265": ("write >=", "syntax"),
+    "\u2260": ("write <>", "syntax"),
+}
+_REGEX = "is PostgreSQL's match of a regular expression; write"
+#: Signs that mean something else between two values than before one.
+_BETWEEN_VALUES = {
+    "~": f"'~' {_REGEX} a RLIKE 'pattern'",
+    "=~": "'=~' is Perl's match of a regular expression; write a RLIKE 'pattern'",
+    "!~": f"'!~' {_REGEX} a NOT RLIKE 'pattern'",
+    "~*": f"'~*' {_REGEX} a RLIKE '(?i)pattern'",
+    "!~*": f"'!~*' {_REGEX} a NOT RLIKE '(?i)pattern'",
+    "~~": "'~~' is PostgreSQL's LIKE; write a LIKE 'text%'",
+    "~~*": "'~~*' is PostgreSQL's ILIKE; write a ILIKE 'text%'",
+    "!~~": "'!~~' is PostgreSQL's NOT LIKE; write a NOT LIKE 'text%'",
+    "!~~*": "'!~~*' is PostgreSQL's NOT ILIKE; write a NOT ILIKE 'text%'",
 }
 
 
@@ -129,17 +193,27 @@ def function_advice(name: str, near: str | None) -> str:
     return f"unknown function {shown!r}; {hint}"
 
 
+def name_advice(name: str) -> str | None:
+    """Advice on a name that the schema does not have, if it is hardly meant as an attribute."""
+    return _NAMES.get(name.lower())
+
+
 def word_advice(word: str, *, reserved: bool = False) -> Advice | None:
-    """Advice on a word (in capitals) out of place; `reserved`: only if it can be no attribute."""
+    """Advice on a word (in capitals) out of place; `reserved`: only if it must be quoted as a name."""
     return (_RESERVED if reserved else _WORDS).get(word)
 
 
-def symbol_advice(text: str) -> Advice:
-    """Advice on a character or sign that no filter contains."""
+def symbol_advice(text: str, *, after_value: bool = False) -> Advice:
+    """Advice on a character or sign that no filter contains, where a value is wanted or after one."""
+    if text in _BETWEEN_VALUES and (after_value or text not in _SYMBOLS):
+        return _BETWEEN_VALUES[text], "unsupported"
+    if text == "[" and not after_value:
+        return "brackets are not supported; write a name in backticks: `a`", "unsupported"
     known = _SYMBOLS.get(text)
     if known:
         return known
     if text[0].isdigit():
         shown = text if len(text) <= 40 else text[:37] + "..."
-        return f"{shown!r} is neither a number nor a name; quote a text '...', a name with back quotes", "syntax"
+        message = f"{shown!r} is neither a number nor a name; write a number as 1000 or 1.5, a text in quotes, "
+        return f"{message}and a name that begins with a digit in backticks", "syntax"
     return f"unexpected character {text!r}; remove it or quote the text it belongs to", "syntax"

@@ -21,31 +21,6 @@ from wherecast.language.values import (
     type_name,
 )
 
-_RESERVED = frozenset(
-    (
-        "and",
-        "or",
-        "not",
-        "null",
-        "true",
-        "false",
-        "is",
-        "in",
-        "like",
-        "ilike",
-        "rlike",
-        "between",
-        "exists",
-        "case",
-        "when",
-        "then",
-        "else",
-        "end",
-        "select",
-        "from",
-        "where",
-    )
-)
 _RESERVED_PREFIX = "__wherecast"
 _ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
@@ -104,9 +79,6 @@ def check_name(name: object) -> str:
         raise SchemaError(
             f"attribute {name!r}: control characters and lone surrogates cannot be in a name; remove them"
         )
-    for part in parts:
-        if part.lower() in _RESERVED:
-            raise SchemaError(f"attribute {name!r}: {part!r} is a word of the filter language; choose another name")
     if name.lower().startswith(_RESERVED_PREFIX):
         raise SchemaError(f"attribute {name!r}: names that begin with {_RESERVED_PREFIX} are ours; choose another name")
     return name

@@ -55,7 +55,7 @@ from wherecast.language.patterns import like_form
 from wherecast.language.reading import unquote
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
-from wherecast.language.tokens import too_many_terms
+from wherecast.language.tokens import keyword_names, too_many_terms
 
 # Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
 _KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
@@ -117,9 +117,11 @@ class _Variant:
 class Compiler:
     """Compiles filters for one schema and remembers the shapes it has seen."""
 
-    def __init__(self, schema: Schema, limits: Limits | None = None) -> None:
+    def __init__(self, schema: Schema, limits: Limits | None = None, *, case_sensitive: bool = False) -> None:
         self.schema = schema
+        self.case_sensitive = case_sensitive
         self.limits = limits or Limits()
+        self._quoted_names = keyword_names(a.name for a in schema.attributes)
         self._parsed = lru_cache(_KEPT_TREES)(self._parse)
         self._variants = lru_cache(_KEPT_SHAPES)(self._check)
         self._large_variants = lru_cache(_KEPT_TREES)(self._check)
@@ -244,6 +246,8 @@ class Compiler:
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
+        if text is None:
+            return FilterError("syntax", "the filter is empty; write TRUE to match every event")
         if not isinstance(text, str):
             return FilterError("syntax", f"a filter is a text, found {type(text).__name__}; pass a str")
         if len(text) > self.limits.text:
@@ -332,7 +336,7 @@ class Compiler:
     def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
-            return shape, parse_shape(shape, self.limits)
+            return shape, parse_shape(shape, self.limits, self._quoted_names)
         except FilterError as error:
             return shape, error
 
@@ -345,7 +349,9 @@ class Compiler:
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
-        checker = Checker(self.schema, slots, parsed.operands, shape.text, self.limits)
+        checker = Checker(
+            self.schema, slots, parsed.operands, shape.text, self.limits, case_sensitive=self.case_sensitive
+        )
         try:
             node = checker.condition(parsed.tree)
         except FilterError as error:

@@ -3,7 +3,8 @@
 A batch of events is an Arrow record batch or table, a pandas DataFrame, one mapping or a sequence of mappings. Whatever
 it is, an index sees one Arrow array per attribute, of the attribute's canonical type, NULL where an event lacks it.
 
-- Names are matched exactly; columns that the schema does not know are ignored.
+- Names are matched exactly; columns that the schema does not know are ignored. What looks like a mistake is reported: a
+  name that differs from an attribute only in case, and events without any known name (see `names`).
 - The attribute `a.b` is the column (or key) `a.b`, else the field `b` of the struct (or nested mapping) `a`.
 - NaN is a value and stays NaN, except in pandas: its float columns cannot tell NaN from missing, so NaN is NULL there.
   For the same reason pandas turns integers with gaps into floats, which fit no integer attribute; the nullable dtype
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from wherecast.language.names import NameCheck
     from wherecast.language.schema import Attribute, Schema
     from wherecast.language.zone import Zone
 
@@ -99,6 +101,7 @@ class EventBatch:
         on_error: OnError = "raise",
         needed: Collection[int] | None = None,
         limits: Limits = _DEFAULT_LIMITS,
+        names: NameCheck | None = None,
     ) -> EventBatch:
         """Read events.
 
@@ -109,6 +112,7 @@ class EventBatch:
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
             limits: How much text filters may read of each event; checked when they do.
+            names: Looks at the names in the events if something needed is NULL; an objection is an error of the event.
 
         Raises:
             EventError: A value does not fit its attribute, or the events cannot be read at all.
@@ -118,6 +122,8 @@ class EventBatch:
         source = _open_source(events)
         wanted = range(len(schema)) if needed is None else sorted(needed)
         columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
+        if names is not None and any(column.values.null_count for column in columns.values()):
+            source.check_names(names)
         # The first row that is bad and in it the first attribute; a row that is no event at all comes before both.
         failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
         if on_error == "raise":
@@ -224,6 +230,9 @@ class _Source(Protocol):
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Column: ...
 
+    def check_names(self, check: NameCheck) -> None:
+        """Raises EventError, or adds to `broken`, where the check objects to a name."""
+
 
 def _open_source(events: object) -> _Source:
     if isinstance(events, pa.RecordBatch | pa.Table):
@@ -249,6 +258,9 @@ class _NoSource:
     def read_column(self, attribute: Attribute, zone: Zone) -> Column:  # noqa: ARG002
         raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
+    def check_names(self, check: NameCheck) -> None:
+        pass
+
 
 class _ArrowSource:
     """The columns of a record batch or table."""
@@ -265,6 +277,9 @@ class _ArrowSource:
                 _refuse_repeats(attribute, name, len(found))
                 return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields, zone)
         return null_column(attribute, self.length)
+
+    def check_names(self, check: NameCheck) -> None:
+        _check_columns(check, {field.name: _fields_of(field.type) for field in self.events.schema})
 
 
 class _PandasSource:
@@ -283,6 +298,9 @@ class _PandasSource:
                 _refuse_repeats(attribute, name, found)
                 return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields, zone)
         return null_column(attribute, self.length)
+
+    def check_names(self, check: NameCheck) -> None:
+        _check_columns(check, dict.fromkeys(map(str, self.names)))
 
     def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Column:
         if series.dtype != object:
@@ -319,6 +337,22 @@ class _MappingSource:
         return convert_values(
             attribute, [event[name] if name in event else _descend(event, fields) for event in self.events], zone
         )
+
+    def check_names(self, check: NameCheck) -> None:
+        for row, event in enumerate(self.events):
+            reason = check.check(event)
+            if reason is not None:
+                self.broken.setdefault(row, reason)
+
+
+def _check_columns(check: NameCheck, names: Mapping[str, object]) -> None:
+    reason = check.check(names)
+    if reason is not None:
+        raise EventError(reason)
+
+
+def _fields_of(kind: pa.DataType) -> dict[str, object] | None:
+    return {field.name: _fields_of(field.type) for field in kind} if types.is_struct(kind) else None
 
 
 def _ways_to(name: str) -> list[tuple[str, list[str]]]:
@@ -359,7 +393,9 @@ def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
         raise EventError(f"there are {count} columns or fields {name!r}; leave one", attribute=attribute.name)
 
 
-def read_event(schema: Schema, event: Mapping[str, object], needed: Iterable[int]) -> dict[int, Scalar | None]:
+def read_event(
+    schema: Schema, event: Mapping[str, object], needed: Iterable[int], names: NameCheck | None = None
+) -> dict[int, Scalar | None]:
     """Canonical values of one event by attribute, for the scalar attributes asked for; raises EventError."""
     if not isinstance(event, Mapping):
         raise EventError(f"expected a mapping of attributes to values, got {describe(event)}", row=0)
@@ -374,4 +410,8 @@ def read_event(schema: Schema, event: Mapping[str, object], needed: Iterable[int
             values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
         except MisfitError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
+    if names is not None and None in values.values():
+        reason = names.check(event)
+        if reason is not None:
+            raise EventError(reason, row=0)
     return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wherecast.language.advice import KEYWORDS
 from wherecast.language.expression import (
     MOMENTS,
     And,
@@ -67,11 +68,12 @@ def _unary(node: Not | Negate | IsNull | IsTruth, item: str) -> str:
 
 
 def attribute_namer(schema: Schema) -> Callable[[int], str]:
-    """Names as a filter would write them, back-quoted where needed."""
+    """Names as a filter would write them, in backticks where needed."""
 
     def name(index: int) -> str:
         text = schema.attributes[index].name
-        return text if text.replace(".", "_").isidentifier() else f"`{text.replace('`', '``')}`"
+        is_plain = text.replace(".", "_").isidentifier() and text.upper() not in KEYWORDS
+        return text if is_plain else f"`{text.replace('`', '``')}`"
 
     return name
 

@@ -18,7 +18,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from wherecast.errors import FilterError
-from wherecast.language.advice import EXPECTED
+from wherecast.language.advice import EXPECTED, name_advice
 from wherecast.language.decimals import Digits, arithmetic_digits
 from wherecast.language.expression import (
     FLOATS,
@@ -68,9 +68,9 @@ class Parsed(NamedTuple):
     operands: list[Operand]
 
 
-def parse_shape(shape: Shape, limits: Limits) -> Parsed:
+def parse_shape(shape: Shape, limits: Limits, quoted_names: frozenset[str] = frozenset()) -> Parsed:
     """Parse a shape. Its words, their order, nesting and number are checked first (see `tokens`)."""
-    tokens, operands = read_shape(shape, limits.depth, limits.terms)
+    tokens, operands = read_shape(shape, limits.depth, limits.terms, quoted_names)
     try:
         (tree,) = _DIALECT.parser().parse_into(exp.Condition, tokens, shape.text)
     except (SqlglotError, RecursionError, AttributeError, TypeError, ValueError, IndexError, KeyError):
@@ -102,13 +102,21 @@ class Checker:
     """Turns sqlglot's tree into a typed expression, for one schema and one variant of slots."""
 
     def __init__(
-        self, schema: Schema, slots: tuple[SlotKind, ...], operands: list[Operand], text: str, limits: Limits
+        self,
+        schema: Schema,
+        slots: tuple[SlotKind, ...],
+        operands: list[Operand],
+        text: str,
+        limits: Limits,
+        *,
+        case_sensitive: bool = False,
     ) -> None:
         self.schema = schema
         self.operands = operands
         self.slots = slots
         self.text = text
         self.limits = limits
+        self.case_sensitive = case_sensitive
         self.regexes = 0
         self._handlers: dict[type[exp.Expr], Callable[[exp.Expr, int], Node]] = {
             exp.Column: self._leaf,
@@ -132,7 +140,9 @@ class Checker:
         """A node that must be boolean."""
         node = self.expression(tree, depth)
         if node.type not in (Type.BOOLEAN, Type.NULL):
-            raise self._error("type", f"expected a condition, found a value of type {node.type}; compare it", node.span)
+            hint = " with an attribute: a = 'x' OR a = 'y', or a IN ('x', 'y')" if isinstance(node, Param) else ""
+            message = f"expected a condition, found a value of type {node.type}; compare it{hint}"
+            raise self._error("type", message, node.span)
         return node
 
     def expression(self, tree: exp.Expr, depth: int) -> Node:
@@ -162,9 +172,13 @@ class Checker:
 
     def _attribute(self, name: str, span: Span) -> Node:
         index = self.schema.find(name)
+        if index is not None and self.case_sensitive and self.schema.attributes[index].name != name:
+            meant = self.schema.attributes[index].name
+            message = f"unknown attribute {_shown(name)}; names are case-sensitive here: write {meant!r}"
+            raise self._error("unknown-attribute", message, span)
         if index is None:
-            shown = name if len(name) <= 60 else name[:57] + "..."
-            raise self._error("unknown-attribute", f"unknown attribute {shown!r}; {self._name_hint(name)}", span)
+            message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
+            raise self._error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
         element = element_type(attribute)
         if attribute.is_array:
@@ -175,7 +189,9 @@ class Checker:
         inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
         if inside:
             return f"it is a struct: name a field, as {inside[0]!r}"
-        near = self.schema.suggest(name)
+        known, near = name_advice(name), self.schema.suggest(name)
+        if known:
+            return known
         return f"did you mean {near!r}?" if near else f"known attributes: {_some_names(self.schema)}"
 
     # -- logic ----------------------------------------------------------------------------------------------------
@@ -206,10 +222,22 @@ class Checker:
     # -- comparisons ----------------------------------------------------------------------------------------------
 
     def _comparison(self, tree: exp.Expr, depth: int) -> Node:
-        left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
+        left = self.expression(tree.this, depth + 1)
+        right = self._compared_with(left, tree.args["expression"], depth)
         negated = isinstance(tree, exp.NullSafeNEQ)
         node = self.compare("<=>" if negated else _COMPARISONS[type(tree)], left, right, _hull(left, right))
         return Not(item=node, span=node.span) if negated else node
+
+    def _compared_with(self, item: Node, tree: exp.Expr, depth: int) -> Node:
+        """The other side of a comparison. A bare word beside a string is more likely a text without its quotes."""
+        if item.type is Type.STRING and isinstance(tree, exp.Column):
+            name, span = self.operands[int(tree.name)].name, self.operands[int(tree.name)].span
+            if name is not None and self.schema.find(name) is None and not name_advice(name):
+                near = self.schema.suggest(name)
+                hint = f", or did you mean the attribute {near!r}?" if near else ""
+                message = f"unknown attribute {_shown(name)}; write a text in quotes: '...'{hint}"
+                raise self._error("unknown-attribute", message, span)
+        return self.expression(tree, depth + 1)
 
     def compare(self, op: str, left: Node, right: Node, span: Span) -> Node:
         """A comparison with both sides brought to their common type."""
@@ -252,7 +280,7 @@ class Checker:
 
     def _in(self, tree: exp.Expr, depth: int) -> Node:
         item = self.expression(tree.this, depth + 1)
-        listed = [self.expression(v, depth + 1) for v in tree.expressions]
+        listed = [self._compared_with(item, v, depth) for v in tree.expressions]
         span = _hull(item, listed[-1])
         has_null = any(n.type is Type.NULL for n in listed)
         values = [n for n in listed if n.type is not Type.NULL]
@@ -278,7 +306,9 @@ class Checker:
         if item.type not in (Type.STRING, Type.NULL):
             raise self._error("type", f"{kind.upper()} needs a string, found {self._describe(item)}", item.span)
         if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
-            raise self._error("type", f"{kind.upper()} needs a string literal as its pattern", pattern.span)
+            example = "'^text'" if kind == "rlike" else "'text%'"
+            message = f"{kind.upper()} needs a string literal as its pattern, such as {example}"
+            raise self._error("type", message, pattern.span)
         self.regexes += kind == "rlike"
         if self.regexes > self.limits.regexes:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
@@ -400,19 +430,27 @@ def _hull(*nodes: Node) -> Span:
     return min(n.span[0] for n in nodes), max(n.span[1] for n in nodes)
 
 
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:57] + "...")
+
+
 def _some_names(schema: Schema) -> str:
     names = [a.name for a in schema.attributes]
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
 def _literal_hint(left: Node, right: Node) -> str:
+    if isinstance(left, Param) and isinstance(right, Param):
+        return " (quotes make a text; write the name of an attribute without them, or in backticks)"
     for this, other in ((left, right), (right, left)):
         if not isinstance(this, Param):
+            if other.type is Type.DATE and isinstance(this, Arith):  # 2024-01-31 without quotes is a subtraction
+                return " (write DATE '2024-01-31')"
             continue
         if other.type is Type.STRING and this.type in NUMBERS:
             return " (quote the literal: '...')"
         if other.type in NUMBERS and this.type is Type.STRING:
-            return " (remove the quotes around the number)"
+            return " (write a number without quotes)"
         if other.type is Type.BOOLEAN:
             return " (write TRUE or FALSE)"
         if other.type is Type.DATE:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, NoReturn
@@ -24,7 +25,7 @@ from typing import NamedTuple, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from wherecast.errors import FilterError
-from wherecast.language.advice import EXPECTED, function_advice, symbol_advice, word_advice
+from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
 from wherecast.language.expression import Span, Type
 from wherecast.language.literals import Shape
 
@@ -51,6 +52,8 @@ _COMPARISONS = {
     ">=": TokenType.GTE,
     "<=>": TokenType.NULLSAFE_EQ,
 }
+#: Comparisons that people write with a space inside.
+_SPLIT = frozenset(_COMPARISONS) - {"=", "==", "<", ">"}
 _ARITHMETIC = {
     "+": TokenType.PLUS,
     "-": TokenType.DASH,
@@ -74,14 +77,14 @@ _TYPED = {
     "TIMESTAMP_LTZ": Type.TIMESTAMP,
     "TIMESTAMP_NTZ": Type.TIMESTAMP_NTZ,
 }
-#: Words that are operators wherever they stand; no attribute has such a name.
+#: Words that are operators wherever they stand.
 _RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}
 
 _LEXEME = re.compile(
     r"""(?P<word>[^\W\d]\w*)
-    |(?P<op><=>|<>|<=|>=|!=|==(?!=)|=(?![=<>])|[<>+*%(),.]|-(?!>)|/(?!\*)|!(?![<>]))
+    |(?P<op><=>|<>|<=|>=|!=|==(?!=)|=(?![=<>~])|[<>+%(),.]|\*(?!\*)|-(?!>)|/(?![*/])|!(?![<>~]))
     |(?P<quoted>`(?:[^`]|``)*+`)
-    |(?P<junk>\d[\w.]*|&&|\|\||:=|::|=>|=<|===|!<|!>|->|/\*|[^\s\w]|\w)""",
+    |(?P<junk>\d[\w.]*|&&|\|\||:=|::|=>|=<|===|!<|!>|->|/\*|//|\*\*|=~|!?~~?\*?|[^\s\w]|\w)""",
     re.VERBOSE,
 )
 
@@ -127,14 +130,24 @@ class _Level:
         self.fresh, self.predicate = True, False
 
 
-def read_shape(shape: Shape, depth: int, terms: int) -> Sentence:
-    """The tokens of a shape, or the FilterError that its words and their order give."""
+def keyword_names(names: Iterable[str]) -> frozenset[str]:
+    """The names, in capitals, that a filter has to quote because they are words of the language."""
+    return KEYWORDS & {name.upper() for name in names}
+
+
+def read_shape(shape: Shape, depth: int, terms: int, quoted_names: frozenset[str] = frozenset()) -> Sentence:
+    """The tokens of a shape, or the FilterError that its words and their order give.
+
+    `quoted_names` are those of `keyword_names`: where one stands without backticks, the error says so.
+    """
     lexemes = _lexemes(shape, terms + 2)
+    while lexemes[-1].kind == "end" and len(lexemes) > 1 and lexemes[-2].text == ";":  # the end of a statement
+        del lexemes[-2]
     if len(lexemes) == 1:
         raise FilterError("syntax", "the filter is empty; write TRUE to match every event", text=shape.text)
     if len(lexemes) > terms + 1:  # what is wrong before that place is told first
         lexemes[terms:] = [lexemes[terms]._replace(kind="limit", text="")]
-    return _Reader(shape.text, lexemes, depth).read()
+    return _Reader(shape.text, lexemes, depth, quoted_names).read()
 
 
 def too_many_terms(limit: int) -> str:
@@ -158,10 +171,11 @@ def _lexemes(shape: Shape, most: int) -> list[_Lexeme]:
 
 
 class _Reader:
-    def __init__(self, text: str, lexemes: list[_Lexeme], depth: int) -> None:
+    def __init__(self, text: str, lexemes: list[_Lexeme], depth: int, quoted_names: frozenset[str]) -> None:
         self.text = text
         self.lexemes = lexemes
         self.depth = depth
+        self.quoted_names = quoted_names
         self.at = 0
         self.tokens: list[Token] = []
         self.operands: list[Operand] = []
@@ -265,12 +279,26 @@ class _Reader:
 
     def _misplaced(self, lexeme: _Lexeme, word: str) -> NoReturn:
         """No value, where one is wanted."""
+        before = self.lexemes[self.at - 2] if self.at > 1 else None
+        name = before if before is not None and before.text.upper() == "NOT" else lexeme  # NOT is taken for a prefix
+        if name.kind == "word" and name.text.upper() in self.quoted_names:
+            message = (
+                f"{name.text} is a word of the language; if you mean the attribute, write `{name.text}` in backticks"
+            )
+            self._fail(message, name)
+        if word == "SELECT" and before is None:
+            self._fail("leave out SELECT ... WHERE; a filter is the condition alone", lexeme)
         advice = symbol_advice(lexeme.text) if lexeme.kind == "junk" else word_advice(word, reserved=True)
         if advice:
             self._fail(advice[0], lexeme, advice[1])
         if lexeme.kind == "end":
             self._fail(f"a value is missing at the end; {EXPECTED}", lexeme)
-        self._fail(f"expected a value, found {_show(lexeme)}; {EXPECTED}", lexeme)
+        if before is not None and before.text + lexeme.text in _SPLIT:
+            self._fail(f"write {before.text}{lexeme.text} without a space", before, end=lexeme.end)
+        hint = EXPECTED
+        if before is not None and lexeme.text in _COMPARISONS and before.text.upper() in ("AND", "OR"):
+            hint = "name the attribute again: price > 5 AND price < 10"
+        self._fail(f"expected a value, found {_show(lexeme)}; {hint}", lexeme)
 
     # -- a value is there -----------------------------------------------------------------------------------------
 
@@ -303,7 +331,9 @@ class _Reader:
         level = self.levels[-1]
         if level.predicate:
             self._fail(
-                f"{_show(lexeme)} follows another comparison; put parentheses around the one that comes first", lexeme
+                f"{_show(lexeme)} follows another comparison; join two comparisons with AND, as 5 < price AND price < 10, "
+                "or put parentheses around the first",
+                lexeme,
             )
         level.predicate = True
 
@@ -316,8 +346,12 @@ class _Reader:
         self._check_between(level)
         if not word:
             if level.kind not in ("call", "list"):
-                numbers = self.lexemes[self.at - 2].kind == self._next().kind == "number"
-                hint = "write a number without it" if numbers else "join conditions with AND or OR"
+                before, after = self.lexemes[self.at - 2].kind, self._next().kind
+                hint = "join conditions with AND or OR"
+                if before == after == "number":
+                    hint = "write a number without it: 1000, and 1.5 with a point"
+                elif after in ("number", "string"):
+                    hint = "list several values with IN ('a', 'b')"
                 self._fail(f"unexpected ','; {hint}", lexeme)
             level.commas += 1
         level.restart()
@@ -347,7 +381,7 @@ class _Reader:
             self._emit(TokenType.FROM, self._take())
             return False
         if word not in _CONSTANTS:
-            self._fail("IS takes [NOT] NULL, TRUE or FALSE; compare values with =", following)
+            self._fail("IS takes [NOT] NULL, TRUE or FALSE; compare values with = or <>", following)
         self._emit(_CONSTANT_TOKENS[word], following)
         self._end_of_predicate()
         return True
@@ -370,7 +404,9 @@ class _Reader:
             self.levels[-1].between = lexeme.start
         elif word == "IN":
             if self._next().text != "(" or self._next().kind != "op":
-                self._fail("IN needs its values in parentheses: IN ('a', 'b')", lexeme)
+                array = self._next().kind in ("word", "quoted")
+                hint = "; to look into an array, write array_contains(a, value)" if array else ""
+                self._fail(f"IN needs its values in parentheses: IN ('a', 'b'){hint}", lexeme)
             paren = self._take()
             self._open(paren, _Level("list", paren.start, paren.end))
 
@@ -387,8 +423,11 @@ class _Reader:
 
     def _unexpected(self, lexeme: _Lexeme, word: str) -> NoReturn:
         """No operator, where one is wanted."""
-        before = self.lexemes[self.at - 2]
-        advice = symbol_advice(lexeme.text) if lexeme.kind == "junk" else word_advice(word) if word else None
+        before, after = self.lexemes[self.at - 2], self._next()
+        if lexeme.text + after.text in _SPLIT:
+            self._fail(f"write {lexeme.text}{after.text} without a space", lexeme, end=after.end)
+        junk = lexeme.kind == "junk"
+        advice = symbol_advice(lexeme.text, after_value=True) if junk else word_advice(word) if word else None
         if advice is None and before.kind == "word":
             advice = word_advice(before.text.upper())
             if advice:
@@ -399,6 +438,8 @@ class _Reader:
             message = f"the string prefix {before.text!r} is not supported; write a plain string"
             self._fail(message, before, "unsupported", lexeme.end)
         missing = "an operator such as =, <, IN, AND or OR is missing before it"
+        if self.levels[-1].kind in ("list", "call") and lexeme.kind in ("string", "number"):
+            missing = "a comma or an operator is missing before it"
         if before.kind == "string" and before.end == lexeme.start:
             missing = "inside a string, double the quote: 'it''s'"
         self._fail(f"unexpected {_show(lexeme)}; {missing}", lexeme)

@@ -30,6 +30,7 @@ from typing import Any
 
 from wherecast.language.events import read_event
 from wherecast.language.filters import Filters
+from wherecast.language.names import NameCheck
 from wherecast.overlay.ids import Address, Contact, SubIdLayout
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
@@ -125,6 +126,7 @@ class Node:
         self.layout = SubIdLayout.of(self.settings.bits, self.settings.subscriptions, len(placement.schema))
         self._is_batching = is_batching
         self._attributes = [i for i, a in enumerate(placement.schema) if not a.is_array]
+        self._names = NameCheck(placement.schema)
         self._operations: dict[int, _Storing | _Publishing | _Finding] = {}
         self._next_operation = 1
         self._next_clause = 0
@@ -261,7 +263,7 @@ class Node:
     def publish_many(self, events: Iterable[Mapping[str, object]]) -> list[int]:
         """Publish several events at once: their look-ups share hops, the more the more there are."""
         schema = self.placement.schema
-        read = [self.placement.read(read_event(schema, event, self._attributes)) for event in events]
+        read = [self.placement.read(read_event(schema, event, self._attributes, self._names)) for event in events]
         publishing = {self._register(_Publishing(values, {})): values for values in read}
         items = [item for number, values in publishing.items() for item in self._query(number, values)]
         self.router.route(items)

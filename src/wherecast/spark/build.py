@@ -24,6 +24,7 @@ from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.names import Rule, select_attributes
 from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_and_weights, read_parts
 from wherecast.spark.plans import make_plan, save_plan
 from wherecast.spark.store import Store
@@ -130,7 +131,7 @@ def _build(
     matcher: str,
 ) -> tuple[Manifest, Plan | None, pa.Table]:
     """Write plan and layers: the manifest to commit, the open plan, and the rows that are left out."""
-    sample = None if events is None else _take_sample(events)
+    sample = None if events is None else _take_sample(events, schema)
     usable, refused = set_unusable_apart(rows)
     parts = placed = _compile(usable, schema)
     plan = saved = None
@@ -175,7 +176,7 @@ def plan_subscriptions(
 ) -> Plan:
     """The plan that `build_index` would use; nothing is built or written."""
     schema = schema_in_session(schema, subscriptions.sparkSession)
-    sample = None if events is None else _take_sample(events)
+    sample = None if events is None else _take_sample(events, schema)
     usable, _ = set_unusable_apart(read_rows(subscriptions))
     return _plan(_compile(usable, schema), schema, strategy, servers or _parallelism(subscriptions), sample)
 
@@ -188,13 +189,14 @@ def _parallelism(frame: DataFrame) -> int:
         return 8
 
 
-def _take_sample(events: DataFrame) -> pa.Table:
-    return events.limit(_SAMPLE).toArrow()
+def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
+    return select_attributes(events, schema).limit(_SAMPLE).toArrow()
 
 
 def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
     """The parts of rows: equal filters meet in one task."""
-    return rows.repartition(_parallelism(rows), "filter").mapInArrow(CompileTask(schema).compile, PARTS)
+    task = CompileTask(schema, Rule.of(rows.sparkSession).case_sensitive)
+    return rows.repartition(_parallelism(rows), "filter").mapInArrow(task.compile, PARTS)
 
 
 def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None) -> Plan:

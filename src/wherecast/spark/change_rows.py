@@ -31,10 +31,10 @@ from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.schema import Schema
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.names import ERROR, MESSAGE
 from wherecast.spark.parts import id_values
 from wherecast.spark.sequences import Gaps, Numbers, find_replays
 from wherecast.spark.subscriptions import INTEGERS, priority_column, reason_of, text_column, text_fault
-from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -139,10 +139,10 @@ class News(NamedTuple):
     """Rows that are refused or late."""
 
 
-def check_changes(rows: pa.Table, schema: Schema, sequence: int) -> News:
+def check_changes(rows: pa.Table, schema: Schema, sequence: int, *, case_sensitive: bool = False) -> News:
     """What becomes of rows that an index with changes up to `sequence` does not have."""
     rows = rows.sort_by("sequence")
-    compiled = Compiler(schema).compile_many(rows["filter"].to_pylist())
+    compiled = Compiler(schema, case_sensitive=case_sensitive).compile_many(rows["filter"].to_pylist())
     changes, errors = rows.to_pylist(), dict(compiled.errors)
     reasons = {row: fault for row, change in enumerate(changes) if (fault := _find_fault(change, errors.get(row)))}
     late = {

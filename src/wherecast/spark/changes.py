@@ -24,6 +24,7 @@ from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest, SavedPlan
+from wherecast.spark.names import Rule
 from wherecast.spark.parts import split_members
 from wherecast.spark.plans import save_plan
 from wherecast.spark.sequences import extend
@@ -59,18 +60,20 @@ def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
     """Commit a version with these changes, if there is anything new among them.
 
     Columns are `sequence`, `op` (`upsert` or `delete`), `id` and `filter`, and `priority` if you like. A row that carries an
-    error in a column `__error` is refused with it.
+    error in a column `__wherecast_error` is refused with it.
     """
     index = Index(index) if isinstance(index, str) else index
-    return commit_changes(index, lambda manifest: read_changes(changes, manifest))
+    case_sensitive = Rule.of(changes.sparkSession).case_sensitive
+    return commit_changes(index, lambda manifest: read_changes(changes, manifest), case_sensitive=case_sensitive)
 
 
-def commit_changes(index: Index, read: Callable[[Manifest], Unapplied]) -> Applied:
+def commit_changes(index: Index, read: Callable[[Manifest], Unapplied], *, case_sensitive: bool = False) -> Applied:
     """Commit a version with the changes that `read` finds missing in the current one."""
     while True:
         with index.change() as manifest:
             rows, replayed = read(manifest)
-            news = check_changes(rows, Schema.from_json(manifest.schema), manifest.sequence)
+            schema = Schema.from_json(manifest.schema)
+            news = check_changes(rows, schema, manifest.sequence, case_sensitive=case_sensitive)
             try:
                 changed = lay_over(index, manifest, news) if news.numbers.size else manifest
             except StaleVersionError:

@@ -6,6 +6,7 @@
     index = "alerts/index"              # folder or URL
     checkpoint = "alerts/checkpoint"
     output = "pairs"                    # pairs, lists, counts
+    names = {error = "why"}             # optional: other names for the columns that are added
     subscribers = true                  # join the other columns of the subscriptions to pairs
     trigger = "1 second"                # or "available-now": take what is there and stop
 
@@ -39,6 +40,7 @@
     [sink]
     kind = "parquet"                    # parquet, kafka, delta
     path = "matches"
+    batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
 
     [dead_letters]                      # optional: events that do not fit the schema
     kind = "parquet"
@@ -70,6 +72,7 @@ from typing import Any, TypeVar
 
 from wherecast.errors import SchemaError, WherecastError
 from wherecast.language.schema import Schema
+from wherecast.spark.names import Names
 
 T = TypeVar("T")
 
@@ -123,6 +126,7 @@ class SinkConfig:
     servers: str | None = None
     topic: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    batch_column: str = "batch_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ class PipelineConfig:
     refused_changes: SinkConfig | None
     limits: LimitsConfig
     spark: Mapping[str, Any]
+    names: Mapping[str, str]
 
     def path(self, name: str) -> str:
         """A path of the configuration as seen from here; URLs and absolute paths stay as they are."""
@@ -213,6 +218,7 @@ class _Main:
     output: str = "pairs"
     subscribers: bool = False
     trigger: str = "1 second"
+    names: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_config(path: Path) -> PipelineConfig:
@@ -248,6 +254,7 @@ def read_config(path: Path) -> PipelineConfig:
         _table(SinkConfig, "refused_changes", tables) if "refused_changes" in tables else None,
         _table(LimitsConfig, "limits", {"limits": {}, **tables}),
         tables.get("spark", {}),
+        _names(main.names),
     )
 
 
@@ -287,6 +294,14 @@ def _check_value(place: str, value: Any, declared: str) -> None:
         raise ConfigError(f"{place} is {value!r}; expected {words}")
     if place in _AT_LEAST and value < _AT_LEAST[place]:
         raise ConfigError(f"{place} is {value!r}; expected {_AT_LEAST[place]} or more")
+
+
+def _names(given: Mapping[str, Any]) -> Mapping[str, str]:
+    try:
+        Names.of(given)
+    except SchemaError as error:
+        raise ConfigError(f"pipeline.{error}") from None
+    return given
 
 
 def _schema(config: SchemaConfig, folder: Path) -> Schema:

@@ -1,7 +1,7 @@
 """Files in: folders of events or changes, where nothing that a file says is lost in silence.
 
-- JSON lines and CSV are text: a line that does not fit its columns is a row with its text in `__message` and the reason in
-  `__error`, as a message of a topic is. JSON follows the rule of `messages`; of CSV, a line must have one field per column.
+- JSON lines and CSV are text: a line that does not fit its columns is a row with its text in `__wherecast_message` and the reason in
+  `__wherecast_error`, as a message of a topic is. JSON follows the rule of `messages`; of CSV, a line must have one field per column.
 - Parquet, ORC and others have columns and types of their own. These are looked at in the files that are there at the start:
   a declared column that is missing or has another type is refused, other columns are passed through.
 """
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from wherecast.errors import SchemaError
 from wherecast.spark.messages import PLACE, VALUE, change_columns, parse_changes, parse_events
-from wherecast.spark.tasks import ERROR, MESSAGE
+from wherecast.spark.names import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructType
 
-_CORRUPT, _TEXTS = "__corrupt", "__texts"
+_CORRUPT, _TEXTS = "__wherecast_corrupt", "__wherecast_texts"
 #: Spark's options that would change how bad lines are treated, or that reading line by line cannot follow.
 _REFUSED = {
     "json": ("mode", "columnnameofcorruptrecord", "multiline", "encoding", "charset", "wholetext"),

@@ -11,14 +11,29 @@ subscription once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.names import (
+    CANDIDATES,
+    ERROR,
+    IDS,
+    PREFIX,
+    SERVER,
+    SERVERS,
+    WHY,
+    Names,
+    Path,
+    Rule,
+    quoted,
+    resolve,
+)
 from wherecast.spark.observed import Numbers
-from wherecast.spark.tasks import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, MatchTask
+from wherecast.spark.tasks import MatchTask
 from wherecast.spark.zone import check_moments, check_session
 
 if TYPE_CHECKING:
@@ -26,7 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 Output = Literal["pairs", "lists", "counts"]
-_EVENT = "__event"
+_EVENT = f"{PREFIX}_event"
+#: The column that says what matches, by output.
+FOUND: dict[Output, str] = {"pairs": "subscription", "lists": "subscriptions", "counts": "matches"}
 
 
 def match(
@@ -40,12 +57,14 @@ def match(
     explain: bool = False,
     on_error: Literal["raise", "drop", "keep"] = "raise",
     numbers: Numbers | None = None,
+    names: Mapping[str, str] | Names | None = None,
 ) -> DataFrame:
     """Match events against an index: `events.transform(match, index)`.
 
     Args:
-        events: Columns are found by name; those that no filter asks for are passed through, missing ones are NULL. An
-            event that is known to be bad carries the reason in a column `__error` and is matched with nothing.
+        events: Columns are found by name, as `spark.sql.caseSensitive` says; those that no filter asks for are passed
+            through, missing ones are NULL. An event that is known to be bad carries the reason in a column
+            `__wherecast_error` and is matched with nothing.
         index: An `Index`, or its path.
         output: `pairs`: the event and one `subscription` per row. `lists`: one row per event with an array
             `subscriptions`. `counts`: one row per event with the number `matches`.
@@ -56,32 +75,36 @@ def match(
         on_error: What becomes of an event with a value that does not fit the schema: the query fails, the event is left
             out, or it is kept with the reason in a column `error`.
         numbers: Gets what matching took and found, once the result has been computed.
+        names: Other names for the columns that are added, such as `{"subscription": "rule"}`, where the events have columns
+            of these names.
     """
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
-    check_columns(events, manifest)
-    task = MatchTask(index.url, manifest, output == "counts", explain, numbers is not None, on_error == "raise")
+    names = Names.of(names)
+    added = [FOUND[output], *(["explanation"] if explain else []), *(["error"] if on_error == "keep" else [])]
+    names.refuse_clashes(added, events, subscribers)
+    columns = tuple(check_columns(events, manifest).items())
+    task = MatchTask(
+        index.url, manifest, output == "counts", explain, numbers is not None, on_error == "raise", columns
+    )
     if manifest.plan is None:
         found = _match_here(events, task, numbers)
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(events, task, output, numbers, keep_events=keep_events, keep_errors=keep_errors)
-    return _shape(found, output, subscribers, unmatched, keep_errors=on_error == "keep")
+    return _shape(found, output, subscribers, unmatched, names, keep_errors=on_error == "keep")
 
 
-def check_columns(events: DataFrame, manifest: Manifest) -> None:
-    """Raises SchemaError where a column has a name that the result needs, or the filters cannot be served."""
-    taken = {IDS, SERVER, SERVERS, WHY, CANDIDATES, _EVENT, "subscription", "subscriptions", "matches", "explanation"}
-    clash = sorted(taken & set(events.columns))
-    if clash:
-        raise SchemaError(f"the events have a column {clash[0]!r}, which matching adds; rename it")
+def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
+    """Where attributes are. Raises SchemaError if that is not clear, or none is there that a filter asks for."""
     known = Schema.from_json(manifest.schema)
-    present = {name.split(".")[0] for name in manifest.attributes} & set(events.columns)
-    if manifest.attributes and not present:
+    found = resolve(events.schema, known, manifest.attributes, Rule.of(events.sparkSession))
+    if manifest.attributes and not found.keys() & set(manifest.attributes):
         names = ", ".join(a.name for a in known)
         raise SchemaError(f"the events have none of the attributes that filters ask for ({names}); check the columns")
     check_session(events.sparkSession, known)
-    check_moments(events.schema, known, manifest.attributes)
+    check_moments(events.schema, known, {name: path for name, path in found.items() if name in manifest.attributes})
+    return found
 
 
 def _match_here(events: DataFrame, task: MatchTask, numbers: Numbers | None) -> DataFrame:
@@ -133,7 +156,7 @@ def _match_routed(
         result = numbers.observe(result, **_outcome(task))
     if output == "pairs":
         return result
-    columns = [F.first(c).alias(c) for c in original.columns if c != ERROR]
+    columns = [F.first(quoted(c)).alias(c) for c in original.columns if c != ERROR]
     ids = F.sum(IDS).alias(IDS) if task.counts else F.flatten(F.collect_list(IDS)).alias(IDS)
     return result.groupBy(_EVENT).agg(*columns, ids, F.first(ERROR).alias(ERROR)).drop(_EVENT)
 
@@ -161,35 +184,35 @@ def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
 
 
 def _shape(
-    found: DataFrame, output: Output, subscribers: DataFrame | None, unmatched: bool, *, keep_errors: bool
+    found: DataFrame, output: Output, subscribers: DataFrame | None, unmatched: bool, names: Names, *, keep_errors: bool
 ) -> DataFrame:
     """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    names = [c.replace("`", "``") for c in found.columns if c not in (IDS, WHY, CANDIDATES, ERROR)]
-    own = [F.col(f"`{name}`") for name in names]
-    error = [F.col(ERROR).alias("error")] if keep_errors else []
+    own = [quoted(c) for c in found.columns if c not in (IDS, WHY, CANDIDATES, ERROR)]
+    error = [F.col(ERROR).alias(names.error)] if keep_errors else []
     if output == "pairs":
-        return _pairs(found, own, error, subscribers)
+        return _pairs(found, own, error, subscribers, names)
     any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
     wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
-    name = "matches" if output == "counts" else "subscriptions"
-    return found.where(wanted).select(*own, F.col(IDS).alias(name), *error)
+    return found.where(wanted).select(*own, F.col(IDS).alias(getattr(names, FOUND[output])), *error)
 
 
-def _pairs(found: DataFrame, own: list[Column], error: list[Column], subscribers: DataFrame | None) -> DataFrame:
+def _pairs(
+    found: DataFrame, own: list[Column], error: list[Column], subscribers: DataFrame | None, names: Names
+) -> DataFrame:
     """A row for each id; of an event that has none, one row if it has an error that is kept."""
     from pyspark.sql import functions as F  # noqa: N812
 
     explode = F.explode_outer if error else F.explode
     if WHY in found.columns:
         both = found.select(*own, explode(F.arrays_zip(IDS, WHY)).alias(IDS), *error)
-        ids = [F.col(f"{IDS}.{IDS}").alias("subscription"), F.col(f"{IDS}.{WHY}").alias("explanation")]
-        pairs = both.select(*own, *ids, *(["error"] if error else []))
+        ids = [F.col(f"{IDS}.{IDS}").alias(names.subscription), F.col(f"{IDS}.{WHY}").alias(names.explanation)]
+        pairs = both.select(*own, *ids, *([quoted(names.error)] if error else []))
     else:
-        pairs = found.select(*own, explode(IDS).alias("subscription"), *error)
+        pairs = found.select(*own, explode(IDS).alias(names.subscription), *error)
     if error:
-        pairs = pairs.where("subscription IS NOT NULL OR error IS NOT NULL")
+        pairs = pairs.where(quoted(names.subscription).isNotNull() | quoted(names.error).isNotNull())
     if subscribers is not None:
-        return pairs.join(subscribers.withColumnRenamed("id", "subscription"), "subscription", "left")
+        return pairs.join(subscribers.withColumnRenamed("id", names.subscription), names.subscription, "left")
     return pairs

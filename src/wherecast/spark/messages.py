@@ -1,9 +1,9 @@
 """Messages: JSON objects as rows, by one rule for topics and files; those that cannot be read are kept and named.
 
-A message is a row of `__place` (where it was found, for people) and `__value` (its text); other columns are carried along.
+A message is a row of `__wherecast_place` (where it was found, for people) and `__wherecast_value` (its text); other columns are carried along.
 Fields are found by name. A field that the message does not have is NULL, and so is one that is null. Nothing else becomes
 NULL: a message that is not one JSON object in UTF-8, has a value of another type than its column, a field twice, or one whose
-name differs from a column only in case, is a row with its text in `__message` and the reason in `__error`. It is matched with
+name differs from a column only in case, is a row with its text in `__wherecast_message` and the reason in `__wherecast_error`. It is matched with
 nothing and ends where the stream's dead letters go.
 
 An object with fields that no column is declared for is kept whole, as its text, in the column `_json`.
@@ -18,17 +18,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from wherecast.errors import SchemaError
-from wherecast.spark.tasks import ERROR, MESSAGE
+from wherecast.spark.names import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
 #: Columns of a message: where it was found, and its text.
-PLACE, VALUE = "__place", "__value"
+PLACE, VALUE = "__wherecast_place", "__wherecast_value"
 #: Column with the text of an object that has fields without a column; NULL for the others.
 WHOLE = "_json"
-_READ, _EVENT, _TEXTS, _CORRUPT, _KEYS = "__read", "__event", "__texts", "__corrupt", "__keys"
+_READ, _EVENT, _TEXTS, _CORRUPT, _KEYS = (
+    "__wherecast_read",
+    "__wherecast_event",
+    "__wherecast_texts",
+    "__wherecast_corrupt",
+    "__wherecast_keys",
+)
 
 Options = Mapping[str, str]
 
@@ -67,7 +73,7 @@ def _parse(
     options: Options | None,
     whole: bool,
 ) -> DataFrame:
-    """The fields of JSON objects as columns, with `__message` and `__error` for what is none or does not fit."""
+    """The fields of JSON objects as columns, with `__wherecast_message` and `__wherecast_error` for what is none or does not fit."""
     from pyspark.sql import functions as F  # noqa: N812
 
     carried = [F.col(f"`{name}`") for name in messages.columns if name not in (PLACE, VALUE)]
@@ -97,7 +103,7 @@ def _parse(
 
 
 def _read_json(struct: DataType, options: Options | None) -> Column:
-    """`__value` as a struct of `__event`, and `__corrupt` where it is no JSON or a field does not fit.
+    """`__wherecast_value` as a struct of `__wherecast_event`, and `__wherecast_corrupt` where it is no JSON or a field does not fit.
 
     Spark reads the first JSON value and does not look at what follows it; inside an object it has to.
     """

@@ -45,10 +45,12 @@ class CompileTask:
     """Subscriptions in, parts for server 0 out."""
 
     schema: Schema
+    case_sensitive: bool = False
+    """Whether the names in filters must be written as in the schema."""
 
     def compile(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parts of some rows, and the rows that are refused."""
-        compiler = Compiler(self.schema)
+        compiler = Compiler(self.schema, case_sensitive=self.case_sensitive)
         for rows in _gather(batches):
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)

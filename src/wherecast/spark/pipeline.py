@@ -23,12 +23,12 @@ from wherecast.spark.files import Folder
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import Output, check_columns
+from wherecast.spark.names import ERROR, MESSAGE
 from wherecast.spark.pins import stream_name
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
 from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
-from wherecast.spark.tasks import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +144,7 @@ class Pipeline:
                 raise
 
     def events(self) -> DataFrame:
-        """The stream of events; those that cannot be read carry the reason in a column `__error`."""
+        """The stream of events; those that cannot be read carry the reason in a column `__wherecast_error`."""
         source = self.config.events
         if source.source == "kafka":
             check_brokers("events", str(source.servers))
@@ -190,6 +190,7 @@ class Pipeline:
             rebalancer=None if config.plan.rebalance is None else Rebalancer(config.plan.rebalance),
             trigger=_trigger(config.trigger),
             name="wherecast",
+            names=config.names,
         )
 
     def _follow_changes(self) -> ChangesQuery | None:
@@ -221,7 +222,9 @@ class Pipeline:
             check_brokers(table, str(sink.servers))
             return Kafka(str(sink.topic), str(sink.servers), _texts(sink.options))
         path = self.config.path(str(sink.path))
-        return Parquet(path) if sink.kind == "parquet" else Delta(path, self._application(table))
+        if sink.kind == "parquet":
+            return Parquet(path, batch_column=sink.batch_column)
+        return Delta(path, self._application(table))
 
     def _application(self, table: str) -> str:
         """What a Delta table calls the writer of a sink: others that write to that table must not be taken for it."""

@@ -27,6 +27,7 @@ from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
 from wherecast.spark.manifest import Layer, Manifest, SavedPlan
+from wherecast.spark.names import select_attributes
 from wherecast.spark.plans import open_plan, save_plan
 from wherecast.spark.servers import run_on_servers
 
@@ -82,7 +83,8 @@ class Rebalancer:
 
 def count_buckets(events: DataFrame, index: Index, plan: SavedPlan, n_buckets: int) -> npt.NDArray[np.int64]:
     """How many events fall into each bucket of an event-space plan."""
-    counted = events.mapInArrow(CountTask(index.url, plan).count, "bucket int, events bigint").toArrow()
+    attributes = select_attributes(events, open_plan(index.url, plan).schema)
+    counted = attributes.mapInArrow(CountTask(index.url, plan).count, "bucket int, events bigint").toArrow()
     counts = np.bincount(counted["bucket"].to_numpy(), counted["events"].to_numpy(), n_buckets)
     return counts.astype(np.int64)
 

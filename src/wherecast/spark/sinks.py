@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wherecast.errors import WherecastError
+from wherecast.errors import SchemaError, WherecastError
 from wherecast.spark.checkpoint import Batch
 from wherecast.spark.errors import IndexStoreError, SinkError
+from wherecast.spark.names import quoted
 from wherecast.spark.store import Store
 
 if TYPE_CHECKING:
@@ -65,11 +66,23 @@ class Parquet:
     """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`.
 
     The first stream that writes a batch owns the sink; others are refused.
+
+    `batch_column` is what the folders are called. Spark reads it as a column, in place of one of that name in the files.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, batch_column: str = "batch_id") -> None:
         self._store = Store(path)
         self.path = self._store.url
+        self.batch_column = batch_column
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Raises SchemaError if one of the columns is called as the folders are."""
+        for name in names:
+            if name.lower() == self.batch_column.lower():
+                raise SchemaError(
+                    f"the column {name!r} would be replaced by the number of the batch when the files are read; rename "
+                    f"it, or give the folders another name: Parquet(path, batch_column='...')"
+                )
 
     def admit(self, stream: str | None) -> None:
         """The owner may come back; a new stream needs a sink without batches."""
@@ -96,6 +109,7 @@ class Parquet:
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
+        self.check_columns(matches.columns)
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
         matches.write.parquet(f"{self.path}/{attempt}")
@@ -147,7 +161,7 @@ class Parquet:
 
     def _show(self, attempt: str, batch: int) -> None:
         if self._store.exists(attempt):
-            self._store.move(attempt, f"batch_id={batch}")
+            self._store.move(attempt, f"{self.batch_column}={batch}")
         for name in self._store.names(_ATTEMPTS):  # of runs that were killed
             if name.startswith(_attempt_prefix(batch)):
                 self._store.remove(f"{_ATTEMPTS}/{name}")
@@ -205,6 +219,8 @@ class Kafka:
     topic: str
     servers: str
     options: Mapping[str, str] = field(default_factory=dict)
+    found: str | None = None
+    """The column with what was found, empty: none; `stream` sets it. By default `subscription` or `subscriptions`."""
 
     def admit(self, stream: str | None) -> None:
         """All streams: keys tell their messages apart."""
@@ -214,20 +230,26 @@ class Kafka:
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Send a message per row."""
-        with _computed(_keyed(matches, batch)) as messages:
+        with _computed(_keyed(matches, batch, self.found)) as messages:
             writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self.servers)
             writer.option("topic", self.topic).options(**self.options).save()
 
 
-def _keyed(matches: DataFrame, batch: Batch) -> DataFrame:
+def _keyed(matches: DataFrame, batch: Batch, found: str | None = None) -> DataFrame:
     """`key` and `value` of messages, the same in every attempt at a batch."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType
 
-    if "subscriptions" in matches.columns:  # servers answer in any order
-        matches = matches.withColumn("subscriptions", F.array_sort("subscriptions"))
-    name = F.col("subscription").cast("string") if "subscription" in matches.columns else F.lit("")
-    content = F.to_json(F.struct(*matches.columns))
+    if found is None:
+        found = "subscriptions" if "subscriptions" in matches.columns else "subscription"
+    name = F.lit("")
+    if found in matches.columns:
+        if isinstance(matches.schema[found].dataType, ArrayType):  # servers answer in any order
+            matches = matches.withColumn(found, F.array_sort(quoted(found)))
+        else:
+            name = quoted(found).cast("string")
+    content = F.to_json(F.struct(*map(quoted, matches.columns)))
     messages = matches.select(name.alias("name"), content.alias("value")).withColumn("digest", F.sha2("value", 256))
     # Equal messages are interchangeable, so it does not matter which of them gets which number.
     number = F.row_number().over(Window.partitionBy("name", "digest").orderBy("digest"))

@@ -18,20 +18,20 @@ import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from wherecast.partition.balance import imbalance
 from wherecast.spark.checkpoint import Batch, Checkpoint, dead_letters_of
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.match import Output, match
+from wherecast.spark.match import FOUND, Output, check_columns, match
+from wherecast.spark.names import ERROR, MESSAGE, Names, own_columns, quoted
 from wherecast.spark.observed import NAMES, Numbers
 from wherecast.spark.pins import Pins
 from wherecast.spark.rebalance import Rebalancer
 from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
-from wherecast.spark.sinks import Sink
-from wherecast.spark.tasks import ERROR, MESSAGE
+from wherecast.spark.sinks import Kafka, Parquet, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,6 +107,7 @@ class BatchRunner:
     dead_letters: Sink | None
     rebalancer: Rebalancer | None
     reports: Reports[BatchReport]
+    names: Names
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -155,6 +156,7 @@ class BatchRunner:
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="drop" if self.dead_letters is None else "keep",
             numbers=numbers,
+            names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
         if self.dead_letters is None:
             self.sink.write(matched.drop(MESSAGE) if MESSAGE in matched.columns else matched, batch)
@@ -169,14 +171,15 @@ class BatchRunner:
             if not self.sink.holds(batch):
                 self.sink.write(_good(matched), batch)
             if not self.dead_letters.holds(batch.dead_letters):
-                bad = matched.where("error IS NOT NULL").select(*columns, "error")
-                self.dead_letters.write(bad.withColumnRenamed(MESSAGE, "message"), batch.dead_letters)
+                bad = matched.where(quoted(ERROR).isNotNull()).select(*map(quoted, columns), ERROR)
+                added = {ERROR: self.names.error, MESSAGE: self.names.message}
+                self.dead_letters.write(bad.withColumnsRenamed(added), batch.dead_letters)
         finally:
             matched.unpersist()
 
 
 def _good(matched: DataFrame) -> DataFrame:
-    return matched.where("error IS NULL").drop("error", MESSAGE)
+    return matched.where(quoted(ERROR).isNull()).drop(ERROR, MESSAGE)
 
 
 def stream(
@@ -191,6 +194,7 @@ def stream(
     rebalancer: Rebalancer | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
 
@@ -207,8 +211,17 @@ def stream(
         rebalancer: Moves buckets of an event-space index when traffic makes the servers' loads uneven.
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
+        names: As for `match`; `error` and `message` name the columns of dead letters.
     """
     index = Index(index) if isinstance(index, str) else index
+    chosen = Names.of(names)
+    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters)
+    if index.versions():
+        check_columns(events, index.read())
+    if isinstance(sink, Kafka):
+        sink = replace(sink, found="" if output == "counts" else getattr(chosen, FOUND[output]))
+    if isinstance(dead_letters, Kafka):
+        dead_letters = replace(dead_letters, found="")
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
     _admit(place, sink, dead_letters)
     if place.stream() is None:
@@ -216,13 +229,34 @@ def stream(
     else:
         pins.resume(place.planned())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports)
+    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
         writer = writer.queryName(name)
     return MatchQuery(writer.start(), reports)
+
+
+def _refuse_clashes(
+    names: Names,
+    events: DataFrame,
+    sink: Sink,
+    output: Output,
+    subscribers: DataFrame | None,
+    dead_letters: Sink | None,
+) -> None:
+    """Raises SchemaError if two columns of a sink would have one name."""
+    names.refuse_clashes([FOUND[output]], events, subscribers)
+    own = own_columns(events)
+    if isinstance(sink, Parquet):
+        sink.check_columns([*own, getattr(names, FOUND[output]), *([] if subscribers is None else subscribers.columns)])
+    if dead_letters is None:
+        return
+    added = ["error", *(["message"] if MESSAGE in events.columns else [])]
+    names.refuse_clashes(added, events)
+    if isinstance(dead_letters, Parquet):
+        dead_letters.check_columns([*own, *(getattr(names, key) for key in added)])
 
 
 def _admit(checkpoint: Checkpoint, sink: Sink | None, dead_letters: Sink | None) -> None:

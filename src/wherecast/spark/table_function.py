@@ -10,7 +10,7 @@ one host, use `match`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark.index import Index
-from wherecast.spark.tasks import IDS, SERVER, SERVERS, MatchTask
+from wherecast.spark.names import IDS, PREFIX, SERVER, SERVERS, Names, Rule, conform, resolve
+from wherecast.spark.tasks import MatchTask
 from wherecast.spark.zone import check_batch, check_moments, check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
     from pyspark.sql.udtf import UserDefinedTableFunction
-
-_SUBSCRIPTION = "subscription"
 
 
 def register_table_function(
@@ -38,6 +37,7 @@ def register_table_function(
     *,
     columns: StructType | str | None = None,
     version: int | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Make an index callable from SQL: one row per match, the event's columns and `subscription`.
 
@@ -47,10 +47,11 @@ def register_table_function(
         name: Of the function.
         columns: Columns of the events to return, as a StructType or DDL; by default the attributes of the index.
         version: Of the index; by default the current one, decided now.
+        names: `{"subscription": "rule"}` calls that column otherwise, where the events have one of that name.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     index = Index(index) if isinstance(index, str) else index
     manifest = index.read(version)
@@ -59,18 +60,19 @@ def register_table_function(
     if columns is None:
         columns = schema.to_spark()
     wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
-    check_moments(wanted, schema, manifest.attributes)
-    if _SUBSCRIPTION in wanted.names:
-        raise SchemaError(f"the columns of the events have the name {_SUBSCRIPTION!r}, which matching adds; rename it")
-    kind = cast("StructType", StructType.fromDDL(f"{_SUBSCRIPTION} {manifest.id_type}"))
-    returned = StructType([*wanted.fields, *kind.fields])
-    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True)
+    rule, subscription = Rule.of(spark), Names.of(names).subscription
+    _check_columns(wanted.names, subscription, rule)
+    kind = LongType() if manifest.id_type == "bigint" else StringType()
+    returned = StructType([*wanted.fields, StructField(subscription, kind)])
+    where = resolve(wanted, schema, manifest.attributes, rule)
+    check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
+    task = MatchTask(index.url, manifest, False, False, False, True, tuple(where.items()))
     form = to_arrow_schema(wanted)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
             check_batch(events, schema)  # the zone of the session may have changed since
-            yield from match_table(task, events, form)
+            yield from match_table(task, conform(events, form, rule), form, subscription)
 
     # The worker tells a table argument by its annotation, which this module's future import has made a text.
     WherecastMatch.eval.__annotations__ = {"events": pa.RecordBatch}
@@ -78,9 +80,22 @@ def register_table_function(
     spark.udtf.register(name, function)
 
 
-def match_table(task: MatchTask, events: pa.RecordBatch, form: pa.Schema) -> Iterator[pa.Table]:
-    """The matches of a batch of events, as pairs: the columns of `form`, and `subscription`."""
-    batch = events.select([name for name in form.names if name in events.schema.names])
+def _check_columns(columns: list[str], subscription: str, rule: Rule) -> None:
+    for name in columns:
+        rule.find(name, columns)
+        if name.lower().startswith(PREFIX):
+            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
+    clash = rule.find(subscription, columns)
+    if clash is not None:
+        raise SchemaError(
+            f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
+            "name: names={'subscription': '...'}"
+        )
+
+
+def match_table(task: MatchTask, batch: pa.RecordBatch, form: pa.Schema, subscription: str) -> Iterator[pa.Table]:
+    """The matches of a batch of events, as pairs: the columns of `form`, and the subscription."""
+    task = task.without(set(form.names) - set(batch.schema.names))
     found = task.match_here([batch]) if task.manifest.plan is None else task.match_served(_send(task, batch))
     for answer in found:
         lists = answer.column(IDS)
@@ -91,7 +106,7 @@ def match_table(task: MatchTask, events: pa.RecordBatch, form: pa.Schema) -> Ite
             else pa.nulls(len(rows), field.type)
             for field in form
         }
-        yield pa.table({**columns, _SUBSCRIPTION: lists.flatten()})
+        yield pa.table({**columns, subscription: lists.flatten()})
 
 
 def _send(task: MatchTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,7 @@ from wherecast.errors import EventError
 from wherecast.language.events import EventBatch
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-
-#: Columns that matching adds on the way; the names are unlikely to be an event's own.
-IDS, ERROR, SERVER, SERVERS, WHY = "__ids", "__error", "__server", "__servers", "__why"
-#: Candidates of a piece of a batch, on its first event; 0 on the others.
-CANDIDATES = "__candidates"
-#: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
-MESSAGE = "__message"
+from wherecast.spark.names import CANDIDATES, ERROR, IDS, SERVER, SERVERS, WHY, Path
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000
@@ -56,6 +50,8 @@ class MatchTask:
     """Whether candidates are counted."""
     strict: bool
     """An event that does not fit the schema fails the task; otherwise it carries its error."""
+    columns: tuple[tuple[str, Path], ...]
+    """Where attributes are (see `names`); those that are not there are NULL."""
 
     def match_here(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events against the one server of a broadcast index."""
@@ -76,7 +72,7 @@ class MatchTask:
             if refused.num_rows:
                 nowhere = _empty_lists(refused.num_rows, pa.int32())
                 yield _extend(_own_columns(refused), {SERVERS: nowhere, ERROR: refused.column(ERROR)})
-            events = EventBatch.read(plan.schema, good, on_error="raise" if self.strict else "skip")
+            events = EventBatch.read(plan.schema, self._attributes(good), on_error="raise" if self.strict else "skip")
             routes = plan.route(events)
             counts = np.bincount(events.rows[routes.event_ids], minlength=good.num_rows)
             servers = pa.ListArray.from_arrays(pa.array(_offsets(counts)), pa.array(routes.servers, pa.int32()))
@@ -97,6 +93,22 @@ class MatchTask:
                 for piece, matches in self._match(engine, mine, pace):
                     yield self._answer(engine, piece, matches)
 
+    def without(self, missing: set[str]) -> MatchTask:
+        """The task for events that lack some columns."""
+        return replace(self, columns=tuple(c for c in self.columns if c[1][0] not in missing)) if missing else self
+
+    def _attributes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The attributes of events under their own names; nothing is copied."""
+        if not self.columns:
+            return batch
+        arrays = []
+        for _, (column, *fields) in self.columns:
+            array = batch.column(column)
+            for field in fields:
+                array = pc.struct_field(array, [array.type.get_field_index(field)])
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, [name for name, _ in self.columns])
+
     def _set_apart(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Events to match, and those that came with an error, which match nothing and keep it."""
         if ERROR not in batch.schema.names:
@@ -111,7 +123,7 @@ class MatchTask:
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, pace.events)
-            matches = engine.match_batch(piece, on_error="raise" if self.strict else "skip")
+            matches = engine.match_batch(self._attributes(piece), on_error="raise" if self.strict else "skip")
             per_event = max(matches.total() / max(piece.num_rows, 1), 0.01)
             yield piece, matches
             start += piece.num_rows
@@ -128,10 +140,11 @@ class MatchTask:
             ids = matches.to_list_array().flatten().cast(self._id_type)  # an engine without ids knows no type of them
             columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
         if self.explain:
-            columns[WHY] = _explanations(engine, batch, columns[IDS])
+            columns[WHY] = _explanations(engine, self._attributes(batch), columns[IDS])
         if self.tally:
             total = np.zeros(batch.num_rows, np.int64)
-            total[:1] = round(engine.candidates(batch.slice(0, _TALLIED)) * batch.num_rows)
+            sample = self._attributes(batch.slice(0, _TALLIED))
+            total[:1] = round(engine.candidates(sample) * batch.num_rows)
             columns[CANDIDATES] = pa.array(total)
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)

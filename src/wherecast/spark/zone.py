@@ -7,13 +7,14 @@ read in the zone of the index, whatever the session. Where no attribute is a dat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wherecast.errors import SchemaError
 from wherecast.language.forms import TIME_ZONE
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.zone import UTC, find_zone
+from wherecast.spark.names import Path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,13 +47,13 @@ def check_session(spark: SparkSession, schema: Schema) -> None:
         _check_zone(_session_zone(spark), schema)
 
 
-def check_moments(columns: StructType, schema: Schema, names: Iterable[str]) -> None:
-    """Raises SchemaError where a column is another kind of date or timestamp than its attribute.
+def check_moments(columns: StructType, schema: Schema, where: Mapping[str, Path]) -> None:
+    """Raises SchemaError where a column is another kind of date or timestamp than its attribute, which is at `where`.
 
     Spark compares by the type of the column: a wall clock or a day is not the instant that it would be converted to.
     """
-    for attribute in (schema[name] for name in names):
-        found = _type_of(columns, attribute.name)
+    for attribute in (schema[name] for name in where):
+        found = _type_of(columns, where[attribute.name])
         if attribute.kind in _MOMENTS and found in tuple(_MOMENTS) and found != attribute.kind:
             raise SchemaError(
                 f"the column {attribute.name!r} is a {found}, its attribute a {attribute.kind}; cast the column, or build "
@@ -88,15 +89,9 @@ def _has_moments(schema: Schema) -> bool:
     return any(attribute.kind in _MOMENTS for attribute in schema)
 
 
-def _type_of(columns: StructType, name: str) -> str | None:
-    """Spark's name for the type of a column or field, or of the elements of an array; None if there is none."""
-    fields: Any = columns
-    if name in fields.names:
-        found = fields[name].dataType
-    else:
-        found = columns
-        for part in name.split("."):
-            if part not in getattr(found, "names", ()):
-                return None
-            found = found[part].dataType
+def _type_of(columns: StructType, path: Path) -> str:
+    """Spark's name for the type of a column or field, or of the elements of an array."""
+    found: Any = columns
+    for name in path:
+        found = found[name].dataType
     return str(getattr(found, "elementType", found).typeName())

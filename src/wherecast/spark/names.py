@@ -1,0 +1,211 @@
+"""Names of columns: which column of a DataFrame feeds which attribute, and what matching calls the columns it adds.
+
+Whether `Price` is `price` is Spark's setting `spark.sql.caseSensitive`. Names are resolved once, on the driver, when a query is
+built; tasks get positions of columns by name and never compare names themselves.
+
+Columns that exist only on the way begin with `__wherecast`, which no column of events may do. Columns that are added to the
+result have plain names; where the events have such a column, the call is refused and the caller gives ours another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wherecast.errors import SchemaError
+from wherecast.language.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+#: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
+PREFIX = "__wherecast"
+IDS, SERVER, SERVERS, WHY = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers", f"{PREFIX}_why"
+#: Why an event cannot be used; NULL if it can.
+ERROR = f"{PREFIX}_error"
+#: Candidates of a piece of a batch, on its first event; 0 on the others.
+CANDIDATES = f"{PREFIX}_candidates"
+#: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
+MESSAGE = f"{PREFIX}_message"
+
+#: A column, or a field of a struct in it.
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When two names are the same."""
+
+    case_sensitive: bool
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Self:
+        """The rule of a session."""
+        return cls(str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
+
+    def key(self, name: str) -> str:
+        """Equal for names that are the same."""
+        return name if self.case_sensitive else name.lower()
+
+    def find(self, name: str, among: Iterable[str], what: str = "columns") -> str | None:
+        """The name as it is written there; None if it is not there. Raises SchemaError if there are several."""
+        found = [other for other in among if self.key(other) == self.key(name)]
+        if len(found) > 1:
+            remedy = "drop or rename one"
+            if found[0] != found[1]:
+                remedy += ", or set spark.sql.caseSensitive to true"
+            raise SchemaError(f"the events have the {what} {found[0]!r} and {found[1]!r}, which are one name; {remedy}")
+        return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the columns are called that matching adds."""
+
+    subscription: str = "subscription"
+    subscriptions: str = "subscriptions"
+    matches: str = "matches"
+    explanation: str = "explanation"
+    error: str = "error"
+    message: str = "message"
+
+    @classmethod
+    def of(cls, given: Mapping[str, object] | Names | None) -> Names:
+        """Names by what they are of; those that are not given are the usual ones. Raises SchemaError."""
+        if isinstance(given, Names):
+            return given
+        known = [f.name for f in fields(cls)]
+        for key, name in (given or {}).items():
+            if key not in known:
+                raise SchemaError(f"names: matching adds no column {key!r}; it adds {', '.join(known)}")
+            if not isinstance(name, str) or not name or name.lower().startswith(PREFIX):
+                raise SchemaError(f"names: {key} is {name!r}; expected a text that does not begin with {PREFIX}")
+        names = cls(**{key: str(name) for key, name in (given or {}).items()})
+        chosen = [getattr(names, key) for key in known]
+        twice = next((n for i, n in enumerate(chosen) if n.lower() in map(str.lower, chosen[:i])), None)
+        if twice is not None:
+            raise SchemaError(f"names: {twice!r} is there twice; give each column a name of its own")
+        return names
+
+    def refuse_clashes(self, added: Iterable[str], events: DataFrame, subscribers: DataFrame | None = None) -> None:
+        """Raises SchemaError if the events or the subscribers have a column that is to be added, or each other's.
+
+        `added` are keys, such as `error`.
+        """
+        rule, columns = Rule.of(events.sparkSession), own_columns(events)
+        for name in columns:
+            if name.lower().startswith(PREFIX):
+                raise SchemaError(
+                    f"the events have a column {name!r}; names that begin with {PREFIX} are ours: rename it"
+                )
+            rule.find(name, columns)
+        others = [] if subscribers is None else [c for c in subscribers.columns if rule.key(c) != "id"]
+        for key in added:
+            for whose, names in (("events", columns), ("subscribers", others)):
+                clash = rule.find(getattr(self, key), names)
+                if clash is not None:
+                    raise SchemaError(
+                        f"the {whose} have a column {clash!r}, and matching adds one of that name; rename it, or give "
+                        f"ours another name: names={{{key!r}: '...'}}"
+                    )
+        for name in others:
+            clash = rule.find(name, columns)
+            if clash is not None:
+                raise SchemaError(f"both the events and the subscribers have a column {clash!r}; rename or drop one")
+
+
+def own_columns(events: DataFrame) -> list[str]:
+    """The columns of events without those that say what is wrong with one."""
+    return [name for name in events.columns if name not in (ERROR, MESSAGE)]
+
+
+def quoted(name: str) -> Column:
+    """A column by its name, whatever characters it has."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(quote(name))
+
+
+def quote(*path: str) -> str:
+    """A column, or a field in it, as SQL."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
+
+
+def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rule) -> dict[str, Path]:
+    """Where each attribute is: its column, or the field of a column. Those that are not there are left out.
+
+    Raises SchemaError if one that is needed could be in several places, or in none because its column has no fields.
+    """
+    must, found = set(needed), {}
+    for attribute in schema:
+        try:
+            path = _resolve(struct, attribute.name, rule)
+        except SchemaError:
+            if attribute.name in must:
+                raise
+            continue
+        if path is not None:
+            found[attribute.name] = path
+    return found
+
+
+def _resolve(struct: StructType, attribute: str, rule: Rule) -> Path | None:
+    whole = rule.find(attribute, struct.names)
+    if whole is not None:
+        return (whole,)
+    path: list[str] = []
+    kind: DataType = struct
+    for part in attribute.split("."):
+        inside: list[str] | None = getattr(kind, "names", None)
+        if inside is None:
+            raise SchemaError(
+                f"the column {'.'.join(path)!r} is {kind.simpleString()}, but filters ask for its field {part!r}; "
+                "rename it, or give it that field"
+            )
+        name = rule.find(part, inside, f"fields of {'.'.join(path)}" if path else "columns")
+        if name is None:
+            return None
+        path.append(name)
+        kind = kind[name].dataType  # type: ignore[index]  # it has names
+    return tuple(path)
+
+
+def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
+    """The attributes that events have, each a column of its own name."""
+    found = resolve(events.schema, schema, (), Rule.of(events.sparkSession))
+    if not found:
+        return events
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return events.select(*(F.col(quote(*path)).alias(name) for name, path in found.items()))
+
+
+def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
+    """The columns of `form` that a batch has, under the names of `form`; so are the fields of structs."""
+    found = {}
+    for field in form:
+        name = rule.find(field.name, events.schema.names)
+        if name is not None:
+            found[field.name] = _conformed(events.column(events.schema.get_field_index(name)), field.type, rule)
+    if not found:
+        raise SchemaError(f"the events have none of the columns {', '.join(form.names)}; check their names")
+    return pa.RecordBatch.from_arrays(list(found.values()), list(found))
+
+
+def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
+    if array.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
+        return array
+    inside = [field.name for field in array.type]
+    children = []
+    for field in kind:
+        name = rule.find(field.name, inside, "fields")
+        if name is None:
+            children.append(pa.nulls(len(array), field.type))
+        else:
+            children.append(_conformed(pc.struct_field(array, [inside.index(name)]), field.type, rule))
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
