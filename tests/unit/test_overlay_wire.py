@@ -51,9 +51,9 @@ from wherecast.overlay.requests import (
     parse_endpoint,
 )
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Links, Network
 from wherecast.overlay.subscribers import event_of
 from wherecast.overlay.wire import WIRE, WireError
+from wherecast.papers.chord.simulate import Links, Network
 
 SCHEMA = Schema.of(
     {

@@ -1,1 +1,1 @@
-"""One package per paper, one module per figure or table: its settings, `run`, `plot` and `EXPERIMENT`."""
+"""The five papers, a room each: its matcher with its kernels, its workload, its experiments; `lab` runs and reports them."""

@@ -7,7 +7,8 @@ the engine starts from, are made of them on demand.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 from wherecast.errors import WherecastError
-from wherecast.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
@@ -136,3 +137,22 @@ def _column(values: Floats, type_name: str) -> pa.Array:
     if type_name == "string":
         return pa.array([_symbol(v) for v in values.tolist()], pa.string())
     return pa.array(values.astype(np.int64)) if type_name == "long" else pa.array(np.ascontiguousarray(values))
+
+
+class FilterSource(NamedTuple):
+    """What filters of a workload are drawn from, any number of them and a part at a time."""
+
+    fields: tuple[tuple[str, str], ...]  # attribute and type
+    draw: Callable[[np.random.Generator, int], Predicates]  # so many filters
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A workload of the catalogue."""
+
+    name: str
+    summary: str
+    size: int  # subscriptions at scale 1
+    make: Callable[..., Workload]  # of a number of subscriptions and the parameters
+    parameters: Mapping[str, int | float] = field(default_factory=dict)  # with their defaults
+    source: Callable[..., FilterSource] | None = None  # of the parameters but `events`; None: only drawn as a whole

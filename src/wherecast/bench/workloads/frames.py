@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from wherecast.workloads.catalogue import open_source
-from wherecast.workloads.form import Workload
+from wherecast.bench.workloads.catalogue import open_source
+from wherecast.bench.workloads.form import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

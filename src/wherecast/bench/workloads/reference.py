@@ -12,12 +12,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from wherecast.workloads.form import ABOVE, BELOW, Floats, Longs, Predicates, Workload, WorkloadError
-from wherecast.workloads.gryphon import Simulation
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Floats, Longs, Predicates, Workload, WorkloadError
 
 
 class Source(ABC):
@@ -122,6 +122,31 @@ class Light(Source):
         return events
 
 
+@dataclass(frozen=True, slots=True)
+class PopularAttributes:
+    """Equality tests, most of them on the first attributes; values by Zipf's law."""
+
+    attributes: int = 30
+    values: int = 5
+    popularity: float = 0.98  # chance that a subscription tests the first attribute
+    falloff: float = 0.85  # and of each further one, relative to the one before
+    exponent: float = 1.0  # of Zipf's law
+
+    def predicates(self, rng: np.random.Generator, n: int) -> Predicates:
+        """Draw n subscriptions, each with at least one test."""
+        tested = rng.random((n, self.attributes)) < self.popularity * self.falloff ** np.arange(self.attributes)
+        tested[~tested.any(1), 0] = True
+        owner, attr = np.nonzero(tested)
+        values = np.arange(1, self.values + 1)
+        chance = values**-self.exponent
+        value = rng.choice(values, owner.size, p=chance / chance.sum()).astype(float)
+        return Predicates.of(n, owner, attr, np.full(owner.size, EQUAL), value)
+
+    def events(self, rng: np.random.Generator, n: int) -> Floats:
+        """Draw n events."""
+        return rng.integers(1, self.values + 1, (n, self.attributes)).astype(float)
+
+
 class Gryphon(Source):
     """Equality over few values, some attributes far more popular than others."""
 
@@ -130,11 +155,11 @@ class Gryphon(Source):
 
     def filters(self, rng: np.random.Generator, n: int) -> Predicates:
         """Attribute i tested with chance 0.98 * 0.85^i, values by Zipf."""
-        return Simulation().predicates(rng, n)
+        return PopularAttributes().predicates(rng, n)
 
     def events(self, rng: np.random.Generator) -> Floats:
         """Uniform."""
-        return Simulation().events(rng, 2000)
+        return PopularAttributes().events(rng, 2000)
 
 
 class Range(Source):

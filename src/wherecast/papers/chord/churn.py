@@ -17,7 +17,7 @@ from wherecast.overlay.ids import Address
 from wherecast.overlay.placement import METADATA, Placement
 from wherecast.overlay.pubsub import Node, Registration
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Links, Network
+from wherecast.papers.chord.simulate import Links, Network
 
 SCHEMA = Schema.of(
     {

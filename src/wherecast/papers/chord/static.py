@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.ring import count_hops, count_owned, count_spanned, fill_buckets
+from wherecast.papers.chord.kernels.ring import count_hops, count_owned, count_spanned, fill_buckets
 
 Ids = npt.NDArray[np.uint64]
 Longs = npt.NDArray[np.int64]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.workloads.form import ABOVE, BELOW, EQUAL, Floats, Predicates, Workload
-from wherecast.workloads.reference import pick_attributes
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Entry, FilterSource, Floats, Predicates, Workload
+from wherecast.bench.workloads.reference import pick_attributes
 
 MOST_SYMBOL, MOST_PRICE, MOST_VOLUME = 40, 1000.0, 100_000
 
@@ -50,3 +50,20 @@ def make_overlay(n: int, events: int = 2000, seed: int = 7) -> Workload:
 
 def _draw_symbols(rng: np.random.Generator, n: int) -> Floats:
     return np.minimum(np.floor(rng.exponential(1 / 0.3, n)), MOST_SYMBOL)
+
+
+def _open_filters(seed: int) -> FilterSource:  # noqa: ARG001 - it has nothing to prepare
+    return FilterSource(FIELDS, draw_filters)
+
+
+#: For the catalogue.
+ENTRIES = (
+    Entry(
+        "overlay",
+        "random filters for the overlay: symbol, narrow ranges of price and volume",
+        100_000,
+        make_overlay,
+        {"events": 2000, "seed": 7},
+        _open_filters,
+    ),
+)

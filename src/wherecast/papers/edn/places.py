@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.workloads.form import ABOVE, BELOW, Floats, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, Entry, FilterSource, Floats, Predicates, Workload
 
 SIDE = 1000.0
 N_TOWNS = 300
@@ -44,3 +44,15 @@ def make_places(n: int, events: int = 20_000, seed: int = 6) -> Workload:
     rng = np.random.default_rng(seed)
     places = Places(rng)
     return Workload("places", ("x", "y"), ("double", "double"), places.filters(rng, n), places.events(rng, events))
+
+
+def _open_places(seed: int) -> FilterSource:
+    return FilterSource(Places.fields, Places(np.random.default_rng(seed)).filters)
+
+
+#: For the catalogue.
+ENTRIES = (
+    Entry(
+        "places", "rectangles of a map around towns", 300_000, make_places, {"events": 20_000, "seed": 6}, _open_places
+    ),
+)

@@ -9,12 +9,20 @@ not have yet; the paper does not say how many do.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from wherecast.workloads.edn import PAPER_MARKET, Market, continuation, count_subscriptions
-from wherecast.workloads.form import Floats, Predicates, Workload
-from wherecast.workloads.prices import ask_for_prices, draw_usual_prices
+from wherecast.bench.workloads.form import Entry, FilterSource, Floats, Predicates, Workload
+from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
+from wherecast.papers.edn.workload import (
+    CONTINUATIONS,
+    PAPER_MARKET,
+    Market,
+    continuation,
+    count_subscriptions,
+    make_market,
+)
 
 
 class Quotes:
@@ -61,3 +69,39 @@ def market_of(n: int, slope: float = PAPER_MARKET.slope, bend: float = PAPER_MAR
     """The paper's market at the scale at which it has n subscriptions."""
     market = replace(PAPER_MARKET, slope=slope, bend=bend).scaled(n / PAPER_MARKET.subscriptions)
     return replace(market, subscriptions=n)
+
+
+_MARKET = {"slope": PAPER_MARKET.slope, "bend": PAPER_MARKET.bend, "events": 20_000, "seed": 5}
+
+
+def _make_market(n: int, slope: float, bend: float, events: int, seed: int) -> Workload:
+    return make_market(market_of(n, slope, bend), seed, events)
+
+
+def _make_continuation(follows: str, n: int, slope: float, bend: float, events: int, seed: int) -> Workload:
+    return make_continuation(follows, market_of(n, slope, bend), n, events, seed)
+
+
+def _open_quotes(follows: str | None, slope: float, bend: float, seed: int) -> FilterSource:
+    """Always of the paper's market: more subscriptions are then of the same symbols."""
+    return FilterSource(Quotes.fields, Quotes(replace(PAPER_MARKET, slope=slope, bend=bend), follows, seed).filters)
+
+
+def _continuation(follows: str) -> Entry:
+    summary = f"new subscriptions to the market of edn, popularity {follows}"
+    make, source = partial(_make_continuation, follows), partial(_open_quotes, follows)
+    return Entry(f"edn-{follows}", summary, PAPER_MARKET.subscriptions, make, _MARKET, source)
+
+
+#: For the catalogue.
+ENTRIES = (
+    Entry(
+        "edn",
+        "stock quotes: symbol = S AND price > (or <) P; 290,000 distinct filters",
+        PAPER_MARKET.subscriptions,
+        _make_market,
+        _MARKET,
+        partial(_open_quotes, None),
+    ),
+    *(_continuation(name) for name in CONTINUATIONS),
+)

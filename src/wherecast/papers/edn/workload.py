@@ -22,8 +22,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from wherecast.workloads.form import Floats, Longs, Predicates, Workload, WorkloadError
-from wherecast.workloads.prices import ask_for_prices, draw_usual_prices
+from wherecast.bench.workloads.form import Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 
 #: What new subscriptions may follow.
 CONTINUATIONS = ("actual", "anticipated", "perturb100", "permute7", "uniform")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes
-from wherecast.kernels.tree_grow import Clauses, Levels, Workspace
+from wherecast.papers.gryphon.kernels.grow import Clauses, Levels, Workspace
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ test is passed. A search follows the edges that agree with the event, and every 
 
 Three optimisations (section 5), each a setting: chains of `*` edges collapse (`kernels.tree_grow`), successors say at
 each node where the search goes on (`kernels.tree_links`), factoring keeps one subtree per combination of the values
-of the most popular attributes (`tree_clauses`).
+of the most popular attributes (`clauses`).
 
 Clauses come and go one at a time. Successors are a property of the whole tree: a change discards them, and matching
 goes on without until `analyse` finds them again. Matching writes nothing but its own results, so threads may share a
@@ -35,7 +35,30 @@ from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.tree import (
+from wherecast.matchers.columns import Columns, prepare
+from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.papers.gryphon.clauses import (
+    Constraints,
+    arrange,
+    choose_levels,
+    extend_levels,
+    make_workspace,
+    order_clauses,
+    read_constraints,
+)
+from wherecast.papers.gryphon.kernels.grow import (
+    BY_LEVELS,
+    BY_TESTS,
+    COLLAPSED,
+    Levels,
+    insert_clauses,
+    remove_clauses,
+    take_ids,
+)
+from wherecast.papers.gryphon.kernels.links import MOST, link_nodes, measure_depths
+from wherecast.papers.gryphon.kernels.search import Links, search
+from wherecast.papers.gryphon.kernels.sets import intern_sets, release_labels
+from wherecast.papers.gryphon.kernels.tree import (
     CLAUSES,
     LIVE_CLAUSES,
     LIVE_ENTRIES,
@@ -46,22 +69,7 @@ from wherecast.kernels.tree import (
     POINTS,
     Tree,
 )
-from wherecast.kernels.tree_grow import BY_LEVELS, BY_TESTS, COLLAPSED, Levels, insert_clauses, remove_clauses, take_ids
-from wherecast.kernels.tree_links import MOST, link_nodes, measure_depths
-from wherecast.kernels.tree_search import Links, search
-from wherecast.kernels.tree_sets import intern_sets, release_labels
-from wherecast.matchers.columns import Columns, prepare
-from wherecast.matchers.protocol import Hits, weigh_hits
-from wherecast.matchers.tree_clauses import (
-    Constraints,
-    arrange,
-    choose_levels,
-    extend_levels,
-    make_workspace,
-    order_clauses,
-    read_constraints,
-)
-from wherecast.matchers.tree_store import empty_tree, grow_clauses, grow_nodes, grow_sets, trimmed, writable
+from wherecast.papers.gryphon.store import empty_tree, grow_clauses, grow_nodes, grow_sets, trimmed, writable
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

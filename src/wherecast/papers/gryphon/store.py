@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import LimitError
-from wherecast.kernels.tree import (
+from wherecast.papers.gryphon.kernels.tree import (
     ENTRIES,
     FREE_CLAUSE,
     FREE_ENTRY,

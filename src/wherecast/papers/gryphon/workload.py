@@ -10,37 +10,17 @@ fewer, by a constant factor; the values asked for follow Zipf's law. Events are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from wherecast.bench.workloads.form import Entry, FilterSource, Floats, Longs, Predicates, Workload
+from wherecast.bench.workloads.reference import PopularAttributes
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.workloads.form import EQUAL, Floats, Longs, Predicates, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """What subscriptions and events are drawn from."""
-
-    attributes: int = 30
-    values: int = 5
-    popularity: float = 0.98  # chance that a subscription tests the first attribute
-    falloff: float = 0.85  # and of each further one, relative to the one before
-    exponent: float = 1.0  # of Zipf's law
-
-    def predicates(self, rng: np.random.Generator, n: int) -> Predicates:
-        """Draw n subscriptions, each with at least one test."""
-        tested = rng.random((n, self.attributes)) < self.popularity * self.falloff ** np.arange(self.attributes)
-        tested[~tested.any(1), 0] = True
-        owner, attr = np.nonzero(tested)
-        values = np.arange(1, self.values + 1)
-        chance = values**-self.exponent
-        value = rng.choice(values, owner.size, p=chance / chance.sum()).astype(float)
-        return Predicates.of(n, owner, attr, np.full(owner.size, EQUAL), value)
-
-    def events(self, rng: np.random.Generator, n: int) -> Floats:
-        """Draw n events."""
-        return rng.integers(1, self.values + 1, (n, self.attributes)).astype(float)
+class Simulation(PopularAttributes):
+    """What subscriptions and events are drawn from, and what they are in code space."""
 
     def workload(self, subscriptions: int, events: int = 2000, seed: int = 4) -> Workload:
         """Subscriptions and events of one seed; the events depend on the number of subscriptions too."""
@@ -63,3 +43,28 @@ def event_codes(events: Floats) -> EventCodes:
     """Events of a simulation in the codes of its boxes."""
     no_lists: Longs = np.zeros(1, np.int64)
     return EventCodes(events.astype(np.int32), no_lists, np.zeros(0, np.int32))
+
+
+_SIMULATION = {"attributes": 30, "values": 5, "popularity": 0.98, "falloff": 0.85, "exponent": 1.0}
+
+
+def _make_simulation(n: int, events: int, seed: int, **shape: Any) -> Workload:
+    return Simulation(**shape).workload(n, events, seed)
+
+
+def _open_simulation(seed: int, **shape: Any) -> FilterSource:  # noqa: ARG001 - it has nothing to prepare
+    simulation = Simulation(**shape)
+    return FilterSource(tuple((f"a{i}", "long") for i in range(simulation.attributes)), simulation.predicates)
+
+
+#: For the catalogue.
+ENTRIES = (
+    Entry(
+        "gryphon-simulation",
+        "the Gryphon simulation with other settings",
+        100_000,
+        _make_simulation,
+        {**_SIMULATION, "events": 2000, "seed": 4},
+        _open_simulation,
+    ),
+)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherecast.lab.rows import Floats, Rows
+from wherecast.papers.lab.rows import Floats, Rows
 
 
 class Finding(NamedTuple):

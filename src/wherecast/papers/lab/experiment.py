@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from wherecast.errors import WherecastError
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.rows import Row, Rows
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.rows import Row, Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ class Experiment(Generic[Settings]):
         return [(claim, claim.predicate(rows)) for claim in self.claims]
 
 
-#: Every experiment by name, as `module:attribute` below `wherecast.lab.experiments`; a module is imported when needed.
+#: Every experiment by name, as `paper.module:attribute`; a module is imported when it is needed.
 EXPERIMENTS: dict[str, str] = {
     "edn-popularity": "edn.popularity:EXPERIMENT",
     "edn-overpartitioning": "edn.overpartitioning:EXPERIMENT",
@@ -104,7 +104,7 @@ def load_experiment(name: str) -> Experiment[Any]:
     """The experiment of this name."""
     if name not in EXPERIMENTS:
         raise LabError(f"no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
-    module, attribute = EXPERIMENTS[name].split(":")
-    found = getattr(import_module(f"wherecast.lab.experiments.{module}"), attribute)
+    paper, module, attribute = EXPERIMENTS[name].replace(":", ".").split(".")
+    found = getattr(import_module(f"wherecast.papers.{paper}.experiments.{module}"), attribute)
     assert isinstance(found, Experiment)
     return found

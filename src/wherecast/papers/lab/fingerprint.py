@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wherecast.lab.experiment import EXPERIMENTS, Experiment, Scale
+from wherecast.papers.lab.experiment import EXPERIMENTS, Experiment, Scale
 
-PACKAGE = Path(__file__).parents[1]
-#: Folders of the package that no row depends on; of the lab only a part counts.
-APART = ("cli", "lab")
+PACKAGE = Path(__file__).parents[2]
+PAPERS = PACKAGE / "papers"
+#: Folders of the package that no row depends on, or only on a part of them.
+APART = ("cli", "papers")
 #: Modules of the lab that judge, draw and keep rows, and make none.
 FRAME = ("claims", "experiment", "fingerprint", "forecast", "plots", "results", "runner")
 
@@ -34,14 +35,15 @@ def fingerprint(experiment: Experiment[Any], scale: Scale) -> str:
 def _shared_code() -> str:
     parts = (part for part in PACKAGE.iterdir() if part.is_dir() and part.name not in APART)
     product = (file for part in parts for file in part.rglob("*.py"))
-    lab = (file for file in (PACKAGE / "lab").glob("*.py") if file.stem not in FRAME)
-    return _digest([*PACKAGE.glob("*.py"), *product, *lab])
+    lab = (file for file in (PAPERS / "lab").glob("*.py") if file.stem not in FRAME)
+    # A paper's experiment may measure another paper's matcher.
+    matchers = [*PAPERS.glob("*/*.py"), *PAPERS.glob("*/kernels/*.py")]
+    return _digest([*PACKAGE.glob("*.py"), *product, *lab, *(m for m in matchers if m.parent.name != "lab")])
 
 
 @cache
 def _code_of_experiments(package: str) -> str:
-    folder = PACKAGE / "lab" / "experiments"
-    return _digest([*folder.glob(f"{package}.py"), *(folder / package).rglob("*.py")])
+    return _digest((PAPERS / package / "experiments").rglob("*.py"))
 
 
 def _digest(files: Iterable[Path]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wherecast.lab.experiment import Experiment, Scale
-from wherecast.lab.results import Results
+from wherecast.papers.lab.experiment import Experiment, Scale
+from wherecast.papers.lab.results import Results
 
 #: For an experiment that never ran here and declares nothing.
 GUESS: dict[Scale, float] = {"small": 5.0, "paper": 120.0, "large": 1200.0}

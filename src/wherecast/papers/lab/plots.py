@@ -7,8 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from wherecast.lab.experiment import Drawing, Experiment
-from wherecast.lab.rows import Rows, group, numbers
+from wherecast.papers.lab.experiment import Drawing, Experiment
+from wherecast.papers.lab.rows import Rows, group, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

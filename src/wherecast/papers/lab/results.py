@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from wherecast.lab.experiment import LabError, Scale
-from wherecast.lab.rows import Row, Rows
+from wherecast.papers.lab.experiment import LabError, Scale
+from wherecast.papers.lab.rows import Row, Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from wherecast.bench.machine import describe_machine
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress, Scale
-from wherecast.lab.fingerprint import fingerprint
-from wherecast.lab.plots import save_plot
-from wherecast.lab.results import Record, Results, write_whole
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress, Scale
+from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.papers.lab.plots import save_plot
+from wherecast.papers.lab.results import Record, Results, write_whole
 
 FORMATS = ("png", "svg")
 

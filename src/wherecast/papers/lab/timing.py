@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in_turns
+from wherecast.bench.workloads.truth import Truth
 from wherecast.index.boxes import EventCodes
 from wherecast.matchers.protocol import Matcher
-from wherecast.workloads.truth import Truth
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]

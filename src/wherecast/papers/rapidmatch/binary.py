@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.rapid import (
+from wherecast.matchers.protocol import Hits
+from wherecast.papers.rapidmatch.kernels.binary import (
     MOST_ONES,
     NODE,
     USED,
@@ -41,8 +42,7 @@ from wherecast.kernels.rapid import (
     measure_rows,
     remove_rows,
 )
-from wherecast.kernels.rapid_search import choose_trees, search_trees, tally_search
-from wherecast.matchers.protocol import Hits
+from wherecast.papers.rapidmatch.kernels.search import choose_trees, search_trees, tally_search
 
 #: "Does not matter" in an array of subscriptions.
 STAR = 2

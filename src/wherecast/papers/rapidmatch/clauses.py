@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes
-from wherecast.kernels.rapid import Ints, Longs
+from wherecast.papers.rapidmatch.kernels.binary import Ints, Longs
 
 Shorts = npt.NDArray[np.int16]
 

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 (Kale, Hazan, Cao, Singh: Analysis and Algorithms for Content-based Event Matching, 2005.) The algorithm proper works on
-binary properties: `rapid_binary` has its sets, blocks and trees. `rapid_partition` cuts the codes of each attribute into
+binary properties: `binary` has its sets, blocks and trees. `partition` cuts the codes of each attribute into
 cells that become properties, so that a clause is a row of {0, 1, *} and an event sets few properties to 1. This module
-joins the two, and keeps the boxes (`rapid_clauses`): a clause that cuts a cell, added later, makes a finer partition
+joins the two, and keeps the boxes (`clauses`): a clause that cuts a cell, added later, makes a finer partition
 necessary, and everything is then built anew under it.
 
 Two things decide whether RAPIDMatch fits. The number of properties is bounded (`MOST_PROPERTIES`): attributes with many
@@ -25,11 +25,11 @@ import numpy.typing as npt
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.rapid import Bits, Ints, Longs
 from wherecast.matchers.protocol import Hits, weigh_hits
-from wherecast.matchers.rapid_binary import BinaryIndex, Tally, count_copies
-from wherecast.matchers.rapid_clauses import ClauseStore, compose_boxes
-from wherecast.matchers.rapid_partition import (
+from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, count_copies
+from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
+from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
+from wherecast.papers.rapidmatch.partition import (
     Constraints,
     MisfitError,
     Partition,

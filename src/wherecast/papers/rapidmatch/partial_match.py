@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.matchers.rapid_binary import STAR, Values
+from wherecast.papers.rapidmatch.binary import STAR, Values
 
 _POINT = np.array([[0, STAR], [STAR, 0]], np.int8)
 _PATTERN = np.array([[0, 1], [1, 0], [0, 0]], np.int8)

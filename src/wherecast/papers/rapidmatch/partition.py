@@ -33,8 +33,8 @@ import numpy.typing as npt
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.rapid import Bits, Ints, Longs
-from wherecast.kernels.rapid_partition import join_tests, set_properties
+from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
+from wherecast.papers.rapidmatch.kernels.partition import join_tests, set_properties
 
 #: A tree has a level per property and a subscription a row of two bits per property.
 MOST_PROPERTIES = 2048

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.matchers.rapid_binary import STAR, Values
-from wherecast.workloads.form import Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import Entry, Predicates, Workload, WorkloadError
+from wherecast.papers.rapidmatch.binary import STAR, Values
 
 
 class BinaryWorkload(NamedTuple):
@@ -73,3 +73,30 @@ def _draw_subscriptions(
     empty = (values == STAR).all(axis=1)
     values[empty, 0] = 0
     return rng, values
+
+
+def _make_light(n: int, a: float, c: int, k: int, events: int, seed: int) -> Workload:
+    return draw_light(n, a=a, c=c, k=k, n_events=events, seed=seed).workload("rapidmatch-light")
+
+
+def _make_exponential(n: int, p: float, k: int, events: int, seed: int) -> Workload:
+    return draw_exponential(n, p=p, k=k, n_events=events, seed=seed).workload("rapidmatch-exponential")
+
+
+#: For the catalogue.
+ENTRIES = (
+    Entry(
+        "rapidmatch-light",
+        "RAPIDMatch: k binary properties; events of 1 to c - 1 ones, t with chance t^-a",
+        100_000,
+        _make_light,
+        {"a": 2.0, "c": 100, "k": 100, "events": 2000, "seed": 0},
+    ),
+    Entry(
+        "rapidmatch-exponential",
+        "RAPIDMatch: k binary properties, 1 in events with chance p",
+        100_000,
+        _make_exponential,
+        {"p": 0.1, "k": 100, "events": 2000, "seed": 0},
+    ),
+)

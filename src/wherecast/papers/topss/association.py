@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.kernels.counting import (
+from wherecast.papers.topss.kernels.counting import (
     count_bits,
     count_bytes,
     count_lists,
@@ -32,8 +32,8 @@ from wherecast.kernels.counting import (
     read_bits,
     read_bytes,
 )
-from wherecast.kernels.counting_lists import count_in, drop_clauses, merge_clauses
-from wherecast.matchers.counting_lists import GrowingLists, grown, offsets
+from wherecast.papers.topss.kernels.lists import count_in, drop_clauses, merge_clauses
+from wherecast.papers.topss.lists import GrowingLists, grown, offsets
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -31,11 +31,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.bench.connections import Columns, Database, open_database
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.matchers.database_connections import Columns, Database, open_database
-from wherecast.matchers.database_predicates import PredicateTable
-from wherecast.matchers.database_relations import (
+from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.papers.topss.database_predicates import PredicateTable
+from wherecast.papers.topss.database_relations import (
     ABOVE,
     BELOW,
     BETWEEN,
@@ -48,7 +49,6 @@ from wherecast.matchers.database_relations import (
     hits_of_words,
     predicate_rows,
 )
-from wherecast.matchers.protocol import Hits, weigh_hits
 
 #: Groups of (word, subscription) that one statement may form; twice as many take more than twice the time.
 _GROUPS = 2_000_000

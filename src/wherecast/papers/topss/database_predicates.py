@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.language.concat import take_ranges
-from wherecast.matchers.database_relations import Ints, Longs, PredicateRows
+from wherecast.papers.topss.database_relations import Ints, Longs, PredicateRows
 
 
 class Uses(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.counting_lists import fill_lists, move_lists, read_lists
+from wherecast.papers.topss.kernels.lists import fill_lists, move_lists, read_lists
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

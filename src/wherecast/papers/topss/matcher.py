@@ -4,10 +4,10 @@ Theory of operation
 -------------------
 Naively, every predicate of every clause is evaluated. Here each distinct predicate is evaluated once, whoever has it:
 
-1. *Predicates.* An index (`counting_index`: ordered lists, or tables over the domain) finds those that hold and marks them
+1. *Predicates.* An index (`predicate_index`: ordered lists, or tables over the domain) finds those that hold and marks them
    in the predicate bit vector.
 2. *Counting.* Each clause that has a marked predicate gets a hit, through the association from predicates to clauses
-   (`counting_association`: lists, bits or bytes).
+   (`association`: lists, bits or bytes).
 3. *Comparing.* A clause holds if its hits equal its number of predicates. One without predicates always holds.
 
 Clauses and predicates are inserted, removed and updated in place; their numbers are used again. The count vector is as
@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
-from wherecast.kernels.counting import tally_predicates
 from wherecast.language.concat import take_ranges
-from wherecast.matchers.counting_association import Association, BitMatrix, ByteMatrix, ListAssociation
-from wherecast.matchers.counting_index import ListIndex, PredicateIndex, TableIndex
-from wherecast.matchers.counting_lists import grown, offsets
-from wherecast.matchers.counting_predicates import Constraints, Predicates
 from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.papers.topss.association import Association, BitMatrix, ByteMatrix, ListAssociation
+from wherecast.papers.topss.kernels.counting import tally_predicates
+from wherecast.papers.topss.lists import grown, offsets
+from wherecast.papers.topss.predicate_index import ListIndex, PredicateIndex, TableIndex
+from wherecast.papers.topss.predicates import Constraints, Predicates
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.counting_predicates import N_OPERATORS, RANGE, mark_lists, mark_tables
-from wherecast.matchers.counting_lists import offsets
-from wherecast.matchers.counting_predicates import Predicates
+from wherecast.papers.topss.kernels.predicates import N_OPERATORS, RANGE, mark_lists, mark_tables
+from wherecast.papers.topss.lists import offsets
+from wherecast.papers.topss.predicates import Predicates
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

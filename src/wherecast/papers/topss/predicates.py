@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE
-from wherecast.kernels.counting_lists import count_in, count_out
-from wherecast.kernels.counting_predicates import (
+from wherecast.papers.topss.kernels.lists import count_in, count_out
+from wherecast.papers.topss.kernels.predicates import (
     ABOVE,
     BELOW,
     EQUAL,
@@ -44,7 +44,7 @@ from wherecast.kernels.counting_predicates import (
     place_numbers,
     release,
 )
-from wherecast.matchers.counting_lists import GrowingLists, grown
+from wherecast.papers.topss.lists import GrowingLists, grown
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.bench.workloads.form import ABOVE, EQUAL, UNEQUAL, Entry, Longs, Predicates, Workload
+from wherecast.bench.workloads.reference import pick_attributes
 from wherecast.index.boxes import FAR, FIRST_CODE, Boxes, EventCodes
-from wherecast.workloads.form import ABOVE, EQUAL, UNEQUAL, Longs, Predicates, Workload
-from wherecast.workloads.reference import pick_attributes
 
 _SEED = 1
 
@@ -98,3 +98,22 @@ SPECIFICATIONS = {
         Specification("W4", ((1, 10),) * 10, 5, 10),
     )
 }
+
+
+def _entry(number: int, summary: str, size: int) -> Entry:
+    specification = SPECIFICATIONS[f"W{number}"]
+
+    def make(n: int, events: int) -> Workload:
+        return specification.make(n, events)
+
+    return Entry(f"topss-w{number}", f"TOPSS W{number}: {summary}", size, make, {"events": 2000})
+
+
+#: For the catalogue.
+ENTRIES = (
+    _entry(0, "120 integers of 1..250, 1-20 predicates", 100_000),
+    _entry(1, "120 integers of 250..10,000, 1-20 predicates", 100_000),
+    _entry(2, "120 integers of 10,000..100,000, 1-20 predicates", 100_000),
+    _entry(3, "W0, W1 and W2 mixed by attribute", 100_000),
+    _entry(4, "10 integers of 1..10, 1-5 predicates", 1_000_000),
+)

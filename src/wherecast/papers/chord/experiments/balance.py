@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.lab.claims import Claim, Finding, show_spread
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.chord import PAPER
-from wherecast.lab.plots import PALETTE, show_plain
-from wherecast.lab.rows import Floats, Row, Rows, choose, levels, numbers
 from wherecast.language.keys import float_key
-from wherecast.overlay.balance import equi_depth
-from wherecast.overlay.churn import SCHEMA
 from wherecast.overlay.hashing import Line, line_of
-from wherecast.overlay.static import BITS, imbalance, virtual_load
+from wherecast.papers.chord.balance import equi_depth
+from wherecast.papers.chord.churn import SCHEMA
+from wherecast.papers.chord.experiments import PAPER
+from wherecast.papers.chord.static import BITS, imbalance, virtual_load
+from wherecast.papers.lab.claims import Claim, Finding, show_spread
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, show_plain
+from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.chord import PAPER
-from wherecast.lab.plots import PALETTE, REFERENCE
-from wherecast.lab.rows import Row, Rows, choose, numbers
-from wherecast.overlay.static import BITS, StaticRing
+from wherecast.papers.chord.experiments import PAPER
+from wherecast.papers.chord.static import BITS, StaticRing
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE
+from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

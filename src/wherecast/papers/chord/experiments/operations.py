@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.chord import PAPER
-from wherecast.lab.plots import PALETTE, REFERENCE, show_plain
-from wherecast.lab.rows import Row, Rows, choose, group, levels, numbers
 from wherecast.language.compile import Compiler
-from wherecast.overlay.churn import SCHEMA
 from wherecast.overlay.messages import Route
 from wherecast.overlay.placement import Placement
 from wherecast.overlay.pubsub import Node
 from wherecast.overlay.settings import Settings as RingSettings
-from wherecast.overlay.simulate import Network
+from wherecast.papers.chord.churn import SCHEMA
+from wherecast.papers.chord.experiments import PAPER
+from wherecast.papers.chord.simulate import Network
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
+from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.edn import growth
-from wherecast.lab.experiments.edn.network import PAPER
-from wherecast.lab.plots import PALETTE, REFERENCE, draw_spread, show_plain
-from wherecast.lab.rows import Row, Rows, choose, group
-from wherecast.workloads.edn import PAPER_MARKET
+from wherecast.papers.edn.experiments import growth
+from wherecast.papers.edn.experiments.network import PAPER
+from wherecast.papers.edn.workload import PAPER_MARKET
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread, show_plain
+from wherecast.papers.lab.rows import Row, Rows, choose, group
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, WrongCountError, time_in_turns
-from wherecast.lab.claims import Claim, Finding, show_number
-from wherecast.lab.experiment import Drawing, Experiment, Progress
-from wherecast.lab.experiments.edn.network import PAPER
-from wherecast.lab.plots import PALETTE, REFERENCE
-from wherecast.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
+from wherecast.papers.edn.experiments.network import PAPER
+from wherecast.papers.lab.claims import Claim, Finding, show_number
+from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE
+from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.bloom import Bloom
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events

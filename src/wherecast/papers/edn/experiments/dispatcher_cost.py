@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in_turns
-from wherecast.lab.claims import Claim, Finding, show_number
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.edn.network import PAPER
-from wherecast.lab.experiments.edn.spread import prepare
-from wherecast.lab.plots import PALETTE, show_plain
-from wherecast.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
+from wherecast.papers.edn.experiments.network import PAPER
+from wherecast.papers.edn.experiments.spread import prepare
+from wherecast.papers.edn.workload import PAPER_MARKET, Market
+from wherecast.papers.lab.claims import Claim, Finding, show_number
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, show_plain
+from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.event_space import EventSpace, SummaryKind
 from wherecast.partition.protocol import Routes
-from wherecast.workloads.edn import PAPER_MARKET, Market
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

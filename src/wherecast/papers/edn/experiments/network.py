@@ -18,14 +18,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from wherecast.lab.experiment import Progress
-from wherecast.lab.rows import Floats
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
+from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions, every_symbol
+from wherecast.papers.lab.experiment import Progress
+from wherecast.papers.lab.rows import Floats
 from wherecast.partition.balance import Moves, apply_moves, assign_buckets, imbalance, server_loads
 from wherecast.partition.bloom import buckets_of
 from wherecast.partition.signatures import sign_events
-from wherecast.workloads.edn import PAPER_MARKET, Market, count_subscriptions, every_symbol
 
 PAPER = "event-distribution-network-2002"
 MILLION = 1_000_000

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding, show_spread
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.edn.network import PAPER
-from wherecast.lab.plots import PALETTE, REFERENCE, draw_spread
-from wherecast.lab.rows import Row, Rows, choose, group, levels, numbers
-from wherecast.workloads.edn import PAPER_MARKET, Market, count_subscriptions
+from wherecast.papers.edn.experiments.network import PAPER
+from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions
+from wherecast.papers.lab.claims import Claim, Finding, show_spread
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
+from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

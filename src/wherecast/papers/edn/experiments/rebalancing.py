@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding, show_spread
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.edn.network import MILLION, PAPER, NetworkSettings
-from wherecast.lab.plots import PALETTE, REFERENCE, show_plain
-from wherecast.lab.rows import Row, Rows, group, numbers
+from wherecast.papers.edn.experiments.network import MILLION, PAPER, NetworkSettings
+from wherecast.papers.edn.workload import continuation
+from wherecast.papers.lab.claims import Claim, Finding, show_spread
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
+from wherecast.papers.lab.rows import Row, Rows, group, numbers
 from wherecast.partition.balance import rebalance
-from wherecast.workloads.edn import continuation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

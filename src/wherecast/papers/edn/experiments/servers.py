@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding, show_spread
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.edn.network import PAPER, Network, NetworkSettings
-from wherecast.lab.plots import REFERENCE, draw_spread, show_plain
-from wherecast.lab.rows import Row, Rows, choose, numbers
+from wherecast.papers.edn.experiments.network import PAPER, Network, NetworkSettings
+from wherecast.papers.lab.claims import Claim, Finding, show_spread
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import REFERENCE, draw_spread, show_plain
+from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 from wherecast.partition.balance import add_server, remove_server
 
 if TYPE_CHECKING:

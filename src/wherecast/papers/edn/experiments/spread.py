@@ -14,18 +14,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.bench.workloads.form import Workload
+from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.build import build_index
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.matchers.adaptive import AdaptiveMatcher
+from wherecast.papers.edn.places import make_places
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.plan import weigh
 from wherecast.partition.protocol import Routes
-from wherecast.workloads.form import Workload
-from wherecast.workloads.places import make_places
-from wherecast.workloads.reference import SOURCES, make_workload
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]

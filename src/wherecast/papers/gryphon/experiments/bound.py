@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.gryphon.trees import MILLION, PAPER, SIMULATION, Case, fit_power
-from wherecast.lab.plots import PALETTE, REFERENCE, draw_spread
-from wherecast.lab.rows import Row, Rows, choose, group, levels, numbers
-from wherecast.lab.timing import Subject, check_matches
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.matchers.tree import PlainTreeMatcher
-from wherecast.matchers.tree_bound import bound_exponent, bound_visits
-from wherecast.workloads.gryphon import Simulation
+from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
+from wherecast.papers.gryphon.experiments.trees import MILLION, PAPER, SIMULATION, Case, fit_power
+from wherecast.papers.gryphon.matcher import PlainTreeMatcher
+from wherecast.papers.gryphon.workload import Simulation
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
+from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
+from wherecast.papers.lab.timing import Subject, check_matches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Drawing, Experiment, Progress
-from wherecast.lab.experiments.gryphon.trees import COLORS, MILLION, PAPER, TREES, Settings, fit_power
-from wherecast.lab.plots import REFERENCE, draw_spread
-from wherecast.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.matchers.tree import TreeMatcher
+from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, TREES, Settings, fit_power
+from wherecast.papers.gryphon.matcher import TreeMatcher
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.plots import REFERENCE, draw_spread
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wherecast.lab.claims import Claim, Finding, show_number
-from wherecast.lab.experiment import Drawing, Experiment, Progress
-from wherecast.lab.experiments.gryphon.trees import COLORS, MILLION, PAPER, Case, Settings, fit_power, medians
-from wherecast.lab.plots import draw_spread
-from wherecast.lab.rows import Row, Rows, choose, levels, numbers
-from wherecast.lab.timing import Subject, time_subjects
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.matchers.counting import CountingMatcher
-from wherecast.matchers.tree import Settings as TreeSettings
-from wherecast.matchers.tree import TreeMatcher
+from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, Case, Settings, fit_power, medians
+from wherecast.papers.gryphon.matcher import Settings as TreeSettings
+from wherecast.papers.gryphon.matcher import TreeMatcher
+from wherecast.papers.lab.claims import Claim, Finding, show_number
+from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.plots import draw_spread
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.timing import Subject, time_subjects
+from wherecast.papers.topss.matcher import CountingMatcher
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

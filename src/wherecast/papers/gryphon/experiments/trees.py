@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wherecast.bench.workloads.form import Workload
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.lab.experiment import Progress
-from wherecast.lab.plots import PALETTE
-from wherecast.lab.rows import Rows, choose, group, numbers
-from wherecast.matchers.tree import Settings as TreeSettings
-from wherecast.workloads.form import Workload
-from wherecast.workloads.gryphon import Simulation, event_codes
+from wherecast.papers.gryphon.matcher import Settings as TreeSettings
+from wherecast.papers.gryphon.workload import Simulation, event_codes
+from wherecast.papers.lab.experiment import Progress
+from wherecast.papers.lab.plots import PALETTE
+from wherecast.papers.lab.rows import Rows, choose, group, numbers
 
 PAPER = "gryphon-matching-tree-1999"
 MILLION = 1_000_000

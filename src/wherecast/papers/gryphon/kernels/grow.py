@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.tree import (
+from wherecast.papers.gryphon.kernels.sets import implies, meets, rest_implies
+from wherecast.papers.gryphon.kernels.tree import (
     CLAUSES,
     ENTRY,
     EXAMINE,
@@ -67,7 +68,6 @@ from wherecast.kernels.tree import (
     unhang,
     use_label,
 )
-from wherecast.kernels.tree_sets import implies, meets, rest_implies
 
 #: Ways to follow the tree.
 BY_LEVELS, COLLAPSED, BY_TESTS = range(3)

@@ -27,8 +27,20 @@ from __future__ import annotations
 import numpy as np
 
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.tree import ENTRY, LABEL, LEVEL, NONE, PARENT, SETS, STARS, Ints, Longs, Tree, find_child
-from wherecast.kernels.tree_search import Links
+from wherecast.papers.gryphon.kernels.search import Links
+from wherecast.papers.gryphon.kernels.tree import (
+    ENTRY,
+    LABEL,
+    LEVEL,
+    NONE,
+    PARENT,
+    SETS,
+    STARS,
+    Ints,
+    Longs,
+    Tree,
+    find_child,
+)
 
 #: A node has at most this many successors more than its parent; beyond, those of the parent are taken as they are.
 MOST = 256

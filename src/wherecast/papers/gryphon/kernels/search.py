@@ -6,7 +6,7 @@ From the root, look at the event's value of the tested attribute, follow the edg
 edge, and report the clauses of every node reached (section 3 of the paper). The order is depth first with a stack of
 nodes still to visit; as no node is pushed twice, a stack as long as the tree is long enough.
 
-With *successors* (see `tree_links`), a value edge is followed alone. Its `*` sibling is among the successors of the
+With *successors* (see `links`), a value edge is followed alone. Its `*` sibling is among the successors of the
 node behind it, or of a node further down, and is searched when the search gets stuck there.
 
 An event that has a list of codes in one column follows the edges of each of them. Successors rest on one value per
@@ -22,7 +22,9 @@ import numpy as np
 
 from wherecast.kernels.descent import Batch
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.tree import (
+from wherecast.papers.gryphon.kernels.grow import Levels
+from wherecast.papers.gryphon.kernels.sets import in_set
+from wherecast.papers.gryphon.kernels.tree import (
     CLAUSE,
     ENTRY,
     FOLLOWING,
@@ -37,8 +39,6 @@ from wherecast.kernels.tree import (
     Tree,
     find_child,
 )
-from wherecast.kernels.tree_grow import Levels
-from wherecast.kernels.tree_sets import in_set
 
 
 class Links(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from wherecast.kernels.descent import in_intervals
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.tree import (
+from wherecast.papers.gryphon.kernels.tree import (
     FIRST,
     FREE_SET,
     HASH,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Drawing, Experiment, Scale
-from wherecast.lab.fingerprint import fingerprint
-from wherecast.lab.plots import save_plot
-from wherecast.lab.results import Record, Results
-from wherecast.lab.rows import Rows
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Drawing, Experiment, Scale
+from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.papers.lab.plots import save_plot
+from wherecast.papers.lab.results import Record, Results
+from wherecast.papers.lab.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from wherecast.lab.experiment import LabError, Scale
-from wherecast.lab.forecast import show_duration
-from wherecast.lab.report.entries import Entry
-from wherecast.lab.report.papers import PAPERS
-from wherecast.lab.report.summary import show_cell, summarize
-from wherecast.lab.results import write_text
+from wherecast.papers.lab.experiment import LabError, Scale
+from wherecast.papers.lab.forecast import show_duration
+from wherecast.papers.lab.report.entries import Entry
+from wherecast.papers.lab.report.papers import PAPERS
+from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.results import write_text
 
 BEGIN = "<!-- lab:begin -->"
 END = "<!-- lab:end -->"

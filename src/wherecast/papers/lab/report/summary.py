@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherecast.lab.rows import Cell, Row, Rows, group, numbers
+from wherecast.papers.lab.rows import Cell, Row, Rows, group, numbers
 
 
 class Summary(NamedTuple):

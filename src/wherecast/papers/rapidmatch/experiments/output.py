@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.rapidmatch.contenders import (
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
+from wherecast.papers.rapidmatch.experiments.contenders import (
     COLORS,
     PAPER,
     Contenders,
@@ -19,7 +20,6 @@ from wherecast.lab.experiments.rapidmatch.contenders import (
     ratios,
     show_range,
 )
-from wherecast.lab.rows import Row, Rows, choose, group, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress, Scale
-from wherecast.lab.experiments.rapidmatch.contenders import (
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress, Scale
+from wherecast.papers.lab.plots import draw_spread
+from wherecast.papers.lab.rows import Row, Rows, choose, levels
+from wherecast.papers.rapidmatch.experiments.contenders import (
     COLORS,
     PAPER,
     Contenders,
@@ -20,8 +22,6 @@ from wherecast.lab.experiments.rapidmatch.contenders import (
     ratios,
     show_range,
 )
-from wherecast.lab.plots import draw_spread
-from wherecast.lab.rows import Row, Rows, choose, levels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

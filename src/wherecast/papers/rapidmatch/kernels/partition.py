@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.rapid import Bits, Ints, Longs
+from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
 
 
 @inlined

@@ -16,7 +16,7 @@ import numpy as np
 
 from wherecast.kernels.bits import popcount
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.rapid import (
+from wherecast.papers.rapidmatch.kernels.binary import (
     BLOCK,
     BLOCK_END,
     NODE,

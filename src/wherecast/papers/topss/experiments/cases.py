@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from wherecast.bench.workloads.form import Workload
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.lab.experiment import Progress
-from wherecast.lab.plots import PALETTE, REFERENCE
-from wherecast.lab.rows import Floats, Row, Rows, choose, levels, numbers
-from wherecast.lab.timing import Subject, time_subjects
 from wherecast.matchers.protocol import Matcher
 from wherecast.matchers.registry import find_matcher
-from wherecast.workloads.form import Workload
-from wherecast.workloads.topss import SPECIFICATIONS, Specification
+from wherecast.papers.lab.experiment import Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE
+from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.timing import Subject, time_subjects
+from wherecast.papers.topss.workload import SPECIFICATIONS, Specification
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.bench.measure import timed
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.topss.cases import (
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.rows import Row, Rows
+from wherecast.papers.topss.experiments.cases import (
     MATCHERS,
     MILLION,
     PAPER,
@@ -22,7 +23,6 @@ from wherecast.lab.experiments.topss.cases import (
     draw_curves,
     largest_size,
 )
-from wherecast.lab.rows import Row, Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

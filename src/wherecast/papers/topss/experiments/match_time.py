@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding, show_number
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.topss.cases import (
+from wherecast.papers.lab.claims import Claim, Finding, show_number
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
+from wherecast.papers.topss.experiments.cases import (
     MILLION,
     PAPER,
     PAPER_SIZES,
@@ -19,7 +20,6 @@ from wherecast.lab.experiments.topss.cases import (
     largest_size,
     measure_matching,
 )
-from wherecast.lab.rows import Row, Rows, choose, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.topss.cases import (
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.rows import Row, Rows, levels
+from wherecast.papers.topss.experiments.cases import (
     MILLION,
     PAPER,
     Settings,
@@ -17,7 +18,6 @@ from wherecast.lab.experiments.topss.cases import (
     largest_size,
     measure_matching,
 )
-from wherecast.lab.rows import Row, Rows, levels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import Experiment, Progress
-from wherecast.lab.experiments.topss.cases import (
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE
+from wherecast.papers.lab.rows import Row, Rows, choose, numbers
+from wherecast.papers.topss.experiments.cases import (
     COLORS,
     MATCHERS,
     MILLION,
@@ -16,8 +18,6 @@ from wherecast.lab.experiments.topss.cases import (
     draw_curves,
     largest_size,
 )
-from wherecast.lab.plots import PALETTE, REFERENCE
-from wherecast.lab.rows import Row, Rows, choose, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,13 +14,13 @@ import numpy as np
 
 from wherecast.bench.measure import Contestant, time_in_turns
 from wherecast.index.boxes import EventCodes
-from wherecast.lab.claims import Claim, Finding, show_number
-from wherecast.lab.experiment import Drawing, Experiment, Progress
-from wherecast.lab.experiments.topss.cases import PAPER, Case
-from wherecast.lab.plots import PALETTE, REFERENCE
-from wherecast.lab.rows import Row, Rows, choose, group, levels, numbers
-from wherecast.lab.timing import Subject, check_matches
-from wherecast.workloads.topss import SPECIFICATIONS
+from wherecast.papers.lab.claims import Claim, Finding, show_number
+from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.plots import PALETTE, REFERENCE
+from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
+from wherecast.papers.lab.timing import Subject, check_matches
+from wherecast.papers.topss.experiments.cases import PAPER, Case
+from wherecast.papers.topss.workload import SPECIFICATIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

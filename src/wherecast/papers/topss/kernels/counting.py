@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.counting_words import add_word
 from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.papers.topss.kernels.words import add_word
 
 Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int32]
