@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import partial
 
 from wherecast.bench.measure import timed
+from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import build_index
-from wherecast.lab.timing import Subject, check_matches
 from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
-from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
-from wherecast.workloads.reference import SOURCES, make_workload
+from wherecast.papers.lab.timing import Subject, check_matches
+from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
 
 FORMULATIONS: dict[str, type[DatabaseMatcher]] = {m.name: m for m in (GroupingMatcher, SequentialMatcher)}
 #: Seconds that one figure may take; at least one call is made.

@@ -16,10 +16,10 @@ import time
 import numpy as np
 
 from wherecast.bench.measure import timed
-from wherecast.lab.experiments.gryphon.trees import MILLION, SIMULATION, TREES, Case, Settings
-from wherecast.lab.timing import Subject, time_subjects
-from wherecast.matchers.tree import GeneralTreeMatcher, TreeMatcher
-from wherecast.matchers.tree_bound import bound_visits
+from wherecast.papers.gryphon.bound import bound_visits
+from wherecast.papers.gryphon.experiments.trees import MILLION, SIMULATION, TREES, Case, Settings
+from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, TreeMatcher
+from wherecast.papers.lab.timing import Subject, time_subjects
 
 CHOSEN = {
     "plain": TREES["plain"],

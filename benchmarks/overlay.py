@@ -16,11 +16,11 @@ import random
 import time
 from collections.abc import Iterable
 
-from wherecast.overlay.churn import SCHEMA, Churn, run_churn
 from wherecast.overlay.messages import Route
 from wherecast.overlay.placement import Placement
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Network
+from wherecast.papers.chord.churn import SCHEMA, Churn, run_churn
+from wherecast.papers.chord.simulate import Network
 
 PARTS = ("batching", "churn", "control")
 #: Events of each measurement of batching.

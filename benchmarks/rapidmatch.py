@@ -14,9 +14,9 @@ import argparse
 import numpy as np
 
 from wherecast.bench.measure import timed
-from wherecast.lab.experiments.rapidmatch.contenders import C, Contenders, K
-from wherecast.matchers.rapid_binary import BinaryIndex, Values, pack_subscriptions
-from wherecast.workloads.rapid import draw_light
+from wherecast.papers.rapidmatch.binary import BinaryIndex, Values, pack_subscriptions
+from wherecast.papers.rapidmatch.experiments.contenders import C, Contenders, K
+from wherecast.papers.rapidmatch.workload import draw_light
 
 N = 100_000
 #: Events have at most one less; the last is no limit.

@@ -31,9 +31,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from wherecast import spark as ws
+from wherecast.bench.workloads.reference import draw_filters, make_workload
 from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
-from wherecast.workloads.reference import draw_filters, make_workload
 
 EVENTS, FILES = 5_000_000, 8
 WARM_UP = 2

@@ -17,9 +17,9 @@ import numpy as np
 
 from wherecast.bench.measure import timed
 from wherecast.engine.engine import Engine
-from wherecast.lab.experiments.topss.cases import W4, Case
-from wherecast.lab.timing import Subject, check_matches
-from wherecast.matchers.counting import (
+from wherecast.papers.lab.timing import Subject, check_matches
+from wherecast.papers.topss.experiments.cases import W4, Case
+from wherecast.papers.topss.matcher import (
     CountingBitMatcher,
     CountingByteMatcher,
     CountingMatcher,

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-from wherecast.lab.results import Results
-from wherecast.lab.runner import is_current, run_experiment
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.results import Results
+from wherecast.papers.lab.runner import is_current, run_experiment
 
 pytestmark = pytest.mark.slow
 

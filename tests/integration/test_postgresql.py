@@ -20,12 +20,12 @@ from tests.property.test_database import CHANGES, FORMULATIONS, Change, Clause, 
 from tests.unit.test_adaptive import make_boxes, make_events, random_case
 from tests.unit.test_cases import TABLES, rows_by_filter
 
+from wherecast.bench.connections import URL_VARIABLE, PostgreSQL
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import EventCodes
-from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher
-from wherecast.matchers.database_connections import URL_VARIABLE, PostgreSQL
 from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from wherecast.workloads.catalogue import find_entry
-from wherecast.workloads.edn import PAPER_MARKET
-from wherecast.workloads.form import WorkloadError
-from wherecast.workloads.frames import BLOCK, draw_block, subscription_frame
-from wherecast.workloads.quotes import Quotes
+from wherecast.bench.workloads.catalogue import find_entry
+from wherecast.bench.workloads.form import WorkloadError
+from wherecast.bench.workloads.frames import BLOCK, draw_block, subscription_frame
+from wherecast.papers.edn.quotes import Quotes
+from wherecast.papers.edn.workload import PAPER_MARKET
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from tests.unit.test_adaptive import make_boxes, make_events, random_case, rando
 from tests.unit.test_counting import COMBINATIONS, Clause, found
 
 from wherecast.index.boxes import EventCodes
-from wherecast.matchers.counting import CountingMatcher
 from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.topss.matcher import CountingMatcher
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.test_adaptive import Constraint, make_boxes, make_events
 
 from wherecast.index.boxes import FAR, EventCodes
-from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
 from wherecast.matchers.protocol import Matcher
 from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
 
 pytestmark = pytest.mark.slow
 

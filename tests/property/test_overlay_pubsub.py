@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from wherecast import Engine, FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.balance import equi_depth
 from wherecast.overlay.hashing import line_of
 from wherecast.overlay.placement import Placement, difference
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Links, Network
+from wherecast.papers.chord.balance import equi_depth
+from wherecast.papers.chord.simulate import Links, Network
 
 pytestmark = pytest.mark.slow
 

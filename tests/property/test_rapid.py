@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.matchers.protocol import Hits
-from wherecast.matchers.rapid import RapidMatcher
-from wherecast.matchers.rapid_binary import STAR, BinaryIndex, naive_matches, pack_events, pack_subscriptions
 from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.rapidmatch.binary import STAR, BinaryIndex, naive_matches, pack_events, pack_subscriptions
+from wherecast.papers.rapidmatch.matcher import RapidMatcher
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from tests.unit.test_tree import SETTINGS
 
 from wherecast.index.boxes import FAR
 from wherecast.matchers.scan import ScanMatcher
-from wherecast.matchers.tree import Settings, TreeMatcher
+from wherecast.papers.gryphon.matcher import Settings, TreeMatcher
 
 pytestmark = pytest.mark.slow
 

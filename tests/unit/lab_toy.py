@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-import wherecast.lab.experiments  # noqa: F401 - the parent of the modules made here
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import EXPERIMENTS, Drawing, Experiment
-from wherecast.lab.rows import numbers
+import wherecast.papers  # noqa: F401 - the parent of the modules made here
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import EXPERIMENTS, Drawing, Experiment
+from wherecast.papers.lab.rows import numbers
 
 PAPER = "topss-2002"
 
@@ -64,15 +64,15 @@ def register(monkeypatch):
     """Makes these the only experiments there are. Runs draw nothing unless asked to: it takes most of the time."""
 
     def only(*experiments, formats=()):
-        monkeypatch.setattr("wherecast.lab.runner.FORMATS", formats)
+        monkeypatch.setattr("wherecast.papers.lab.runner.FORMATS", formats)
         for name in reversed(list(EXPERIMENTS)):  # undone last first, so their order comes back
             monkeypatch.delitem(EXPERIMENTS, name)
         for number, experiment in enumerate(experiments):
             module = f"toy{number}"
             monkeypatch.setitem(
-                sys.modules, f"wherecast.lab.experiments.{module}", SimpleNamespace(EXPERIMENT=experiment)
+                sys.modules, f"wherecast.papers.{module}.experiments.one", SimpleNamespace(EXPERIMENT=experiment)
             )
-            monkeypatch.setitem(EXPERIMENTS, experiment.name, f"{module}:EXPERIMENT")
+            monkeypatch.setitem(EXPERIMENTS, experiment.name, f"{module}.one:EXPERIMENT")
         return experiments
 
     return only

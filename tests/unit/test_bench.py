@@ -16,10 +16,10 @@ from wherecast.bench.growth import growth_exponent, smallest_workload
 from wherecast.bench.measure import Contestant, WrongCountError, time_calls, time_in_turns
 from wherecast.bench.results import Point, Result
 from wherecast.bench.run import run_cases
+from wherecast.bench.workloads.form import Predicates, WorkloadError
+from wherecast.bench.workloads.reference import SOURCES, draw_filters, make_workload
+from wherecast.bench.workloads.truth import Truth, find_truth, match_none
 from wherecast.cli.app import app
-from wherecast.workloads.form import Predicates, WorkloadError
-from wherecast.workloads.reference import SOURCES, draw_filters, make_workload
-from wherecast.workloads.truth import Truth, find_truth, match_none
 
 pytestmark = pytest.mark.slow  # every case builds engines, prototypes and baselines
 

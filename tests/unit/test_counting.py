@@ -10,24 +10,24 @@ import pytest
 from tests.unit.test_adaptive import make_boxes, make_events, random_case
 
 from wherecast import Engine
+from wherecast.bench.workloads.reference import make_workload
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, EventCodes
-from wherecast.kernels.counting_predicates import ABOVE, BELOW, EQUAL, RANGE, UNEQUAL
-from wherecast.matchers import counting_association, counting_index
-from wherecast.matchers.counting import (
+from wherecast.matchers.protocol import Matcher
+from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.topss import association, predicate_index
+from wherecast.papers.topss.association import BitMatrix, ByteMatrix
+from wherecast.papers.topss.kernels.predicates import ABOVE, BELOW, EQUAL, RANGE, UNEQUAL
+from wherecast.papers.topss.lists import GrowingLists
+from wherecast.papers.topss.matcher import (
     CountingBitMatcher,
     CountingByteMatcher,
     CountingMatcher,
     CountingTableMatcher,
 )
-from wherecast.matchers.counting_association import BitMatrix, ByteMatrix
-from wherecast.matchers.counting_index import TableIndex
-from wherecast.matchers.counting_lists import GrowingLists
-from wherecast.matchers.counting_predicates import Constraints, Predicates
-from wherecast.matchers.protocol import Matcher
-from wherecast.matchers.scan import ScanMatcher
-from wherecast.workloads.reference import make_workload
-from wherecast.workloads.topss import SPECIFICATIONS
+from wherecast.papers.topss.predicate_index import TableIndex
+from wherecast.papers.topss.predicates import Constraints, Predicates
+from wherecast.papers.topss.workload import SPECIFICATIONS
 
 Clause = list[tuple[int, list[tuple[int, int]]]]
 
@@ -190,7 +190,7 @@ def test_more_predicates_than_a_byte_counts(matcher: type[CountingMatcher], n: i
 @EVERY
 def test_many_events_of_many_matches(matcher: type[CountingMatcher], monkeypatch: pytest.MonkeyPatch) -> None:
     """Output and bit vectors that do not fit at once come in pieces, complete and in order."""
-    monkeypatch.setattr("wherecast.matchers.counting._MARKED_BYTES", 100)
+    monkeypatch.setattr("wherecast.papers.topss.matcher._MARKED_BYTES", 100)
     boxes, events = random_case(np.random.default_rng(1), 500, 60, [9, 50], [], tested=0.3)
     assert found(matcher.build(boxes), events) == found(ScanMatcher.build(boxes), events)
 
@@ -266,7 +266,7 @@ def test_a_table_over_a_wide_domain_is_refused() -> None:
     with pytest.raises(MatcherError, match=r"300000 codes of attribute 1 .* 131072; use matcher 'counting'"):
         CountingTableMatcher.build(boxes)
     assert found(CountingMatcher.build(boxes), make_events([[0, 200_000]], 2)) == [[0]]
-    widest = counting_index.WIDEST_TABLE
+    widest = predicate_index.WIDEST_TABLE
     assert CountingTableMatcher.build(make_boxes([[(0, [(widest - 1, widest - 1)])]], [widest])).n_clauses == 1
 
 
@@ -275,7 +275,7 @@ def test_a_matrix_beyond_the_limit_is_refused(
     matcher: type[CountingMatcher], clauses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal names the size; nothing is changed; what fits goes on working."""
-    monkeypatch.setattr(counting_association, "MOST_MATRIX_BYTES", 1 << 20)
+    monkeypatch.setattr(association, "MOST_MATRIX_BYTES", 1 << 20)
     different: list[Clause] = [[(0, [(i, i)])] for i in range(2, clauses + 2)]
     width = clauses + 4
     with pytest.raises(MatcherError, match=rf"{clauses} predicates x {clauses} clauses takes \d+ bytes"):

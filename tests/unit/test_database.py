@@ -11,14 +11,14 @@ import pytest
 from tests.property.test_database import FORMULATIONS, found
 from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case
 
+from wherecast.bench.connections import URL_VARIABLE, DuckDB, hide_password, open_database
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, EventCodes
-from wherecast.matchers import database
-from wherecast.matchers.database import DatabaseMatcher, GroupingMatcher
-from wherecast.matchers.database_connections import URL_VARIABLE, DuckDB, hide_password, open_database
-from wherecast.matchers.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, EVERY, UNEQUAL, predicate_rows
 from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.topss import database
+from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher
+from wherecast.papers.topss.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, EVERY, UNEQUAL, predicate_rows
 
 OPEN = int(FAR)
 

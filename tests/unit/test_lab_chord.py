@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-from wherecast.lab.experiments.chord import balance, hops, membership, operations, ranges
-from wherecast.lab.rows import choose, numbers
-from wherecast.overlay.static import BITS, StaticRing
+from wherecast.papers.chord.experiments import balance, hops, membership, operations, ranges
+from wherecast.papers.chord.static import BITS, StaticRing
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.rows import choose, numbers
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from wherecast.cli.app import app
 from wherecast.cli.lab_watch import Watch
-from wherecast.lab.claims import Claim, Finding
-from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-from wherecast.lab.forecast import Forecast
-from wherecast.lab.report.papers import PAPERS
+from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.forecast import Forecast
+from wherecast.papers.lab.report.papers import PAPERS
 
 
 @pytest.fixture

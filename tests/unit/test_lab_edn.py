@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wherecast.lab.claims import Claim, show_spread
-from wherecast.lab.experiment import EXPERIMENTS, Experiment, LabError, load_experiment
-from wherecast.lab.experiments.edn import bend, bloom, growth, overpartitioning, popularity, rebalancing, servers
-from wherecast.lab.experiments.edn.network import Network
-from wherecast.lab.plots import save_plot
-from wherecast.lab.rows import choose, group, levels, numbers
+from wherecast.papers.edn.experiments import bend, bloom, growth, overpartitioning, popularity, rebalancing, servers
+from wherecast.papers.edn.experiments.network import Network
+from wherecast.papers.edn.workload import PAPER_MARKET
+from wherecast.papers.lab.claims import Claim, show_spread
+from wherecast.papers.lab.experiment import EXPERIMENTS, Experiment, LabError, load_experiment
+from wherecast.papers.lab.plots import save_plot
+from wherecast.papers.lab.rows import choose, group, levels, numbers
 from wherecast.partition.balance import Moves, server_loads
-from wherecast.workloads.edn import PAPER_MARKET
 
 pytestmark = pytest.mark.slow
 

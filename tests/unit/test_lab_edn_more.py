@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 
 from wherecast.bench.measure import WrongCountError
 from wherecast.engine.engine import Engine
-from wherecast.lab.experiment import load_experiment
-from wherecast.lab.experiments.edn import dictionary_or_bloom, dispatcher_cost, filter_set_traffic, hierarchy
-from wherecast.lab.experiments.edn.spread import N_EVENTS, prepare
-from wherecast.lab.rows import choose, group, numbers
+from wherecast.papers.edn.experiments import dictionary_or_bloom, dispatcher_cost, filter_set_traffic, hierarchy
+from wherecast.papers.edn.experiments.spread import N_EVENTS, prepare
+from wherecast.papers.edn.places import make_places
+from wherecast.papers.edn.workload import PAPER_MARKET
+from wherecast.papers.lab.experiment import load_experiment
+from wherecast.papers.lab.rows import choose, group, numbers
 from wherecast.partition.protocol import Routes
-from wherecast.workloads.edn import PAPER_MARKET
-from wherecast.workloads.places import make_places
 
 pytestmark = pytest.mark.slow
 

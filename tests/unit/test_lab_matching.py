@@ -7,23 +7,23 @@ import pytest
 from matplotlib.figure import Figure
 
 from wherecast.bench.measure import WrongCountError
-from wherecast.lab.claims import show_number
-from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-from wherecast.lab.experiments.gryphon import bound, space
-from wherecast.lab.experiments.gryphon import time as gryphon_time
-from wherecast.lab.experiments.gryphon.trees import Settings as TreeCase
-from wherecast.lab.experiments.gryphon.trees import fit_power
-from wherecast.lab.experiments.rapidmatch import ones, output, size
-from wherecast.lab.experiments.rapidmatch.contenders import Contenders, code_events, code_subscriptions, draw
-from wherecast.lab.experiments.topss import load, match_time, matching, memory, predicates
-from wherecast.lab.experiments.topss.cases import PAPER_SIZES, W4, Case
-from wherecast.lab.experiments.topss.cases import Settings as W4Case
-from wherecast.lab.rows import choose, group, levels, numbers
-from wherecast.lab.timing import Subject, check_matches, time_subjects
-from wherecast.matchers.rapid_binary import naive_matches
+from wherecast.bench.workloads.form import OPERATORS
+from wherecast.bench.workloads.truth import Truth
 from wherecast.matchers.scan import ScanMatcher
-from wherecast.workloads.form import OPERATORS
-from wherecast.workloads.truth import Truth
+from wherecast.papers.gryphon.experiments import bound, space
+from wherecast.papers.gryphon.experiments import time as gryphon_time
+from wherecast.papers.gryphon.experiments.trees import Settings as TreeCase
+from wherecast.papers.gryphon.experiments.trees import fit_power
+from wherecast.papers.lab.claims import show_number
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.rows import choose, group, levels, numbers
+from wherecast.papers.lab.timing import Subject, check_matches, time_subjects
+from wherecast.papers.rapidmatch.binary import naive_matches
+from wherecast.papers.rapidmatch.experiments import ones, output, size
+from wherecast.papers.rapidmatch.experiments.contenders import Contenders, code_events, code_subscriptions, draw
+from wherecast.papers.topss.experiments import load, match_time, matching, memory, predicates
+from wherecast.papers.topss.experiments.cases import PAPER_SIZES, W4, Case
+from wherecast.papers.topss.experiments.cases import Settings as W4Case
 
 pytestmark = pytest.mark.slow
 

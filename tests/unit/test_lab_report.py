@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
-from wherecast.lab.experiment import LabError
-from wherecast.lab.report.entries import Entry, draw_svg, gather
-from wherecast.lab.report.page import render_page
-from wherecast.lab.report.papers import PAPERS
-from wherecast.lab.report.sections import BEGIN, END, render_section, replace_section, write_sections
-from wherecast.lab.report.summary import show_cell, summarize
-from wherecast.lab.results import Record, Results
-from wherecast.lab.rows import numbers
-from wherecast.lab.runner import run_experiment
+from wherecast.papers.lab.experiment import LabError
+from wherecast.papers.lab.report.entries import Entry, draw_svg, gather
+from wherecast.papers.lab.report.page import render_page
+from wherecast.papers.lab.report.papers import PAPERS
+from wherecast.papers.lab.report.sections import BEGIN, END, render_section, replace_section, write_sections
+from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.results import Record, Results
+from wherecast.papers.lab.rows import numbers
+from wherecast.papers.lab.runner import run_experiment
 
 
 def silent(_):

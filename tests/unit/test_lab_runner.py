@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
-from wherecast.lab import fingerprint as prints
-from wherecast.lab.claims import Claim
-from wherecast.lab.experiment import LabError
-from wherecast.lab.fingerprint import fingerprint
-from wherecast.lab.forecast import GUESS, Forecast, expected_seconds, show_duration
-from wherecast.lab.results import Results, as_table, write_whole
-from wherecast.lab.runner import FORMATS, describe_settings, is_current, judge_again, run_experiment
+from wherecast.papers.lab import fingerprint as prints
+from wherecast.papers.lab.claims import Claim
+from wherecast.papers.lab.experiment import LabError
+from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.papers.lab.forecast import GUESS, Forecast, expected_seconds, show_duration
+from wherecast.papers.lab.results import Results, as_table, write_whole
+from wherecast.papers.lab.runner import FORMATS, describe_settings, is_current, judge_again, run_experiment
 
 
 def silent(_):
@@ -77,11 +77,12 @@ def test_a_result_is_current_until_settings_or_code_change(experiment, results, 
 
 def test_the_digest_of_code_sees_what_rows_depend_on(tmp_path, monkeypatch, experiment):
     """The product and the paper's own experiments; no commands, no reports, no other papers' experiments."""
-    for name in ("index/a.py", "errors.py", "cli/a.py", "lab/timing.py", "lab/plots.py", "lab/report/page.py",
-                 "lab/experiments/toy0/a.py", "lab/experiments/other/a.py"):  # fmt: skip
+    for name in ("index/a.py", "errors.py", "cli/a.py", "papers/lab/timing.py", "papers/lab/plots.py", "papers/lab/report/page.py",
+                 "papers/toy0/experiments/a.py", "papers/other/experiments/a.py", "papers/other/matcher.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
     monkeypatch.setattr(prints, "PACKAGE", tmp_path)
+    monkeypatch.setattr(prints, "PAPERS", tmp_path / "papers")
 
     def digest():
         prints._shared_code.cache_clear()
@@ -98,7 +99,13 @@ def test_the_digest_of_code_sees_what_rows_depend_on(tmp_path, monkeypatch, expe
     moved = tmp_path / "index" / "b.py"
     (tmp_path / "index" / "a.py").rename(moved)
     assert digest() != first
-    assert seen == {"index/a.py", "errors.py", "lab/timing.py", "lab/experiments/toy0/a.py"}
+    assert seen == {
+        "index/a.py",
+        "errors.py",
+        "papers/lab/timing.py",
+        "papers/toy0/experiments/a.py",
+        "papers/other/matcher.py",
+    }
     prints._shared_code.cache_clear()
     prints._code_of_experiments.cache_clear()
 
@@ -137,7 +144,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing(experiment, results, mon
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("wherecast.lab.results.pa_csv.write_csv", full)
+    monkeypatch.setattr("wherecast.papers.lab.results.pa_csv.write_csv", full)
     with pytest.raises(OSError, match="no space left"):
         run_experiment(experiment, "small", results, silent)
     assert list((results.root / "small").iterdir()) == []
@@ -234,4 +241,4 @@ def test_durations_read_well(seconds, text):
 
 def test_the_modules_of_a_frame_are_there():
     """A module that the digest leaves out exists."""
-    assert all((prints.PACKAGE / "lab" / f"{name}.py").exists() for name in prints.FRAME)
+    assert all((prints.PAPERS / "lab" / f"{name}.py").exists() for name in prints.FRAME)

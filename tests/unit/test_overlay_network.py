@@ -12,13 +12,13 @@ import pytest
 from wherecast.errors import LimitError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.churn import Churn, run_churn
 from wherecast.overlay.messages import Deliver, Route, Send
 from wherecast.overlay.placement import Placement
 from wherecast.overlay.pubsub import deliver_once
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Links, Network
-from wherecast.overlay.static import StaticRing, fit_hops, imbalance, virtual_load
+from wherecast.papers.chord.churn import Churn, run_churn
+from wherecast.papers.chord.simulate import Links, Network
+from wherecast.papers.chord.static import StaticRing, fit_hops, imbalance, virtual_load
 
 SCHEMA = Schema.of({"a": {"type": "bigint", "min": 0, "max": 999}, "s": "string"})
 SETTINGS = Settings(bits=64, successors=4, copies=3)

@@ -55,7 +55,6 @@ from wherecast.overlay.requests import (
     parse_endpoint,
 )
 from wherecast.overlay.settings import Settings
-from wherecast.overlay.simulate import Links, Network
 from wherecast.overlay.subscribers import event_of
 from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wherecast.bench.workloads.form import WorkloadError
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
-from wherecast.matchers.rapid import RapidMatcher
-from wherecast.matchers.rapid_binary import (
+from wherecast.matchers.scan import ScanMatcher
+from wherecast.papers.rapidmatch.binary import (
     STAR,
     BinaryIndex,
     Forest,
@@ -21,11 +22,10 @@ from wherecast.matchers.rapid_binary import (
     pack_events,
     pack_subscriptions,
 )
-from wherecast.matchers.rapid_partial_match import naive_partial_match, reduce_matching, reduce_partial_match
-from wherecast.matchers.rapid_partition import MOST_PROPERTIES
-from wherecast.matchers.scan import ScanMatcher
-from wherecast.workloads.form import WorkloadError
-from wherecast.workloads.rapid import draw_exponential, draw_light
+from wherecast.papers.rapidmatch.matcher import RapidMatcher
+from wherecast.papers.rapidmatch.partial_match import naive_partial_match, reduce_matching, reduce_partial_match
+from wherecast.papers.rapidmatch.partition import MOST_PROPERTIES
+from wherecast.papers.rapidmatch.workload import draw_exponential, draw_light
 
 TABLES = sorted(Path(__file__).parents[1].glob("cases/*.json"))
 

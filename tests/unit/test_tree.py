@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case, truth
 
+from wherecast.bench.workloads.form import Workload
+from wherecast.bench.workloads.reference import make_workload
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes, walk_constraints
 from wherecast.matchers.scan import ScanMatcher
-from wherecast.matchers.tree import GeneralTreeMatcher, PlainTreeMatcher, Settings, TreeMatcher
-from wherecast.matchers.tree_bound import bound_exponent, bound_visits
-from wherecast.workloads.form import Workload
-from wherecast.workloads.gryphon import Simulation, event_codes
-from wherecast.workloads.reference import make_workload
+from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
+from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, PlainTreeMatcher, Settings, TreeMatcher
+from wherecast.papers.gryphon.workload import Simulation, event_codes
 
 SETTINGS = {
     "plain": Settings(collapse=False, factors=0),

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from wherecast import Engine, Schema
-from wherecast.workloads.edn import CONTINUATIONS, Market, continuation, count_subscriptions, make_market
-from wherecast.workloads.form import WorkloadError
+from wherecast.bench.workloads.form import WorkloadError
+from wherecast.papers.edn.workload import CONTINUATIONS, Market, continuation, count_subscriptions, make_market
 
 
 def slope(counts, first, last):

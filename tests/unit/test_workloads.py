@@ -8,22 +8,23 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from wherecast.bench.workloads import frames, reference
+from wherecast.bench.workloads.catalogue import catalogue, find_entry, make_workload, open_source
+from wherecast.bench.workloads.form import WorkloadError
 from wherecast.cli.app import app
 from wherecast.engine.engine import Engine
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.churn import SCHEMA as OVERLAY_SCHEMA
 from wherecast.overlay.placement import Placement
 from wherecast.overlay.settings import Settings
-from wherecast.workloads import frames, reference
-from wherecast.workloads.catalogue import CATALOGUE, find_entry, make_workload, open_source
-from wherecast.workloads.edn import CONTINUATIONS, PAPER_MARKET, make_market
-from wherecast.workloads.form import WorkloadError
-from wherecast.workloads.gryphon import Simulation
-from wherecast.workloads.quotes import Quotes, make_continuation, market_of
-from wherecast.workloads.rapid import draw_light
-from wherecast.workloads.topss import SPECIFICATIONS
+from wherecast.papers.chord.churn import SCHEMA as OVERLAY_SCHEMA
+from wherecast.papers.edn.quotes import Quotes, make_continuation, market_of
+from wherecast.papers.edn.workload import CONTINUATIONS, PAPER_MARKET, make_market
+from wherecast.papers.gryphon.workload import Simulation
+from wherecast.papers.rapidmatch.workload import draw_light
+from wherecast.papers.topss.workload import SPECIFICATIONS
 
+CATALOGUE = catalogue()
 IN_PARTS = [name for name, entry in CATALOGUE.items() if entry.source]
 SMALL = 0.002
 

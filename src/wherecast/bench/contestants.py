@@ -15,11 +15,11 @@ import numpy as np
 
 from wherecast.bench.cases import declared_folder
 from wherecast.bench.measure import Contestant, WrongCountError, check_count, timed
+from wherecast.bench.workloads.form import Workload
+from wherecast.bench.workloads.truth import Truth
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.language.schema import Schema
-from wherecast.workloads.form import Workload
-from wherecast.workloads.truth import Truth
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.matchers.database_connections import Columns, DuckDB
-from wherecast.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload
+from wherecast.bench.connections import Columns, DuckDB
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload
 
 #: Bits of a word; the sign bit stays free.
 WORD = 63

@@ -20,9 +20,9 @@ from wherecast.bench.cases import Case
 from wherecast.bench.contestants import EngineRun, build_engine
 from wherecast.bench.measure import Contestant, check_count, time_in_turns
 from wherecast.bench.results import Figure, Point, Result
-from wherecast.workloads.form import Predicates, Workload, WorkloadError
-from wherecast.workloads.reference import SOURCES, draw_filters, make_workload
-from wherecast.workloads.truth import CHECKED_EVENTS, match_none
+from wherecast.bench.workloads.form import Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.reference import SOURCES, draw_filters, make_workload
+from wherecast.bench.workloads.truth import CHECKED_EVENTS, match_none
 
 #: Filters drawn at a time.
 DRAW = 50_000

@@ -12,9 +12,9 @@ from wherecast.bench.match import LoadedEngine, compare, load_engine
 from wherecast.bench.measure import Contestant, check_count
 from wherecast.bench.results import Result
 from wherecast.bench.updates import measure_latency, measure_updates
+from wherecast.bench.workloads.catalogue import make_workload
+from wherecast.bench.workloads.truth import CHECKED_EVENTS
 from wherecast.errors import MatcherError
-from wherecast.workloads.catalogue import make_workload
-from wherecast.workloads.truth import CHECKED_EVENTS
 
 
 class Stage:

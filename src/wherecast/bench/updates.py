@@ -25,10 +25,10 @@ from wherecast.bench.cases import Case
 from wherecast.bench.contestants import EngineRun, check_engine
 from wherecast.bench.measure import Contestant, check_count, collector_off, time_calls, time_in_turns
 from wherecast.bench.results import Figure
+from wherecast.bench.workloads.form import Workload
+from wherecast.bench.workloads.reference import draw_filters
+from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 from wherecast.engine.engine import Engine
-from wherecast.workloads.form import Workload
-from wherecast.workloads.reference import draw_filters
-from wherecast.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wherecast.bench.results import Result
-    from wherecast.workloads.catalogue import Entry
+    from wherecast.bench.workloads.form import Entry
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -226,9 +226,9 @@ def write_workloads(
       wherecast bench workloads
       wherecast bench workloads --out bench-output/workloads gryphon rapidmatch-light,a=1.5 --scale 0.1
     """
-    from wherecast.workloads.catalogue import CATALOGUE, find_entry, make_workload
+    from wherecast.bench.workloads.catalogue import catalogue, find_entry, make_workload
 
-    chosen = names or list(CATALOGUE)
+    chosen = names or list(catalogue())
     entries = [find_entry(name) for name in chosen]  # a wrong name stops before anything is written
     if out is None:
         _print_workloads(entries, scale)

@@ -1,4 +1,4 @@
-"""`wherecast lab`: run the papers' experiments, and report them. What it does is in `wherecast.lab`, imported on demand."""
+"""`wherecast lab`: run the papers' experiments, and report them. What it does is in `wherecast.papers.lab`, imported on demand."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from wherecast.cli.report import say, say_error, say_note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wherecast.lab.claims import Claim, Finding
-    from wherecast.lab.experiment import Experiment, Scale
-    from wherecast.lab.results import Results
-    from wherecast.lab.runner import Outcome
+    from wherecast.papers.lab.claims import Claim, Finding
+    from wherecast.papers.lab.experiment import Experiment, Scale
+    from wherecast.papers.lab.results import Results
+    from wherecast.papers.lab.runner import Outcome
 
 lab_app = typer.Typer(
     no_args_is_help=True,
@@ -55,8 +55,8 @@ def list_experiments(results: ResultsOption = OUTPUT) -> None:
     """
     from rich.table import Table
 
-    from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-    from wherecast.lab.results import Results
+    from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+    from wherecast.papers.lab.results import Results
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("name", "paper", "title", "scales"):
@@ -68,7 +68,7 @@ def list_experiments(results: ResultsOption = OUTPUT) -> None:
 
 
 def _show_time(experiment: Experiment[Any], scale: Scale, results: Results) -> str:
-    from wherecast.lab.forecast import expected_seconds, show_duration
+    from wherecast.papers.lab.forecast import expected_seconds, show_duration
 
     known = results.record(experiment.name, scale) is not None
     return ("" if known else "~") + show_duration(expected_seconds(experiment, scale, results))
@@ -99,7 +99,7 @@ def run_experiments(
       wherecast lab run edn-growth edn-bloom
       wherecast lab run --all --json > claims.jsonl
     """
-    from wherecast.lab.results import Results
+    from wherecast.papers.lab.results import Results
 
     chosen = _choose(names or [], scale.value, everything=everything)
     outcomes: list[Outcome] = []
@@ -123,7 +123,7 @@ def _choose(names: Sequence[str], scale: Scale, *, everything: bool) -> list[Exp
     """The experiments asked for; whatever is wrong with the call is said before anything runs."""
     from importlib.util import find_spec
 
-    from wherecast.lab.experiment import EXPERIMENTS, LabError, load_experiment
+    from wherecast.papers.lab.experiment import EXPERIMENTS, LabError, load_experiment
 
     if find_spec("matplotlib") is None:
         raise usage_error("the lab draws with matplotlib, which is not installed; pip install 'wherecast[lab]'")
@@ -148,8 +148,8 @@ def _run_each(
 ) -> Iterator[tuple[Experiment[Any], Outcome | None]]:
     """Experiments as they finish; None for what has failed."""
     from wherecast.cli.lab_watch import watch_runs
-    from wherecast.lab.forecast import Forecast, expected_seconds
-    from wherecast.lab.runner import is_current, judge_again, run_experiment
+    from wherecast.papers.lab.forecast import Forecast, expected_seconds
+    from wherecast.papers.lab.runner import is_current, judge_again, run_experiment
 
     due = {e.name: expected_seconds(e, scale, results) for e in chosen if again or not is_current(e, scale, results)}
     if len(due) < len(chosen):
@@ -186,7 +186,7 @@ def _print_claims(outcomes: Sequence[Outcome]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from wherecast.lab.report.summary import show_cell
+    from wherecast.papers.lab.report.summary import show_cell
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("experiment", "claim", "paper", "ours", "holds"):
@@ -227,11 +227,11 @@ def write_report(
       wherecast lab report --scale small --out report.html
       wherecast lab report --docs docs/papers
     """
-    from wherecast.lab.experiment import EXPERIMENTS, load_experiment
-    from wherecast.lab.report.entries import gather
-    from wherecast.lab.report.page import render_page
-    from wherecast.lab.report.sections import write_sections
-    from wherecast.lab.results import Results, write_text
+    from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+    from wherecast.papers.lab.report.entries import gather
+    from wherecast.papers.lab.report.page import render_page
+    from wherecast.papers.lab.report.sections import write_sections
+    from wherecast.papers.lab.results import Results, write_text
 
     entries = gather(map(load_experiment, EXPERIMENTS), scale.value, Results(results))
     if not entries:

@@ -13,8 +13,8 @@ from wherecast.cli.report import printable, say
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wherecast.lab.experiment import Progress
-    from wherecast.lab.forecast import Forecast
+    from wherecast.papers.lab.experiment import Progress
+    from wherecast.papers.lab.forecast import Forecast
 
 
 class Watch:
@@ -60,7 +60,7 @@ class Watch:
         return f"[{self._number}/{self._n_runs}]"
 
     def _time_left(self) -> str:
-        from wherecast.lab.forecast import show_duration
+        from wherecast.papers.lab.forecast import show_duration
 
         return f"about {show_duration(self._forecast.left(self._name, self._elapsed()))} left"
 

@@ -11,16 +11,16 @@ from wherecast.matchers.protocol import Matcher
 MATCHERS = {
     "scan": "wherecast.matchers.scan:ScanMatcher",
     "adaptive": "wherecast.matchers.adaptive:AdaptiveMatcher",
-    "counting": "wherecast.matchers.counting:CountingMatcher",
-    "counting-table": "wherecast.matchers.counting:CountingTableMatcher",
-    "counting-bit": "wherecast.matchers.counting:CountingBitMatcher",
-    "counting-byte": "wherecast.matchers.counting:CountingByteMatcher",
-    "tree": "wherecast.matchers.tree:TreeMatcher",
-    "tree-plain": "wherecast.matchers.tree:PlainTreeMatcher",
-    "tree-general": "wherecast.matchers.tree:GeneralTreeMatcher",
-    "rapid": "wherecast.matchers.rapid:RapidMatcher",
-    "database": "wherecast.matchers.database:GroupingMatcher",
-    "database-sequential": "wherecast.matchers.database:SequentialMatcher",
+    "counting": "wherecast.papers.topss.matcher:CountingMatcher",
+    "counting-table": "wherecast.papers.topss.matcher:CountingTableMatcher",
+    "counting-bit": "wherecast.papers.topss.matcher:CountingBitMatcher",
+    "counting-byte": "wherecast.papers.topss.matcher:CountingByteMatcher",
+    "tree": "wherecast.papers.gryphon.matcher:TreeMatcher",
+    "tree-plain": "wherecast.papers.gryphon.matcher:PlainTreeMatcher",
+    "tree-general": "wherecast.papers.gryphon.matcher:GeneralTreeMatcher",
+    "rapid": "wherecast.papers.rapidmatch.matcher:RapidMatcher",
+    "database": "wherecast.papers.topss.database:GroupingMatcher",
+    "database-sequential": "wherecast.papers.topss.database:SequentialMatcher",
 }
 
 

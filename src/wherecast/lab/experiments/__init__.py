@@ -1,1 +1,0 @@
-"""One package per paper, one module per figure or table: its settings, `run`, `plot` and `EXPERIMENT`."""

@@ -1,0 +1,1 @@
+"""Publish/subscribe on Chord (2004): the overlay in a deterministic simulator and in static rings."""

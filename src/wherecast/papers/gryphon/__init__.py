@@ -1,0 +1,1 @@
+"""Gryphon (1999): the parallel search tree."""

@@ -1,0 +1,1 @@
+"""Numba functions over arrays, for this paper only."""

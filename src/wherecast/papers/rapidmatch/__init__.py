@@ -1,0 +1,1 @@
+"""RAPIDMatch (2005): partial match by random trees over binary properties."""
