@@ -137,7 +137,7 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
             time.sleep(5)
 
     Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
-    columns = "row bigint, symbol string, price double, __error string"
+    columns = "row bigint, symbol string, price double, __wherecast_error string"
     source = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
     sink: Any = ws.Parquet(str(folder / "matches"))
     dead: Any = ws.Parquet(str(folder / "dead"))

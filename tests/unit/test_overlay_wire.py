@@ -57,6 +57,7 @@ from wherecast.overlay.requests import (
 from wherecast.overlay.settings import Settings
 from wherecast.overlay.subscribers import event_of
 from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError
+from wherecast.papers.chord.simulate import Links, Network
 
 SCHEMA = Schema.of(
     {

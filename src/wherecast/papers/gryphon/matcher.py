@@ -42,6 +42,7 @@ from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.gryphon.clauses import (
     Constraints,
     arrange,
+    check_levels,
     choose_levels,
     extend_levels,
     make_workspace,
@@ -71,23 +72,15 @@ from wherecast.papers.gryphon.kernels.tree import (
     POINTS,
     Tree,
 )
-from wherecast.kernels.tree_grow import BY_LEVELS, BY_TESTS, COLLAPSED, Levels, insert_clauses, remove_clauses, take_ids
-from wherecast.kernels.tree_links import MOST, link_nodes, measure_depths
-from wherecast.kernels.tree_search import Links, search
-from wherecast.kernels.tree_sets import intern_sets, release_labels
-from wherecast.matchers.columns import Columns, prepare
-from wherecast.matchers.protocol import Hits, weigh_hits
-from wherecast.matchers.tree_clauses import (
-    Constraints,
-    arrange,
-    check_levels,
-    choose_levels,
-    extend_levels,
-    make_workspace,
-    order_clauses,
-    read_constraints,
+from wherecast.papers.gryphon.store import (
+    check_tree,
+    empty_tree,
+    grow_clauses,
+    grow_nodes,
+    grow_sets,
+    trimmed,
+    writable,
 )
-from wherecast.matchers.tree_store import check_tree, empty_tree, grow_clauses, grow_nodes, grow_sets, trimmed, writable
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import Stored
-from wherecast.kernels.tree import (
+from wherecast.papers.gryphon.kernels.tree import (
     CLAUSE,
     CLAUSES,
     ENTRIES,

@@ -28,7 +28,8 @@ import numpy.typing as npt
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import Stored
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.rapid import (
+from wherecast.matchers.protocol import Hits
+from wherecast.papers.rapidmatch.kernels.binary import (
     BLOCK,
     BLOCK_END,
     FREE,
@@ -45,8 +46,7 @@ from wherecast.kernels.rapid import (
     measure_rows,
     remove_rows,
 )
-from wherecast.kernels.rapid_search import choose_trees, search_trees, tally_search, walk_trees
-from wherecast.matchers.protocol import Hits
+from wherecast.papers.rapidmatch.kernels.search import choose_trees, search_trees, tally_search, walk_trees
 
 #: "Does not matter" in an array of subscriptions.
 STAR = 2

@@ -27,12 +27,12 @@ from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.rapid import Bits, Ints, Longs
 from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
-from wherecast.matchers.rapid_binary import BinaryIndex, Tally, check_index, count_copies
-from wherecast.matchers.rapid_clauses import ClauseStore, compose_boxes
-from wherecast.matchers.rapid_partition import (
+from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, check_index, count_copies
+from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
+from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
+from wherecast.papers.rapidmatch.partition import (
     Constraints,
     MisfitError,
     Partition,

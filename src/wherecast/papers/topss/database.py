@@ -36,9 +36,9 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import Stored
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
-from wherecast.matchers.database_connections import Columns, Database, open_database
-from wherecast.matchers.database_predicates import PredicateTable
-from wherecast.matchers.database_relations import (
+from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.papers.topss.database_predicates import PredicateTable
+from wherecast.papers.topss.database_relations import (
     ABOVE,
     BELOW,
     BETWEEN,

@@ -28,7 +28,6 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import Stored
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
-from wherecast.kernels.counting import tally_predicates
 from wherecast.kernels.rows import Rows
 from wherecast.language.concat import take_ranges
 from wherecast.matchers.protocol import Hits, weigh_hits
