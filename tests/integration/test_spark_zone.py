@@ -122,7 +122,7 @@ def test_an_index_has_one_zone(session: SparkSession, tmp_path: Path) -> None:
     ws.build_index(rules(session, ["ts = '2024-06-01 12:30:00'"]), SCHEMA, index, strategy="event-space", servers=2)
     ws.register_table_function(session, index, "moments_match")
     events.createOrReplaceTempView("moments")
-    from_sql = "SELECT wall, subscription FROM moments_match(TABLE(SELECT ts, n, d FROM moments))".replace("wall", "n")
+    from_sql = "SELECT n, subscription FROM moments_match(TABLE(SELECT ts, n, d FROM moments))"
     assert session.sql(from_sql).count() == 1
 
     set_zone(session, "America/New_York")
