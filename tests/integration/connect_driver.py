@@ -30,7 +30,7 @@ def match_all(spark: Any, folder: Path, strategy: Any) -> dict[str, Any]:
     subscriptions = spark.createDataFrame(
         pa.table({"id": [r[0] for r in SUBSCRIPTIONS], "filter": [r[1] for r in SUBSCRIPTIONS]})
     )
-    events = spark.createDataFrame(EVENTS)
+    events = spark.createDataFrame(EVENTS).withColumnsRenamed({"price": "Price", "symbol": "SYMBOL"})
     ws.build_index(subscriptions, SCHEMA, index, strategy=strategy, servers=3)
     found = {"pairs": pairs(ws.match(events, index).collect())}
     lists = ws.match(events, index, output="lists").collect()
@@ -49,7 +49,7 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     pq.write_table(EVENTS, work / "events" / "0.parquet")
     people = spark.createDataFrame(pa.table({"id": [*range(1, 10)], "mail": [f"{n}@here" for n in range(1, 10)]}))
     source = spark.readStream.schema(
-        "symbol string, price double, volume bigint, note string, __wherecast_error string"
+        "Symbol string, PRICE double, volume bigint, note string, __wherecast_error string"
     )
     query = ws.stream(
         source.parquet(str(work / "events")),

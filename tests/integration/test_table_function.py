@@ -83,5 +83,5 @@ def test_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(IndexStoreError, match="there is no index"):
         ws.register_table_function(spark, str(tmp_path / "nowhere"))
     build(spark, tmp_path, "broadcast", list(range(len(FILTERS))))
-    with pytest.raises(SchemaError, match="'subscription', which matching adds"):
+    with pytest.raises(SchemaError, match="'subscription', and matching adds"):
         ws.register_table_function(spark, str(tmp_path), columns="symbol STRING, subscription BIGINT")

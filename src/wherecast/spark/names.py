@@ -35,6 +35,8 @@ MESSAGE = f"{PREFIX}_message"
 
 #: A column, or a field of a struct in it.
 Path = tuple[str, ...]
+#: Names that are one by a `Rule`.
+Groups = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,16 @@ class Rule:
         """Equal for names that are the same."""
         return name if self.case_sensitive else name.lower()
 
-    def find(self, name: str, among: Iterable[str], what: str = "columns") -> str | None:
+    def group(self, names: Iterable[str]) -> Groups:
+        """The spellings of each name, by its key."""
+        groups: Groups = {}
+        for name in names:
+            groups.setdefault(self.key(name), []).append(name)
+        return groups
+
+    def find(self, name: str, among: Groups, what: str = "columns") -> str | None:
         """The name as it is written there; None if it is not there. Raises SchemaError if there are several."""
-        found = [other for other in among if self.key(other) == self.key(name)]
+        found = among.get(self.key(name), [])
         if len(found) > 1:
             remedy = "drop or rename one"
             if found[0] != found[1]:
@@ -97,14 +106,16 @@ class Names:
 
         `added` are keys, such as `error`.
         """
-        rule, columns = Rule.of(events.sparkSession), own_columns(events)
-        for name in columns:
+        rule, own = Rule.of(events.sparkSession), own_columns(events)
+        columns = rule.group(own)
+        for name in own:
             if name.lower().startswith(PREFIX):
                 raise SchemaError(
                     f"the events have a column {name!r}; names that begin with {PREFIX} are ours: rename it"
                 )
             rule.find(name, columns)
-        others = [] if subscribers is None else [c for c in subscribers.columns if rule.key(c) != "id"]
+        others = rule.group([] if subscribers is None else subscribers.columns)
+        others.pop("id", None)
         for key in added:
             for whose, names in (("events", columns), ("subscribers", others)):
                 clash = rule.find(getattr(self, key), names)
@@ -113,8 +124,8 @@ class Names:
                         f"the {whose} have a column {clash!r}, and matching adds one of that name; rename it, or give "
                         f"ours another name: names={{{key!r}: '...'}}"
                     )
-        for name in others:
-            clash = rule.find(name, columns)
+        for spellings in others.values():
+            clash = rule.find(spellings[0], columns)
             if clash is not None:
                 raise SchemaError(f"both the events and the subscribers have a column {clash!r}; rename or drop one")
 
@@ -141,10 +152,10 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
 
     Raises SchemaError if one that is needed could be in several places, or in none because its column has no fields.
     """
-    must, found = set(needed), {}
+    must, found, levels = set(needed), {}, _Levels(struct, rule)
     for attribute in schema:
         try:
-            path = _resolve(struct, attribute.name, rule)
+            path = levels.resolve(attribute.name)
         except SchemaError:
             if attribute.name in must:
                 raise
@@ -154,25 +165,38 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
     return found
 
 
-def _resolve(struct: StructType, attribute: str, rule: Rule) -> Path | None:
-    whole = rule.find(attribute, struct.names)
-    if whole is not None:
-        return (whole,)
-    path: list[str] = []
-    kind: DataType = struct
-    for part in attribute.split("."):
-        inside: list[str] | None = getattr(kind, "names", None)
-        if inside is None:
-            raise SchemaError(
-                f"the column {'.'.join(path)!r} is {kind.simpleString()}, but filters ask for its field {part!r}; "
-                "rename it, or give it that field"
-            )
-        name = rule.find(part, inside, f"fields of {'.'.join(path)}" if path else "columns")
-        if name is None:
-            return None
-        path.append(name)
-        kind = kind[name].dataType  # type: ignore[index]  # it has names
-    return tuple(path)
+class _Levels:
+    """The names of columns, and of fields in them where somebody looked."""
+
+    def __init__(self, struct: StructType, rule: Rule) -> None:
+        self.struct = struct
+        self.rule = rule
+        self._groups: dict[Path, Groups] = {}
+
+    def resolve(self, attribute: str) -> Path | None:
+        """The path of an attribute; None if there is none."""
+        whole = self.rule.find(attribute, self._inside((), self.struct))
+        if whole is not None:
+            return (whole,)
+        path: Path = ()
+        kind: DataType = self.struct
+        for part in attribute.split("."):
+            if not hasattr(kind, "names"):
+                raise SchemaError(
+                    f"the column {'.'.join(path)!r} is {kind.simpleString()}, but filters ask for its field {part!r}; "
+                    "rename it, or give it that field"
+                )
+            what = f"fields of {'.'.join(path)}" if path else "columns"
+            name = self.rule.find(part, self._inside(path, kind), what)
+            if name is None:
+                return None
+            path, kind = (*path, name), kind[name].dataType  # type: ignore[index]  # it has names
+        return path
+
+    def _inside(self, path: Path, kind: DataType) -> Groups:
+        if path not in self._groups:
+            self._groups[path] = self.rule.group(kind.names)  # type: ignore[attr-defined]
+        return self._groups[path]
 
 
 def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
@@ -187,9 +211,9 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
 
 def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
     """The columns of `form` that a batch has, under the names of `form`; so are the fields of structs."""
-    found = {}
+    found, columns = {}, rule.group(events.schema.names)
     for field in form:
-        name = rule.find(field.name, events.schema.names)
+        name = rule.find(field.name, columns)
         if name is not None:
             found[field.name] = _conformed(events.column(events.schema.get_field_index(name)), field.type, rule)
     if not found:
@@ -201,9 +225,9 @@ def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
     if array.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return array
     inside = [field.name for field in array.type]
-    children = []
+    groups, children = rule.group(inside), []
     for field in kind:
-        name = rule.find(field.name, inside, "fields")
+        name = rule.find(field.name, groups, "fields")
         if name is None:
             children.append(pa.nulls(len(array), field.type))
         else:

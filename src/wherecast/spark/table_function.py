@@ -81,11 +81,12 @@ def register_table_function(
 
 
 def _check_columns(columns: list[str], subscription: str, rule: Rule) -> None:
+    groups = rule.group(columns)
     for name in columns:
-        rule.find(name, columns)
+        rule.find(name, groups)
         if name.lower().startswith(PREFIX):
             raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
-    clash = rule.find(subscription, columns)
+    clash = rule.find(subscription, groups)
     if clash is not None:
         raise SchemaError(
             f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
