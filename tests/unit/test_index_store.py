@@ -188,7 +188,7 @@ def test_layers_that_do_not_fit(tmp_path: Path) -> None:
     store = Store(tmp_path)
     base = write_layer(store, make_engine((1, "price > 1")))
     twice = write_layer(store, make_engine((1, "price > 2")))
-    with pytest.raises(IndexStoreError, match="1 ids are in both engines.*build the index again"):
+    with pytest.raises(IndexStoreError, match=r"1 ids are in both engines.*build the index again"):
         open_layers(store.url, (base, twice))
     odd = write_layer(store, make_engine((2, "price > 2")), pa.array([1.5]))
     with pytest.raises(IndexStoreError, match="row 0: an id is a string or an integer"):
