@@ -248,6 +248,9 @@ def test_wrong_subscriptions_frame(spark: SparkSession, tmp_path: Path) -> None:
         ws.build_index(frame(spark, pa.table({"id": [1]})), SCHEMA, str(tmp_path))
     with pytest.raises(SubscriptionError, match="cast it"):
         ws.build_index(frame(spark, pa.table({"id": [1.5], "filter": ["price > 1"]})), SCHEMA, str(tmp_path))
+    rows = pa.table({"id": [1], "filter": ["price > 1"], "priority": ["high"]})
+    with pytest.raises(SubscriptionError, match="priorities are numbers"):
+        ws.build_index(frame(spark, rows), SCHEMA, str(tmp_path))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -96,7 +96,7 @@ def test_readme_prints_what_it_says(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "['alice']"
     found = sorted(((row["event"], row["subscription"]) for row in eval(lines[1])), key=str)
-    assert found == [(0, "7"), (0, "bob"), (1, "7")]
+    assert found == [(0, "bob"), (0, 7), (1, 7)]
     assert lines[2] == "does not match"
 
 

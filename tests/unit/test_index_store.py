@@ -369,6 +369,18 @@ def test_layers_lie_over_each_other(tmp_path: Path) -> None:
     assert sorted(engine.ids().to_pylist()) == [1, 2, 4]
 
 
+def test_layers_that_do_not_fit(tmp_path: Path) -> None:
+    """A layer that adds what is there already, or removes what is no id, is refused: nothing is served twice."""
+    store = Store(tmp_path)
+    base = write_layer(store, make_engine((1, "price > 1")))
+    twice = write_layer(store, make_engine((1, "price > 2")))
+    with pytest.raises(IndexStoreError, match=r"1 ids are in both engines.*build the index again"):
+        open_layers(store.url, (base, twice))
+    odd = write_layer(store, make_engine((2, "price > 2")), pa.array([1.5]))
+    with pytest.raises(IndexStoreError, match="row 0: an id is a string or an integer"):
+        open_layers(store.url, (base, odd))
+
+
 def test_applying_needs_one_schema() -> None:
     """An engine of another schema is refused."""
     with pytest.raises(SubscriptionError, match="schema"):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from wherecast.engine.engine import Engine
 from wherecast.engine.persist import save_segments
 from wherecast.engine.segment import Segment
-from wherecast.errors import SnapshotError
+from wherecast.errors import SnapshotError, SubscriptionError
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.manifest import LAYERS, Layer
@@ -69,8 +69,13 @@ def open_layers(url: str, layers: tuple[Layer, ...]) -> Engine:
         opened, removed = _open_layer(store, layer)
         if engine is None:
             engine = opened
-        else:
+            continue
+        try:
             engine.apply(opened, removed)
+        except SubscriptionError as error:
+            raise IndexStoreError(
+                f"{store.url}/{layer.folder} does not fit the layers below it ({error}); build the index again"
+            ) from None
     assert engine is not None
     return engine
 
