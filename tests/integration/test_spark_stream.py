@@ -140,6 +140,7 @@ def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tm
 def test_two_new_streams_into_one_sink(spark: SparkSession, tmp_path: Path) -> None:
     """One of them gets the sink, the other fails and stays refused; with a sink of its own it loses nothing."""
     build(spark, tmp_path, "broadcast")
+    (tmp_path / "out").mkdir()
     places = [tmp_path / name for name in ("a", "b")]
     queries, tables = [], []
     for number, place in enumerate(places):
