@@ -197,6 +197,7 @@ def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.L
 def test_two_new_streams_into_one_sink(spark: SparkSession, tmp_path: Path) -> None:
     """One of them gets the sink, the other fails and stays refused; with a sink of its own it loses nothing."""
     build(spark, tmp_path, "broadcast")
+    (tmp_path / "out").mkdir()
     places = [tmp_path / name for name in ("a", "b")]
     queries, tables = [], []
     for number, place in enumerate(places):

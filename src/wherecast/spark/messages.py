@@ -183,7 +183,7 @@ def _other_case(read: DataFrame, struct: StructType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     if read.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-        return F.array()
+        return F.array().cast("array<string>")
     lower = [name.lower() for name in struct.names]
     return F.filter(_others(F.col(_KEYS), struct), lambda name: F.lower(name).isin(*lower))
 
@@ -192,7 +192,7 @@ def _others(keys: Column, struct: StructType) -> Column:
     """Fields without a column."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.array_except(keys, F.array(*map(F.lit, struct.names)))
+    return F.array_except(keys, F.array(*map(F.lit, struct.names)).cast("array<string>"))
 
 
 def _undeclared(text: Column, struct: StructType) -> Column:
