@@ -104,4 +104,8 @@ def _read_ids(path: Path) -> Sequence[Any]:
     if not path.exists():
         return []
     with pa.OSFile(str(path)) as source:
-        return list(pa.ipc.open_file(source).read_all()["id"].to_pylist())
+        table = pa.ipc.open_file(source).read_all()
+    table.validate(full=True)  # offsets of a forged file lead anywhere
+    if table.schema.names != ["id"]:
+        raise pa.ArrowInvalid(f"{path} has no ids")
+    return list(table["id"].to_pylist())
