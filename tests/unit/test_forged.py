@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +80,22 @@ LIES: list[tuple[str, str, str, int, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """A snapshot of each matcher and shape that the lies are about."""
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """A snapshot of a matcher and a shape, made when it is first asked for."""
     folder = tmp_path_factory.mktemp("saved")
-    paths = {(m, s): folder / f"{m}+{s}" for m, s, *_ in LIES}
-    for (matcher, shape), path in paths.items():
-        make_engine(matcher, SHAPES[shape]).save(path)
-    return paths
+
+    @cache
+    def save(matcher: str, shape: str) -> Path:
+        make_engine(matcher, SHAPES[shape]).save(folder / f"{matcher}+{shape}")
+        return folder / f"{matcher}+{shape}"
+
+    return save
 
 
 @pytest.mark.parametrize(("matcher", "shape", "array", "at", "value"), LIES)
 def test_a_lie_is_refused(saved, tmp_path, matcher, shape, array, at, value):
     """A value that would lead a kernel out of an array, or in a circle, is refused when the file is opened."""
-    path = Path(shutil.copytree(saved[matcher, shape], tmp_path / "forged"))
+    path = Path(shutil.copytree(saved(matcher, shape), tmp_path / "forged"))
     place = places_of(path)[f"segment0/{array}"]
     dtype, (offset, size) = np.dtype(place["type"]), place["buffers"][0]
 
@@ -104,7 +109,7 @@ def test_a_lie_is_refused(saved, tmp_path, matcher, shape, array, at, value):
 
 def test_loose_bits_of_the_dense_part(saved, tmp_path):
     """A bit that stands for no clause would be written without having been counted."""
-    path = Path(shutil.copytree(saved["adaptive", "dense"], tmp_path / "forged"))
+    path = Path(shutil.copytree(saved("adaptive", "dense"), tmp_path / "forged"))
     place = places_of(path)["segment0/matcher/tree_maps"]
     offset, size = place["buffers"][0]
     forge(path, place["file"], lambda data: data.__setitem__(slice(offset, offset + size), b"\xff" * size))
@@ -118,7 +123,7 @@ def test_loose_bits_of_the_dense_part(saved, tmp_path):
 )
 def test_facts_that_lie_are_refused(saved, tmp_path, fact, value):
     """Facts of the manifest are checked as arrays are."""
-    path = Path(shutil.copytree(saved["scan", "plain"], tmp_path / "forged"))
+    path = Path(shutil.copytree(saved("scan", "plain"), tmp_path / "forged"))
     rewrite(path, lambda manifest: manifest["facts"].__setitem__(fact, value))
     with pytest.raises(SnapshotError):
         Engine.open(path).match_batch([])
@@ -129,7 +134,7 @@ def test_what_was_saved_is_opened(saved, matcher, shape):
     """What is not forged answers as the engine that saved it."""
     events = draw_events(SHAPES[shape])
     expected = make_engine(matcher, SHAPES[shape]).match_batch(events).to_lists()
-    found = Engine.open(saved[matcher, shape]).match_batch(events).to_lists()
+    found = Engine.open(saved(matcher, shape)).match_batch(events).to_lists()
     assert [sorted(f) for f in found] == [sorted(e) for e in expected]
     assert any(expected)
 

@@ -24,7 +24,7 @@ from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.checkpoint import Batch
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index
-from wherecast.spark.layers import open_layers, write_layer
+from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, write_layer
 from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.pins import Pins, pinned_versions, stream_name
 from wherecast.spark.plans import open_plan, save_plan
@@ -592,3 +592,18 @@ def test_a_forged_manifest_is_refused_or_harmless(tmp_path: Path) -> None:
             except IndexStoreError:
                 refused += 1
     assert refused > len(places) * len(values) / 2
+
+
+def test_forged_removed_ids_are_refused(tmp_path: Path) -> None:
+    """Offsets of removed ids that lead out of their file are noticed before they are followed."""
+    index = Index(tmp_path / "index")
+    base = write_layer(index.store, make_engine((1, "price > 5")))
+    layer = write_layer(index.store, make_engine((2, "price > 6")), pa.array(["a", "bc", "def"]))
+    file = index.store.fetch(layer.folder) / REMOVED
+    offsets, lies = (b"".join(n.to_bytes(4, "little") for n in ends) for ends in ((0, 1, 3, 6), (0, 1, 2**30, 6)))
+    content = file.read_bytes()
+    assert content.count(offsets) == 1
+    file.write_bytes(content.replace(offsets, lies))
+    forged = replace(layer, checksum=layer_checksum(file.parent))
+    with pytest.raises(IndexStoreError, match="cannot be read"):
+        open_layers(index.store.url, (base, forged))

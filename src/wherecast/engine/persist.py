@@ -54,6 +54,8 @@ def open_segments(path: str | os.PathLike[str]) -> tuple[Schema, str, tuple[Segm
         schema = Schema.from_json(str(facts["schema"]))
         matcher, version, about = str(facts["matcher"]), _count(facts["version"]), list(facts["segments"])
         segments = tuple(_unpack(f"segment{n}/", a, snapshot.arrays, schema, matcher) for n, a in enumerate(about))
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     except (WherecastError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise SnapshotError(f"{path}: not a saved engine ({error}); save it again") from None
     return schema, matcher, segments, version, snapshot

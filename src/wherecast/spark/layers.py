@@ -103,4 +103,8 @@ def _read_ids(path: Path) -> pa.ChunkedArray | tuple[()]:
     if not path.exists():
         return ()
     with pa.OSFile(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()["id"]
+        table = pa.ipc.open_file(source).read_all()
+    table.validate(full=True)  # offsets of a forged file lead anywhere
+    if table.schema.names != ["id"]:
+        raise pa.ArrowInvalid(f"{path} has no ids")
+    return table["id"]
