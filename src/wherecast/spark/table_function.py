@@ -65,7 +65,7 @@ def register_table_function(
     kind = cast("StructType", StructType.fromDDL(f"{_SUBSCRIPTION} {manifest.id_type}"))
     returned = StructType([*wanted.fields, *kind.fields])
     task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True)
-    form = to_arrow_schema(wanted)
+    form = to_arrow_schema(wanted, timezone=schema.time_zone)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
