@@ -67,7 +67,7 @@ def register_table_function(
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
     task = MatchTask(index.url, manifest, False, False, False, True, tuple(where.items()))
-    form = to_arrow_schema(wanted)
+    form = to_arrow_schema(wanted, timezone=schema.time_zone)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
