@@ -9,14 +9,14 @@ from collections import Counter
 import pytest
 
 from wherecast.overlay.connection import Links
-from wherecast.overlay.door import Door, Limits
+from wherecast.overlay.door import ConnectionLimits, Door
 from wherecast.overlay.frames import Reason
 from wherecast.overlay.ids import Contact
 from wherecast.overlay.lookup import MAX_ITEMS, Router
 from wherecast.overlay.messages import Find, Item, Ping, Route, Send
 from wherecast.overlay.settings import Settings
 
-LIMITS = Limits(connections=6, links=2, backlog=1, strangers=4, strangers_per_address=2, unfinished_bytes=100)
+LIMITS = ConnectionLimits(connections=6, links=2, backlog=1, strangers=4, strangers_per_address=2, unfinished_bytes=100)
 
 
 class Hall:
@@ -116,7 +116,7 @@ def test_addresses_are_machines(one, other, is_same):
 def test_limits_leave_descriptors_for_files(monkeypatch, soft):
     """Connections, links and those that are just being accepted or closed are fewer than the process may have."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
-    limits = Limits.of_process()
+    limits = ConnectionLimits.of_process()
     assert 0 < limits.strangers_per_address <= limits.strangers < limits.connections
     most = 1 << 30 if soft == resource.RLIM_INFINITY else soft
     assert limits.connections + limits.links + 2 * limits.backlog < most

@@ -29,7 +29,7 @@ _MOST_DESCRIPTORS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What a peer grants to all connections together."""
 
     connections: int  # that were accepted
@@ -40,8 +40,8 @@ class Limits:
     unfinished_bytes: int = 1 << 26
 
     @classmethod
-    def of_process(cls) -> Limits:
-        """Limits that fit the descriptors of this process: a half to accept, a quarter to open, the rest in reserve."""
+    def of_process(cls) -> ConnectionLimits:
+        """ConnectionLimits that fit the descriptors of this process: a half to accept, a quarter to open, the rest in reserve."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, _MOST_DESCRIPTORS)
         connections = max(most // 2, 2)
@@ -72,7 +72,7 @@ class Visit:
 class Door:
     """The visits of a peer. `refused` hears whom it had to cut off, and why."""
 
-    def __init__(self, limits: Limits, refused: Callable[[str, str], None]) -> None:
+    def __init__(self, limits: ConnectionLimits, refused: Callable[[str, str], None]) -> None:
         self._limits = limits
         self._refused = refused
         self._strangers: dict[Visit, None] = {}  # in the order of their coming

@@ -26,7 +26,7 @@ from typing import Any
 from wherecast.errors import WherecastError
 from wherecast.overlay.admission import Admission
 from wherecast.overlay.connection import Connection, Links
-from wherecast.overlay.door import Door, Limits
+from wherecast.overlay.door import ConnectionLimits, Door
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.entry import Entrance, Gathering, Way
 from wherecast.overlay.frames import FrameError, Reason
@@ -96,7 +96,7 @@ class Peer:
         self._report = report
         self.counters: Counter[str] = Counter()
         self._state = PeerState(options.state)
-        self._limits = Limits.of_process()
+        self._limits = ConnectionLimits.of_process()
         self._links = Links(options.secret, self.counters, self._limits.links)
         self._door = Door(self._limits, lambda address, text: self._refuse(Reason.CROWDED, address, text))
         self._logged_s: dict[Reason, float] = {}
