@@ -105,7 +105,7 @@ NARROW = {
     '{"a": 200}': "a is 200, expected tinyint",
     '{"b": 1.255}': "b is 1.255, expected decimal(5,2)",
     '{"b": 12345.6}': "b is 12345.6, expected decimal(5,2)",
-    '{"c": 1e300}': "c is 1e300, expected float",
+    '{"c": 1e300}': "c is 1.0E300, expected float",
 }
 
 
