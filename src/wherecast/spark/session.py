@@ -167,7 +167,13 @@ def write_launcher(executable: Path, environ: Mapping[str, str] | None = None) -
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
     """The directory that Spark must get as JAVA_HOME: of a full runtime, or of the launcher of a cut-down one."""
     java = find_java(environ)
-    return java.home if java.has_vector else write_launcher(java.executable, environ)
+    if not java.has_vector:
+        return write_launcher(java.executable, environ)
+    # A wrapper may accept what the runtime behind it does not. The launcher is one, in a process that inherited it as JAVA_HOME.
+    runtime = java.home / "bin" / "java"
+    if runtime.is_file() and not runtime.samefile(java.executable) and _run_java(runtime, VECTOR_ARGUMENT) is None:
+        return write_launcher(runtime, environ)
+    return java.home
 
 
 def create_session(
