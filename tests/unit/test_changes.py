@@ -174,11 +174,9 @@ def test_one_number_for_two_changes() -> None:
 )
 def test_ids_and_priorities_are_checked(id: str, priority: float, reason: str | None) -> None:
     """As in an engine; a delete has no priority to be wrong."""
-    columns = pa.schema([field.with_type(pa.string()) if field.name == "id" else field for field in COLUMNS])
-    rows = [[1, 2], ["upsert", "delete"], [id, "b"], ["price > 1", None], [priority, float("nan")]]
-    table = pa.table([pa.array(c, f.type) for c, f in zip(rows, columns, strict=True)], columns)
-    news = check_changes(table, SCHEMA)
-    assert [reason in found for found in news.refused["reason"].to_pylist()] == ([] if reason is None else [True])
+    rows = table((1, "upsert", id, "price > 1", priority), (2, "delete", "b", None, float("nan")), id_type=pa.string())
+    news = check_changes(rows, SCHEMA, 0)
+    assert [reason in found for found in news.quarantine["reason"].to_pylist()] == ([] if reason is None else [True])
     assert news.ids.to_pylist() == (["a", "b"] if reason is None else ["b"])
 
 

@@ -92,6 +92,7 @@ def test_ids_and_priorities_are_checked_as_by_an_engine() -> None:
             "id": ["a", "x" * 1001, "c", "d", "e"],
             "filter": ["symbol = 'A'"] * 5,
             "priority": pa.array([1.0, 0.0, float("nan"), float("inf"), None], pa.float32()),
+            "fault": pa.nulls(5, pa.string()),
         }
     ).to_batches()[0]
     engine = Engine(SCHEMA)

@@ -13,7 +13,7 @@ from wherecast.errors import SnapshotError
 from wherecast.index.signing import KEY_VARIABLE, SigningKeyError, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST, open_snapshot, write_snapshot
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.manifest import Manifest
+from wherecast.spark.manifest import Layer, Manifest
 
 OLD, NEW = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 
@@ -100,7 +100,8 @@ def test_an_engine_is_signed(small, monkeypatch):
 
 def test_index_manifests_are_signed(monkeypatch):
     """The manifest of an index version is signed and asked for like that of a snapshot; a signature serves one kind."""
-    manifest = Manifest(0, "{}", "bigint", None, ((),), (), 0, "", None, compacted=True)
+    layer = Layer("layers/0123456789abcdef", "", 0, 0)
+    manifest = Manifest(0, "{}", "bigint", None, ((layer,),), (), 0, "", None, compacted=True)
     unsigned = manifest.to_bytes()
     monkeypatch.setenv(KEY_VARIABLE, NEW)
     with pytest.raises(IndexStoreError, match="not signed"):

@@ -31,7 +31,7 @@ def rows(*numbers: int) -> Any:
             pq.write_table(pa.table({"row": [number]}), folder / f"part-{part}.parquet")
         (folder / "_SUCCESS").touch()
 
-    return SimpleNamespace(write=SimpleNamespace(parquet=write))
+    return SimpleNamespace(columns=["row"], write=SimpleNamespace(parquet=write))
 
 
 def found(path: Path) -> list[int]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -32,6 +33,7 @@ from wherecast.spark.errors import IndexStoreError
 
 #: Environment variable: where copies of remote folders are kept on this host.
 CACHE_VARIABLE = "WHERECAST_CACHE"
+_FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
 #: Times a folder is listed again because something in it was removed meanwhile.
 _LOOKS = 100
 
@@ -115,8 +117,10 @@ class Store:
 
         Raises:
             FileNotFoundError: There is none.
-            IndexStoreError: The folder, or something in it, is a link: it may lead out of the store.
+            IndexStoreError: The name is not one that `new_folder` gives, or there is a link: it may lead out of the store.
         """
+        if not _FOLDER.fullmatch(name):
+            raise IndexStoreError(f"{name!r:.80} is not a folder of the index {self.url}; who wrote its manifest?")
         if self.local is not None:
             _refuse_links(self.local, name)
             return self.local / name
