@@ -15,3 +15,13 @@ def test_library() -> None:
     tally = soak_library(15, seed=random.randrange(10**6), round_s=4)
     assert not tally.differences, tally.differences[0]
     assert tally.counts["checks"] > 0
+
+
+@pytest.mark.spark
+def test_stream() -> None:
+    """A process that streams, follows changes, compacts and cleans is killed twice: nothing lost, nothing doubled."""
+    from tests.soak.stream import soak_stream
+
+    tally = soak_stream(3600, seed=random.randrange(10**6), lives=2)
+    assert not tally.differences, tally.differences[0]
+    assert tally.counts["batches"] > 0
