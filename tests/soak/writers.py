@@ -61,14 +61,17 @@ class Injector:
         error = rng.choice([MemoryError, KeyboardInterrupt])
         step: Any = "call" if error is MemoryError else "line"
         known = self._steps.get((operation, step), 40)
-        fault = Fault(step, rng.randint(1, known + 2), error)
+        # Every other one near the end, where a change is published.
+        fault = Fault(step, max(1, known - rng.randint(0, 8)) if rng.random() < 0.5 else rng.randint(1, known), error)
         try:
             with faulty(fault):
                 yield
         finally:
             if fault.steps >= fault.at:
                 self._tally.struck(operation)
-            self._steps[operation, step] = max(known * 99 // 100, fault.steps, 10)
+                self._steps[operation, step] = known + 1  # in case calls have become longer
+            else:
+                self._steps[operation, step] = max(fault.steps, 1)
 
 
 class Writer:
