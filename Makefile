@@ -5,11 +5,13 @@
 #   UV=...       the uv to use; `UV=` forces pip
 #   JOBS=...     processes for the tests that need no Spark (default 2)
 #   SCALE=...    how large the experiments of the lab are: small, paper (the default) or large
-#   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session", or for make lock, e.g. ARGS=--upgrade
+#   MINUTES=...  how long the soak takes (default 20)
+#   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session", for make lock, e.g. ARGS=--upgrade, or for make soak, e.g. ARGS="--seed 7"
 
 UV   ?= $(shell command -v uv 2>/dev/null)
 JOBS ?= 2
 SCALE ?= paper
+MINUTES ?= 20
 ARGS ?=
 
 PYTHONS   := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
@@ -21,7 +23,7 @@ LOCKS     := requirements-build.lock requirements.lock
 FAST      := not spark and not kafka and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast coverage check format lock clean
+.PHONY: help install demo bench lab test test-fast soak coverage check format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -51,6 +53,9 @@ test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then 
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
 	$(PYTEST) tests -m "$(FAST)" -n $(JOBS) $(ARGS)
+
+soak: $(INSTALLED) ## Load engines and streams for MINUTES with faults and kills, and compare all answers with an oracle
+	$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(ARGS)
 
 coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the JIT off; less than 95 % fails
 	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "$(FAST)" -n $(JOBS) \

@@ -29,7 +29,22 @@ from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
 
 SCHEMA = {"symbol": "string", "price": "double"}
+COLUMNS = "row bigint, symbol string, price double, __wherecast_error string"
 CHANGE_EVERY = 3
+#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
+#: every third batch, and a point comes in every other.
+INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
+INTO_FOREACH = ["function begins", "function half done", "function ends"]
+NOT_COMMITTED = "done but not committed"
+POINTS = {
+    "parquet": [
+        *("before the pin", "pin drafted", "change written", "after the pin", "mid-match", "change committed"),
+        *INTO_PARQUET,
+        *(f"dead {point}" for point in INTO_PARQUET),
+        NOT_COMMITTED,
+    ],
+    "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
+}
 
 
 def die() -> None:
@@ -42,12 +57,15 @@ class Reaper:
     def __init__(self, point: str, batch: int) -> None:
         self.point, self.batch, self.now = point, batch, -1
 
+    def is_due(self, point: str) -> bool:
+        return self.point == point and self.now == self.batch
+
     def at(self, point: str) -> None:
-        if self.point == point and self.now == self.batch:
+        if self.is_due(point):
             die()
 
     def soon(self, point: str, delay_s: float) -> None:
-        if self.point == point and self.now == self.batch:
+        if self.is_due(point):
             threading.Timer(delay_s, die).start()
 
     def around(self, owner: Any, name: str, before: str | None = None, after: str | None = None,
@@ -81,6 +99,28 @@ def hook_parquet(reaper: Reaper, folder: Path) -> None:
         reaper.around(Store, "sync", before=f"{prefix}rows written", after=f"{prefix}rows durable", only=here)
         reaper.around(Store, "create", after=f"{prefix}manifest created", only=manifest)
         reaper.around(Store, "move", after=f"{prefix}batch in sight", only=here)
+
+
+def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
+    """All points on the way of a batch; `begin` is called at its beginning."""
+    reaper.around(pins_module.Pins, "pin", before="before the pin", after="after the pin")
+    reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
+    hook_parquet(reaper, folder)
+    reaper.around(Index, "commit", before="change written", after="change committed")
+    write, run = Parquet.write, BatchRunner.__call__
+
+    def write_slowly(sink: Parquet, matches: Any, number: int) -> None:
+        reaper.soon("mid-match", 0.3)
+        write(sink, matches, number)
+
+    def run_batch(runner: BatchRunner, events: Any, number: int) -> None:
+        begin(number)
+        run(runner, events, number)
+        reaper.soon(NOT_COMMITTED, 0.0)
+        if reaper.is_due(NOT_COMMITTED):
+            time.sleep(5)
+
+    Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
 
 
 class Files:
@@ -117,28 +157,13 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
         ws.build_index(subscriptions, SCHEMA, index.url, strategy=strategy, servers=2)
     all_changes = session.createDataFrame(pq.read_table(folder / "changes.parquet"))
 
-    reaper.around(pins_module.Pins, "pin", before="before the pin", after="after the pin")
-    reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
-    hook_parquet(reaper, folder)
-    reaper.around(Index, "commit", before="change written", after="change committed")
-    write, run = Parquet.write, BatchRunner.__call__
-
-    def write_slowly(sink: Parquet, matches: Any, number: int) -> None:
-        reaper.soon("mid-match", 0.3)
-        write(sink, matches, number)
-
-    def run_batch(runner: BatchRunner, events: Any, number: int) -> None:
+    def begin(number: int) -> None:
         reaper.now = number
         if number % CHANGE_EVERY == 0:
             changes_module.apply_changes(all_changes.where(F.col("sequence") <= number), index)
-        run(runner, events, number)
-        reaper.soon("done but not committed", 0.0)
-        if reaper.point == "done but not committed" and reaper.now == reaper.batch:
-            time.sleep(5)
 
-    Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
-    columns = "row bigint, symbol string, price double, __wherecast_error string"
-    source = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+    hook_batches(reaper, folder, begin)
+    source = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
     sink: Any = ws.Parquet(str(folder / "matches"))
     dead: Any = ws.Parquet(str(folder / "dead"))
     if (folder / "sink").read_text() == "foreach":

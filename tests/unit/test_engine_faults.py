@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from tests.unit.faults import Fault, Step, faulty
+from tests.faults import Fault, Step, faulty
 
 from wherecast import Engine, SubscriptionError
 from wherecast.engine.delta import LogReader

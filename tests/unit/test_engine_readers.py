@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.faults import Fault, faulty
+from tests.faults import Fault, faulty
 
 from wherecast import Engine
 

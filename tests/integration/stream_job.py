@@ -1,0 +1,62 @@
+"""What streams that are killed are given to do, and what must have come of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from wherecast.engine.engine import Engine
+
+SCHEMA = {"symbol": "string", "price": "double"}
+SYMBOLS = [f"S{i}" for i in range(12)]
+EVENTS = 20
+#: Every event satisfies subscription 0, so that every event shows.
+SUBSCRIPTIONS = [
+    (0, "price > 0 OR symbol IS NULL"),
+    *((i, f"symbol = '{SYMBOLS[i % 12]}' AND price < {i}") for i in range(1, 60)),
+]
+
+
+def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
+    """The events of one file; the first two are poison."""
+    return pa.table(
+        {
+            "row": np.arange(EVENTS) + batch * EVENTS,
+            "symbol": rng.choice(SYMBOLS, EVENTS),
+            "price": np.round(rng.uniform(0.01, 70, EVENTS), 2),
+            "__wherecast_error": pa.array(["poison"] * 2 + [None] * (EVENTS - 2), pa.string()),
+        }
+    )
+
+
+def check_matches(
+    folder: Path, pins: Mapping[int, int], subscriptions_at: Callable[[int], list[tuple[int, str]]]
+) -> set[int]:
+    """Every event of every file is there, once per subscription of the version that its batch pinned; versions used."""
+    events = ds.dataset(folder / "events", format="parquet").to_table()
+    place = {row: i for i, row in enumerate(events["row"].to_pylist())}
+    found = ds.dataset(folder / "matches", format="parquet", partitioning="hive").to_table()
+    versions_used, delivered = set(), Counter[int]()
+    for batch in sorted(set(found["batch_id"].to_pylist())):
+        mine = found.filter(pa.compute.equal(found["batch_id"], batch))
+        pairs = Counter(zip(mine["row"].to_pylist(), mine["subscription"].to_pylist(), strict=True))
+        engine = Engine(SCHEMA)
+        engine.subscribe_many(subscriptions_at(pins[batch]))
+        rows = sorted(set(mine["row"].to_pylist()))
+        part = events.take(pa.array([place[row] for row in rows]))
+        event_rows, ids = engine.match_batch(part).pairs()
+        assert pairs == Counter((rows[e], i) for e, i in zip(event_rows.tolist(), ids.tolist(), strict=True)), batch
+        versions_used.add(pins[batch])
+        delivered.update(rows)
+    # Every good event matches, so each one shows in the batch that had it; none may show in two.
+    poison = {row for row, error in zip(place, events["__wherecast_error"].to_pylist(), strict=True) if error}
+    assert delivered == Counter(row for row in place if row not in poison)
+    dead = ds.dataset(folder / "dead", format="parquet", partitioning="hive").to_table()
+    assert Counter(dead["row"].to_pylist()) == Counter(poison)
+    assert set(dead["error"].to_pylist()) == {"poison"}
+    return versions_used
