@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-#: Where jars come from, if the environment or Maven's settings do not say otherwise.
-CENTRAL = os.environ.get("MAVEN_CENTRAL", "")
+import pyspark
+
 VARIABLE = "WHERECAST_MAVEN_REPOSITORY"
 _MAVEN_S, _DOWNLOAD_S, _TRIES = 600, 60, 3
 
@@ -66,7 +69,20 @@ def _dependency(coordinates: str, with_dependencies: bool) -> str:
 
 def repository() -> str:
     """The address of the repository: the environment's, the mirror in Maven's settings, or Maven Central."""
-    return (os.environ.get(VARIABLE) or _mirror(Path.home() / ".m2" / "settings.xml") or CENTRAL).rstrip("/")
+    return (os.environ.get(VARIABLE) or _mirror(Path.home() / ".m2" / "settings.xml") or central()).rstrip("/")
+
+
+@cache
+def central() -> str:
+    """The address of Maven Central that Spark's own resolver has: it is a constant of the Ivy in PySpark."""
+    [ivy] = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    with zipfile.ZipFile(ivy) as jar:
+        found = re.search(
+            rb"https://[a-z0-9.]+/maven2", jar.read("org/apache/ivy/plugins/resolver/IBiblioResolver.class")
+        )
+    if found is None:
+        raise MavenError(f"{ivy.name} does not tell where Maven Central is; set {VARIABLE} to its address")
+    return found[0].decode()
 
 
 def _mirror(settings: Path) -> str | None:
