@@ -193,7 +193,7 @@ def test_killed_between_write_and_commit(session: SparkSession, broker: str, jar
     def drive(batch: int) -> int:
         with (tmp_path / "log").open("ab") as log:
             command = [sys.executable, str(DRIVER), broker, str(tmp_path), jars, str(batch)]
-            return subprocess.run(command, stdout=log, stderr=log, env=os.environ, timeout=120, check=False).returncode
+            return subprocess.run(command, stdout=log, stderr=log, env=os.environ, timeout=300, check=False).returncode
 
     assert drive(1) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
     written = {key for key, _ in receive(session, broker, "alerts")}
