@@ -1,6 +1,6 @@
 """A process that streams, follows changes, applies others, compacts and cleans, all at once, until it is killed.
 
-Run by `stream`: `python -m tests.soak.driver FOLDER POINT BATCH`. It dies at a point (see `stream_driver.POINTS`) from its
+Run by `stream`: `python -m tests.soak.driver FOLDER POINT BATCH`. It dies at a point (see `stream_job.POINTS`) from its
 n-th batch on. With the point `drain` it works off everything that is there and ends.
 """
 

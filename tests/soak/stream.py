@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.integration.stream_driver import POINTS
+from tests.integration.stream_job import POINTS
 from tests.soak.producer import Producer
 from tests.soak.replay import check_outcome
 from tests.soak.tally import Tally
