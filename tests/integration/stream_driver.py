@@ -1,7 +1,7 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
-Run by test_spark_exactly_once.py: `python stream_driver.py FOLDER POINT BATCH [MASTER]`. The folder has `events/` (one
-file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet or foreach); matches go to
+Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet or foreach); matches go to
 `matches/`, dead letters to `dead/`. With the point `none` it runs to the end. Changes with a sequence number up to n are
 applied when batch n begins, every third batch.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
+from tests.integration.stream_job import NOT_COMMITTED, SCHEMA
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
@@ -28,23 +29,8 @@ from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
 
-SCHEMA = {"symbol": "string", "price": "double"}
 COLUMNS = "row bigint, symbol string, price double, __wherecast_error string"
 CHANGE_EVERY = 3
-#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
-#: every third batch, and a point comes in every other.
-INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
-INTO_FOREACH = ["function begins", "function half done", "function ends"]
-NOT_COMMITTED = "done but not committed"
-POINTS = {
-    "parquet": [
-        *("before the pin", "pin drafted", "change written", "after the pin", "mid-match", "change committed"),
-        *INTO_PARQUET,
-        *(f"dead {point}" for point in INTO_PARQUET),
-        NOT_COMMITTED,
-    ],
-    "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
-}
 
 
 def die() -> None:

@@ -21,6 +21,21 @@ SUBSCRIPTIONS = [
     *((i, f"symbol = '{SYMBOLS[i % 12]}' AND price < {i}") for i in range(1, 60)),
 ]
 
+#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
+#: every third batch, and a point comes in every other.
+INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
+INTO_FOREACH = ["function begins", "function half done", "function ends"]
+NOT_COMMITTED = "done but not committed"
+POINTS = {
+    "parquet": [
+        *("before the pin", "pin drafted", "change written", "after the pin", "mid-match", "change committed"),
+        *INTO_PARQUET,
+        *(f"dead {point}" for point in INTO_PARQUET),
+        NOT_COMMITTED,
+    ],
+    "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
+}
+
 
 def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
     """The events of one file; the first two are poison."""

@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.stream_driver import POINTS
-from tests.integration.stream_job import SUBSCRIPTIONS, SYMBOLS, check_matches, make_events
+from tests.integration.stream_job import POINTS, SUBSCRIPTIONS, SYMBOLS, check_matches, make_events
 
 from wherecast.spark.index import Index
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-DRIVER = Path(__file__).with_name("stream_driver.py")
+ROOT = Path(__file__).parents[2]
 #: Where the driver is killed. A routed stream shares its sinks with a broadcast one, so a part of the points will do there.
 KILLS = {
     ("parquet", "broadcast"): POINTS["parquet"],
@@ -56,8 +55,8 @@ def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
 
 def drive(folder: Path, point: str = "none", batch: int = -1, master: str = "local[2]") -> subprocess.Popen[bytes]:
     log = (folder / "log").open("ab")
-    command = [sys.executable, str(DRIVER), str(folder), point, str(batch), master]
-    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    command = [sys.executable, "-m", "tests.integration.stream_driver", str(folder), point, str(batch), master]
+    return subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
 
 
 def finish(process: subprocess.Popen[bytes], folder: Path, expected: int) -> None:

@@ -1,6 +1,6 @@
 """A process that streams, follows changes, applies others, compacts and cleans, all at once, until it is killed.
 
-Run by `stream`: `python -m tests.soak.driver FOLDER POINT BATCH`. It dies at a point (see `stream_driver.POINTS`) from its
+Run by `stream`: `python -m tests.soak.driver FOLDER POINT BATCH`. It dies at a point (see `stream_job.POINTS`) from its
 n-th batch on. With the point `drain` it works off everything that is there and ends.
 """
 
@@ -102,8 +102,8 @@ class Jobs:
 
 def apply_next(session: SparkSession, folder: Path, index: Index, apply: Callable[[Any, Index], Any]) -> bool:
     """Apply the next file of the second log, and remember that it is done; whether there was one."""
-    for file in sorted((folder / "changes b").glob("[0-9]*.parquet")):
-        done = folder / "done b" / file.name
+    for file in sorted((folder / "changes-b").glob("[0-9]*.parquet")):
+        done = folder / "done-b" / file.name
         if not done.exists():
             apply(session.read.schema(CHANGES).parquet(str(file)), index)
             done.touch()
@@ -128,13 +128,13 @@ def main(folder: Path, point: str, batch: int) -> None:
     hook_batches(reaper, folder, begin)
     follow_module.apply_changes = journaled(folder, "a")
     events = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
-    changes = session.readStream.schema(CHANGES).option("maxFilesPerTrigger", 1).parquet(str(folder / "changes a"))
+    changes = session.readStream.schema(CHANGES).option("maxFilesPerTrigger", 1).parquet(str(folder / "changes-a"))
     sinks = {name: ws.Parquet(str(folder / name)) for name in ("matches", "dead", "refused")}
-    query = ws.stream(events, index, sinks["matches"], str(folder / "checkpoint events"), dead_letters=sinks["dead"])
+    query = ws.stream(events, index, sinks["matches"], str(folder / "checkpoint-events"), dead_letters=sinks["dead"])
     follower = ws.follow_changes(
         changes,
         index,
-        str(folder / "checkpoint changes"),
+        str(folder / "checkpoint-changes"),
         dead_letters=sinks["refused"],
         most_layers=4,
         keep_versions=2,

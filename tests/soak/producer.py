@@ -32,7 +32,7 @@ class Producer:
         self._number = 0
         self.logs: dict[str, list[list[Row]]] = {"a": [], "b": []}
         self.events = 0
-        for name in ("events", "changes a", "changes b", "done b", "drafts"):
+        for name in ("events", "changes-a", "changes-b", "done-b", "drafts"):
             (folder / name).mkdir()
 
     def step(self) -> None:
@@ -41,12 +41,12 @@ class Producer:
         if self.events - _count(folder / "matches", "batch_id=*") < _WAITING:
             self._put("events", self.events, make_events(self.events, self._values))
             self.events += 1
-        done = {"a": _count(folder / "checkpoint changes" / "commits", "[0-9]*"), "b": _count(folder / "done b", "*")}
+        done = {"a": _committed(folder / "checkpoint-changes"), "b": _count(folder / "done-b", "*")}
         for name, log in self.logs.items():
             if len(log) - done[name] < _WAITING:
                 rows = self._rows(log)
                 columns = zip(*rows, strict=True)
-                self._put(f"changes {name}", len(log), pa.table(list(map(list, columns)), schema=_FIELDS))
+                self._put(f"changes-{name}", len(log), pa.table(list(map(list, columns)), schema=_FIELDS))
                 log.append(rows)
 
     def _put(self, name: str, number: int, table: pa.Table) -> None:
@@ -88,3 +88,8 @@ class Producer:
 
 def _count(folder: Path, pattern: str) -> int:
     return sum(1 for _ in folder.glob(pattern))
+
+
+def _committed(checkpoint: Path) -> int:
+    """Batches that Spark has committed; it forgets old ones."""
+    return max((int(file.name) + 1 for file in (checkpoint / "commits").glob("[0-9]*")), default=0)

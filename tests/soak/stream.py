@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.integration.stream_driver import POINTS
+from tests.integration.stream_job import POINTS
 from tests.soak.producer import Producer
 from tests.soak.replay import check_outcome
 from tests.soak.tally import Tally
@@ -36,6 +36,7 @@ def soak_stream(seconds: float, seed: int, lives: int | None = None, report_s: f
     ):
         folder = Path(name)
         producer = Producer(folder, seed)
+        producer.step()
         while time.monotonic() - begin < seconds and (lives is None or number < lives) and not tally.differences:
             _live_and_die(folder, producer, rng, tally)
             number += 1
@@ -57,8 +58,9 @@ def _line(tally: Tally, producer: Producer) -> str:
 def _start(folder: Path, point: str, batch: int) -> subprocess.Popen[bytes]:
     (folder / "ready").unlink(missing_ok=True)
     command = [sys.executable, "-m", "tests.soak.driver", str(folder), point, str(batch)]
+    scratch = os.environ | {"SPARK_LOCAL_DIRS": str(folder / "spark")}  # who is killed leaves files
     with (folder / "log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, cwd=_ROOT, start_new_session=True)
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=_ROOT, env=scratch, start_new_session=True)
 
 
 def _live_and_die(folder: Path, producer: Producer, rng: random.Random, tally: Tally) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from tests.soak.library import soak_library
 
@@ -12,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 def test_library() -> None:
     """Readers, writers and upkeep at the same time, faults in every write call: no difference, nobody dies."""
-    tally = soak_library(15, seed=random.randrange(10**6), round_s=4)
+    tally = soak_library(15, seed=1, round_s=4)
     assert not tally.differences, tally.differences[0]
     assert tally.counts["checks"] > 0
 
@@ -22,6 +20,6 @@ def test_stream() -> None:
     """A process that streams, follows changes, compacts and cleans is killed twice: nothing lost, nothing doubled."""
     from tests.soak.stream import soak_stream
 
-    tally = soak_stream(3600, seed=random.randrange(10**6), lives=2)
+    tally = soak_stream(3600, seed=1, lives=2)
     assert not tally.differences, tally.differences[0]
     assert tally.counts["batches"] > 0
