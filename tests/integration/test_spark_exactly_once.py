@@ -14,22 +14,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.integration.stream_job import POINTS, SUBSCRIPTIONS, SYMBOLS, check_matches, make_events
+from tests.integration.stream_job import (
+    INTO_FOREACH,
+    INTO_PARQUET,
+    NOT_COMMITTED,
+    SUBSCRIPTIONS,
+    SYMBOLS,
+    check_matches,
+    make_events,
+)
 
 from wherecast.spark.index import Index
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-#: Where the driver is killed. A routed stream shares its sinks with a broadcast one, so a part of the points will do there.
+#: Where the driver is killed, most of it on the way into a sink. The soak (tests/soak) dies at all points.
 KILLS = {
-    ("parquet", "broadcast"): POINTS["parquet"],
-    ("parquet", "event-space"): [
-        *("change written", "mid-match", "before the write", "rows written", "rows durable", "manifest created"),
-        *("batch in sight", "dead rows written", "done but not committed"),
+    ("parquet", "broadcast"): [
+        *("pin drafted", "mid-match", "change committed", *INTO_PARQUET),
+        *("dead rows written", "dead manifest created", "dead batch in sight", NOT_COMMITTED),
     ],
-    ("foreach", "broadcast"): POINTS["foreach"],
-    ("foreach", "event-space"): ["function begins", "function half done", "function ends"],
+    ("parquet", "event-space"): INTO_PARQUET,
+    ("foreach", "broadcast"): [*INTO_FOREACH, "dead function half done", NOT_COMMITTED],
+    ("foreach", "event-space"): INTO_FOREACH,
 }
 
 
