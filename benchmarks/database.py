@@ -17,7 +17,7 @@ from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import build_index
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.lab.timing import Subject, check_matches

@@ -15,7 +15,7 @@ from tests.property.terms import Term, column, constant, text
 from wherecast import Engine
 from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

@@ -9,7 +9,7 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

@@ -9,7 +9,7 @@ from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.boxtree import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

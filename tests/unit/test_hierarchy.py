@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

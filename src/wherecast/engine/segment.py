@@ -23,7 +23,7 @@ from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
 from wherecast.index.restore import restore_filters
-from wherecast.language.concat import concat_filters, take_filters, take_ranges
+from wherecast.language.filters import concat_filters, take_filters, take_ranges
 from wherecast.language.digest import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters

@@ -14,7 +14,7 @@ from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
 from wherecast.index.codes import Codebook, KeyCodes
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.segment import Members, build_segment
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.matchers.adaptive import AdaptiveMatcher

@@ -29,7 +29,7 @@ from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.boxtree import cut_boxes
 from wherecast.kernels.covers import settle_filters
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

@@ -28,7 +28,7 @@ from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.segment import Members
 from wherecast.errors import LimitError, SubscriptionError
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.names import ERROR, MESSAGE

@@ -18,7 +18,7 @@ import pyarrow as pa
 from wherecast.engine.segment import Members
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import concat_filters, take_filters
+from wherecast.language.filters import concat_filters, take_filters
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Longs, Plan

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes, EventCodes
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits
 
 Ints = npt.NDArray[np.int32]

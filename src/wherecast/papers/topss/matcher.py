@@ -29,7 +29,7 @@ from wherecast.index.bounds import Stored
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.rows import Rows
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.topss.association import Association, BitMatrix, ByteMatrix, ListAssociation
 from wherecast.papers.topss.kernels.counting import tally_predicates
