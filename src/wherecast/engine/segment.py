@@ -24,7 +24,7 @@ from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
 from wherecast.index.restore import restore_filters
 from wherecast.language.filters import concat_filters, take_filters, take_ranges
-from wherecast.language.digest import digest_filters
+from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema

@@ -11,7 +11,7 @@ from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows
 from wherecast.language.canonical import rest_writer
 from wherecast.language.columns import Literals
 from wherecast.language.conjunctions import join_terms
-from wherecast.language.digest import digest_filters
+from wherecast.language.canonical import digest_filters
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
 from wherecast.language.intervals import Int64s, Ragged
