@@ -37,7 +37,7 @@ from wherecast.language.normalize import (
     normalize,
     push_truth,
 )
-from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.render import attribute_namer, written_literal, render
 from wherecast.language.schema import Schema
 
 Test.__test__ = False  # type: ignore[attr-defined]  # a class of ours, not of pytest's
@@ -79,7 +79,7 @@ class Writer:
 
     def literal(self, param: Param) -> str:
         """A literal as it is written."""
-        return literal_text(param, self.literals[param.slot])
+        return written_literal(param, self.literals[param.slot])
 
     def test(self, test: Test) -> str:
         """A set of values."""

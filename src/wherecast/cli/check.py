@@ -20,7 +20,7 @@ from wherecast.language.expression import Attr, Compare, Const, InList, Node, Pa
 from wherecast.language.filters import Filters
 from wherecast.language.literals import LiteralText, cut_text
 from wherecast.language.normalize import multiply_out
-from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.render import attribute_namer, written_literal, render
 from wherecast.language.schema import Schema
 
 
@@ -141,7 +141,7 @@ def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> 
     literals = cut_text(text)[1]
     parts = []
     for rest in filters.programs[program].rests:
-        sql = render(rest.node, attribute_namer(schema), lambda param: literal_text(param, literals[param.slot]))
+        sql = render(rest.node, attribute_namer(schema), lambda param: written_literal(param, literals[param.slot]))
         parts.append(sql if rest.truth == "true" else f"({sql}) IS {rest.truth.upper()}")
     return " AND ".join(f"({p})" if len(parts) > 1 else p for p in parts)
 

@@ -78,10 +78,10 @@ def attribute_namer(schema: Schema) -> Callable[[int], str]:
     return name
 
 
-def literal_text(param: Param, text: LiteralText) -> str:
+def written_literal(param: Param, text: LiteralText) -> str:
     """A literal as it was written (lists comma-separated, dates with their keyword)."""
     if isinstance(text, tuple):
-        return ", ".join(literal_text(param, t) for t in text)
+        return ", ".join(written_literal(param, t) for t in text)
     keyword = f"{param.type.upper()} " if param.type in MOMENTS else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"
