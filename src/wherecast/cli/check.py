@@ -15,7 +15,7 @@ from wherecast.cli.intervals import Constraint, constraints_of
 from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
-from wherecast.language.describe import describe_constraint
+from wherecast.language.render import describe_constraint
 from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters import Filters
 from wherecast.language.literals import LiteralText, cut_text

@@ -9,7 +9,7 @@ import numpy as np
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
 from wherecast.index.packed import unpack_boxes
-from wherecast.language.describe import describe_constraint, literal_text, member_text
+from wherecast.language.render import describe_constraint, literal_text, member_text
 from wherecast.language.evaluate import decimal_scale
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import Param

@@ -1,31 +1,24 @@
-"""Expressions back to SQL, for people and for canonical digests."""
+"""Expressions back to SQL, for people and for canonical digests.
+
+Constraints in words: rows of positions back to the SQL a person would write.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import numpy as np
 from collections.abc import Callable
-
 from wherecast.language.advice import KEYWORDS
-from wherecast.language.expression import (
-    MOMENTS,
-    And,
-    Arith,
-    Attr,
-    Call,
-    Compare,
-    Const,
-    InList,
-    IsNull,
-    IsTruth,
-    Like,
-    Negate,
-    Node,
-    Not,
-    Or,
-    Param,
-)
+from wherecast.language.expression import MOMENTS, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, FLOATS, TYPE_OF_KIND, Type
 from wherecast.language.literals import LiteralText
-from wherecast.language.schema import Schema
-
+from wherecast.language.schema import Schema, Kind
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from wherecast.language.attribute import Attribute
+from wherecast.language.decimals import MAX_PRECISION
+from wherecast.language.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:
     """SQL text of an expression; every compound operand stands in parentheses."""
@@ -85,3 +78,123 @@ def written_literal(param: Param, text: LiteralText) -> str:
     keyword = f"{param.type.upper()} " if param.type in MOMENTS else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"
+
+
+#: A bound: its text and whether the value itself is inside.
+Bound = tuple[str, bool]
+
+
+def describe_constraint(filters: Filters, schema: Schema, first: int, end: int) -> str:
+    """SQL of the constraint in rows `first` .. `end - 1`."""
+    attr = int(filters.attr[end - 1])
+    attribute, name = schema.attributes[attr], attribute_namer(schema)(attr)
+    nulls = bool(filters.null[first])
+    spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
+    texts = [f"{name} IS NULL"] if nulls else []
+    if spans:
+        texts.append(_describe_spans(name, attribute, spans, filters.strings))
+    return " OR ".join(texts)
+
+
+def _describe_spans(name: str, attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> str:
+    if spans == [(KEY_MIN, KEY_MAX)]:
+        return f"{name} IS NOT NULL"
+    points = [_point(attribute, lo, strings) for lo, hi in spans if lo == hi]
+    if len(points) == len(spans):
+        if attribute.is_array:
+            return " OR ".join(f"array_contains({name}, {p})" for p in points)
+        if attribute.kind is Kind.BOOLEAN:
+            return f"{name} = {points[0]}"
+        return f"{name} = {points[0]}" if len(points) == 1 else f"{name} IN ({_some(points)})"
+    holes = _holes(attribute, spans, strings)
+    if holes:
+        return f"{name} <> {holes[0]}" if len(holes) == 1 else f"{name} NOT IN ({_some(holes)})"
+    return " OR ".join(_range(name, attribute, lo, hi, strings) for lo, hi in spans)
+
+
+def _some(values: list[str], most: int = 12) -> str:
+    return ", ".join(values[:most]) + (f", ... {len(values) - most} more" if len(values) > most else "")
+
+
+def _holes(attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> list[str]:
+    """The points between the spans, if the spans leave out nothing else."""
+    if spans[0][0] != KEY_MIN or spans[-1][1] != KEY_MAX:
+        return []
+    gaps = [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]
+    return [_point(attribute, lo, strings) for lo, _ in gaps] if all(lo == hi for lo, hi in gaps) else []
+
+
+def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]) -> str:
+    if lo == hi:
+        return f"{name} = {_point(attribute, lo, strings)}"
+    parts = []
+    if lo != KEY_MIN:
+        text, inside = low_bound(attribute.kind, lo, strings)
+        parts.append(f"{name} {'>=' if inside else '>'} {text}")
+    if hi != KEY_MAX:
+        text, inside = high_bound(attribute.kind, hi, strings)
+        parts.append(f"{name} {'<=' if inside else '<'} {text}")
+    return " AND ".join(parts)
+
+
+def low_bound(kind: Kind, lo: int, strings: list[str]) -> Bound:
+    """A lower end that is not open."""
+    return (_quote(strings[lo >> 2]), lo & 3 != AFTER) if kind is Kind.STRING else _shorter(kind, lo, lo - 1)
+
+
+def high_bound(kind: Kind, hi: int, strings: list[str]) -> Bound:
+    """An upper end that is not open."""
+    return (_quote(strings[hi >> 2]), hi & 3 != BEFORE) if kind is Kind.STRING else _shorter(kind, hi, hi + 1)
+
+
+def _shorter(kind: Kind, inside: int, outside: int) -> Bound:
+    """A double's bound is shown by whichever neighbour is shorter to write: `< 120.5`, not `<= 120.49999999999999`."""
+    text = value_text(kind, inside)
+    if kind is Kind.FLOAT and len(other := value_text(kind, outside)) < len(text):
+        return other, False
+    return text, True
+
+
+def _point(attribute: Attribute, position: int, strings: list[str]) -> str:
+    if attribute.kind is Kind.STRING:
+        return _quote(strings[position >> 2]) if position & 3 == AT else "?"
+    return value_text(attribute.kind, position)
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def value_text(kind: Kind, key: int) -> str:
+    """A key as a SQL literal."""
+    if kind is Kind.BOOLEAN:
+        return "TRUE" if key else "FALSE"
+    if kind is Kind.FLOAT:
+        return repr(float(key_floats(np.array([key], np.int64))[0]))
+    if kind is Kind.DATE:
+        return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'" if abs(key) < 700_000 else f"day {key}"
+    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and abs(key) < 62_000_000_000_000_000:
+        wall = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)  # noqa: DTZ001 - in UTC, as Z says
+        return f"TIMESTAMP '{wall}Z'" if kind is Kind.TIMESTAMP else f"TIMESTAMP_NTZ '{wall}'"
+    return str(key)
+
+
+_KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Kind.FLOAT, Kind.STRING)}
+
+
+def literal_text(kind: Type, value: Any, scale: int) -> str:
+    """A literal as a program's columns hold it (see `columns`), as SQL."""
+    if kind is Type.STRING:
+        return _quote(value)
+    if kind is Type.DECIMAL:
+        return f"{Decimal(int(value)).scaleb(-scale).normalize():f}"
+    if kind in FLOATS:
+        return repr(float(value))
+    return value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
+
+
+def member_text(common: Type, key: Any) -> str:
+    """A value of an IN list, from its key (see `evaluate.member_keys`), as SQL."""
+    if common in FLOATS:
+        return value_text(Kind.FLOAT, key)
+    return literal_text(common, key, MAX_PRECISION)
