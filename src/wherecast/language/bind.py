@@ -25,7 +25,7 @@ from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Clause, Rest, Test, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
-from wherecast.language.walls import DAY_US, days_around, only_walls
+from wherecast.language.keys import DAY_US, days_around, only_walls
 from wherecast.language.zone import Zone
 
 

@@ -16,7 +16,7 @@ from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import LiteralText
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.reading import read_column
-from wherecast.language.walls import days_around, only_walls
+from wherecast.language.keys import days_around, only_walls
 from wherecast.language.zone import Zone
 
 

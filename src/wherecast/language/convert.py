@@ -38,7 +38,7 @@ from wherecast.language.values import (
     describe,
     integer_range,
 )
-from wherecast.language.walls import instants
+from wherecast.language.keys import instants
 from wherecast.language.zone import UTC, Zone
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
 from wherecast.language.values import integer_range
-from wherecast.language.walls import DAY_US, instants
+from wherecast.language.keys import DAY_US, instants
 from wherecast.language.zone import Zone
 
 Bools = npt.NDArray[np.bool_]

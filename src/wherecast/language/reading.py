@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wherecast.language.decimals import MAX_PRECISION, Digits
 from wherecast.language.expression import INTEGERS, Type
-from wherecast.language.walls import instants
+from wherecast.language.keys import instants
 from wherecast.language.zone import UTC, Zone
 
 _DATE = re.compile(r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
