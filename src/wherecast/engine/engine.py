@@ -52,7 +52,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, OnError, read_event
 from wherecast.language.filters import Filters
 from wherecast.language.limits import Limits
-from wherecast.language.names import NameCheck
+from wherecast.language.events import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from wherecast.language.events import read_event
 from wherecast.language.filters import Filters
-from wherecast.language.names import NameCheck
+from wherecast.language.events import NameCheck
 from wherecast.overlay.ids import Address, Contact, SubIdLayout
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
