@@ -14,7 +14,7 @@ from wherecast.language.conjunctions import join_terms
 from wherecast.language.canonical import digest_filters
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
-from wherecast.language.intervals import Int64s, Ragged
+from wherecast.language.bind import Int64s, Ragged
 from wherecast.language.normalize import Clause, Rest, Test
 from wherecast.language.schema import Schema
 from wherecast.language.simplify import Box, BoxClause, simplify

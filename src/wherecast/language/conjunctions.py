@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.language.bind import Bound, Rows, take_rows
-from wherecast.language.intervals import Int64s, Ragged, everything, intersection
+from wherecast.language.bind import Int64s, Ragged, everything, intersection
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import Skeleton
 
