@@ -1,24 +1,42 @@
-"""Assembling: the bound groups of a batch become one `Filters`."""
+r"""Assembling: the bound groups of a batch become one `Filters`.
+
+Conjunctions term by term: for filters whose shapes do not repeat but whose terms do.
+
+Theory of operation
+-------------------
+With thirty attributes there are a billion ways to AND some of them, and hardly two filters share a shape; but each term,
+`a7 = ?`, is shared by thousands. So texts whose skeleton is seen only a few times and is a plain conjunction are cut
+at their ANDs; every term is compiled as if it were a filter (parsed once, bound for all its occurrences at once), and
+the terms of a text are then intersected, attribute by attribute, for all texts together.
+
+Only what is certain is treated so: no OR, BETWEEN or CASE anywhere, no AND inside parentheses, nothing quoted but
+literals. A text with a term that does not compile, or needs a residual, or asks for elements of an array, goes the
+ordinary way, which also finds the error's position.
+
+Clauses of one filter against each other: duplicates, absorption, joining.
+
+What is left of a filter's redundancy once its constants are known: a clause inside another is dropped, and clauses that
+differ in one attribute only are joined. Not a minimal form (that is NP-hard), but filters that differ in order, spelling or
+redundant predicates come out alike.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
-
-from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows
-from wherecast.language.canonical import rest_writer
+import re
+from typing import NamedTuple
+from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
+from wherecast.language.canonical import rest_writer, digest_filters
 from wherecast.language.columns import Literals
-from wherecast.language.conjunctions import join_terms
-from wherecast.language.canonical import digest_filters
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
-from wherecast.language.bind import Int64s, Ragged
 from wherecast.language.normalize import Clause, Rest, Test
 from wherecast.language.schema import Schema
-from wherecast.language.simplify import Box, BoxClause, simplify
-
+from collections.abc import Sequence
+from functools import lru_cache
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.literals import Skeleton
 
 class Group(NamedTuple):
     """Filters of one normalised shape, tests placed but not settled."""
@@ -192,3 +210,247 @@ def _repeats(rows: Rows, key: Int64s) -> npt.NDArray[np.bool_]:
     out = np.zeros(key.size, bool)
     out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
     return out
+
+
+#: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
+FEW_TEXTS = 16
+#: Batches with fewer such texts are not worth it.
+ENOUGH_TEXTS = 64
+
+_NOT_PLAIN = re.compile(r"\b(?:or|between|case|when|then|select)\b|[`'\"\\;\[\]{}]|/\*", re.IGNORECASE)
+_AND = re.compile(r"\band\b", re.IGNORECASE)
+
+
+class Term(NamedTuple):
+    """A part of a conjunction: its own skeleton, and which literals of the whole it has."""
+
+    skeleton: Skeleton
+    first: int
+    end: int
+
+
+@lru_cache(65_536)
+def _terms_of_piece(piece: str) -> tuple[str, ...] | None:
+    """A stretch of skeleton between two literals, cut at its ANDs; None if it holds anything but plain terms."""
+    return None if _NOT_PLAIN.search(piece) else tuple(_AND.split(piece))
+
+
+def split_terms(skeleton: Skeleton) -> list[Term] | None:
+    """The terms of a plain conjunction, or None."""
+    terms: list[Term] = []
+    pieces: list[str] = []
+    first = 0
+    for slot, piece in enumerate(skeleton):
+        cut = _terms_of_piece(piece)
+        if cut is None:
+            return None
+        for part in cut[:-1]:
+            terms.append(Term((*pieces, part), first, slot))
+            pieces, first = [], slot
+        pieces.append(cut[-1])
+    terms.append(Term(tuple(pieces), first, len(skeleton) - 1))
+    return terms if all(_is_balanced(t.skeleton) for t in terms) else None
+
+
+def _is_balanced(skeleton: Skeleton) -> bool:
+    depth = 0
+    for piece in skeleton:
+        if "(" in piece or ")" in piece:
+            for char in piece:
+                depth += (char == "(") - (char == ")")
+                if depth < 0:
+                    return False
+    return depth == 0
+
+
+class Sources(NamedTuple):
+    """Constraints of many terms: constraint i speaks of filter `owner[i]` and attribute `attr[i]`."""
+
+    owner: Int64s
+    attr: Int64s
+    null: Int64s  # whether NULL is allowed
+    sets: Ragged  # `rows` are constraints
+
+
+def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[Rows, Int64s]:
+    """Intersect terms. Each comes as a bound group and the joint filter of each of its filters (-1: of none).
+
+    Returns the rows of the `n` joint filters and the filters that can match at all.
+    """
+    alive = np.ones(n, bool)
+    for bound, owner in bounds:
+        dead = owner[~bound.alive[0]]
+        alive[dead[dead >= 0]] = False
+    sources = _sources(bounds)
+    key = (sources.owner << 15) | sources.attr
+    keys, number, count = np.unique(key, return_inverse=True, return_counts=True)
+    sets = _intersected(sources, number, count)
+    null = np.zeros(keys.size, np.int64)
+    np.add.at(null, number, sources.null)
+    allows_null = null == count
+    held = np.zeros(keys.size, bool)
+    held[sets.rows] = True
+    alive[(keys >> 15)[~held & ~allows_null]] = False
+    return _rows(keys, sets, allows_null, alive), np.flatnonzero(alive)
+
+
+def _sources(bounds: Sequence[tuple[Bound, Int64s]]) -> Sources:
+    owners, attrs, nulls, piles, base = [], [], [], [], 0
+    for bound, owner in bounds:
+        rows = take_rows(bound.rows, owner[bound.rows.filter] >= 0)
+        key, number = np.unique((rows.filter << 15) | rows.attr, return_inverse=True)
+        null = np.zeros(key.size, np.int64)
+        null[number[rows.null]] = 1
+        owners.append(owner[key >> 15])
+        attrs.append(key & 0x7FFF)
+        nulls.append(null)
+        real = ~rows.null
+        piles.append(Ragged(base + number[real], rows.lo[real], rows.hi[real]))
+        base += key.size
+    pile = Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True)))
+    order = np.lexsort((pile.lo, pile.rows))
+    return Sources(
+        np.concatenate(owners), np.concatenate(attrs), np.concatenate(nulls), Ragged(*(a[order] for a in pile))
+    )
+
+
+def _intersected(sources: Sources, number: Int64s, count: Int64s) -> Ragged:
+    """The values that all constraints with one number admit."""
+    ordinal = np.empty(number.size, np.int64)  # 0, 1, ... among the constraints of one number
+    order = np.argsort(number, kind="stable")
+    ordinal[order] = np.arange(number.size) - np.concatenate(([0], np.cumsum(count)))[number[order]]
+    rows, lo, hi = number[sources.sets.rows], sources.sets.lo, sources.sets.hi
+    single = count[rows] == 1
+    shared = np.flatnonzero(count > 1)
+    place = np.full(count.size, -1, np.int64)
+    place[shared] = np.arange(shared.size)
+    layers = []
+    for layer in range(int(count.max(initial=0)) if shared.size else 0):
+        here = ~single & (ordinal[sources.sets.rows] == layer)
+        free = everything(shared.size) if layer else None
+        pile = [np.stack((place[rows[here]], lo[here], hi[here]))]
+        if free is not None:  # constraints that have no such layer are not narrowed by it
+            missing = count[shared] <= layer
+            pile.append(np.stack([a[missing] for a in free]))
+        joined = np.concatenate(pile, axis=1)
+        joined = joined[:, np.lexsort((joined[1], joined[0]))]
+        layers.append(Ragged(*joined))
+    met = intersection(layers, shared.size) if layers else Ragged(*(np.zeros(0, np.int64) for _ in range(3)))
+    both = Ragged(
+        np.concatenate((rows[single], shared[met.rows])),
+        np.concatenate((lo[single], met.lo)),
+        np.concatenate((hi[single], met.hi)),
+    )
+    order = np.lexsort((both.lo, both.rows))
+    return Ragged(*(a[order] for a in both))
+
+
+def _rows(keys: Int64s, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> Rows:
+    """NULL rows first, then intervals; what is always true is left out."""
+    living = np.asarray(alive)[keys >> 15]
+    full = np.zeros(keys.size, bool)
+    full[sets.rows[(sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)]] = True
+    full &= allows_null
+    nulls = np.flatnonzero(allows_null & living & ~full)
+    keep = living[sets.rows] & ~full[sets.rows]
+    at = np.concatenate((nulls, sets.rows[keep]))
+    zero = np.zeros(nulls.size, np.int64)
+    return Rows(
+        keys[at] >> 15,
+        np.zeros(at.size, np.int64),
+        keys[at] & 0x7FFF,
+        np.zeros(at.size, np.int64),
+        np.arange(at.size) < nulls.size,
+        np.concatenate((zero, sets.lo[keep])),
+        np.concatenate((zero, sets.hi[keep])),
+    )
+
+
+#: (is NULL, lo, hi); NULL sorts last here, its place in a constraint does not matter for comparing sets
+Interval = tuple[bool, int, int]
+Intervals = tuple[Interval, ...]
+#: (attribute, part) -> intervals; part tells the constraints of one array attribute apart
+Box = dict[tuple[int, int], Intervals]
+
+
+_EVERYTHING: list[Interval] = [(True, 0, 0), (False, KEY_MIN, KEY_MAX)]
+
+
+class BoxClause(NamedTuple):
+    """A box and what else must hold: statements in canonical words, and the program that evaluates them."""
+
+    box: Box
+    rest: frozenset[str]
+    program: int  # -1: none
+
+
+def simplify(clauses: list[BoxClause]) -> list[BoxClause]:
+    """An equivalent, usually shorter list in canonical order."""
+    while True:
+        clauses = _absorb(_unique(clauses))
+        joined = _join(clauses)
+        if len(joined) == len(clauses):
+            # Attributes first: clauses over different attributes have an order that no constant changes.
+            return sorted(joined, key=lambda c: (sorted(c.box), sorted(c.box.items()), sorted(c.rest)))
+        clauses = joined
+
+
+def _unique(clauses: list[BoxClause]) -> list[BoxClause]:
+    return list({(tuple(sorted(c.box.items())), c.rest): c for c in clauses}.values())
+
+
+def _absorb(clauses: list[BoxClause]) -> list[BoxClause]:
+    kept: list[BoxClause] = []
+    for clause in sorted(clauses, key=lambda c: (len(c.box), len(c.rest))):
+        if not any(_covers(wide, clause) for wide in kept):
+            kept = [k for k in kept if not _covers(clause, k)]
+            kept.append(clause)
+    return kept
+
+
+def _covers(wide: BoxClause, narrow: BoxClause) -> bool:
+    if not wide.rest <= narrow.rest or len(wide.box) > len(narrow.box):
+        return False
+    return all(key in narrow.box and _contains(sets, narrow.box[key]) for key, sets in wide.box.items())
+
+
+def _contains(wide: Intervals, narrow: Intervals) -> bool:
+    if wide == narrow:
+        return True
+    at = 0
+    for null, lo, hi in narrow:
+        while at < len(wide) and (wide[at][0] != null or wide[at][2] < lo):
+            at += 1
+        if at == len(wide) or not (wide[at][1] <= lo and hi <= wide[at][2]):
+            return False
+    return True
+
+
+def _join(clauses: list[BoxClause]) -> list[BoxClause]:
+    """Unite clauses that differ in one scalar attribute."""
+    keys = sorted({key for c in clauses for key in c.box})
+    for key in keys:
+        if key[1]:
+            continue  # elements of an array: "has a and has b" is no union of sets
+        groups: dict[object, list[BoxClause]] = {}
+        for clause in clauses:
+            others = (tuple(sorted((k, v) for k, v in clause.box.items() if k != key)), clause.rest, key in clause.box)
+            groups.setdefault(others, []).append(clause)
+        clauses = [_united(group, key) for group in groups.values()]
+    return clauses
+
+
+def _united(group: list[BoxClause], key: tuple[int, int]) -> BoxClause:
+    if len(group) == 1 or key not in group[0].box:
+        return group[0]
+    pile = sorted({i for c in group for i in c.box[key]}, key=lambda i: (not i[0], i[1]))
+    joined: list[Interval] = []
+    for null, lo, hi in pile:
+        if joined and joined[-1][0] == null and lo <= joined[-1][2] + 1:
+            joined[-1] = (null, joined[-1][1], max(hi, joined[-1][2]))
+        else:
+            joined.append((null, lo, hi))
+    box = {**group[0].box, key: tuple(joined)}
+    if joined == _EVERYTHING:
+        del box[key]
+    return BoxClause(box, group[0].rest, group[0].program)

@@ -25,7 +25,7 @@ from wherecast.errors import FilterError
 from wherecast.language.assemble import Group, Join, assemble
 from wherecast.language.bind import StringPool, place
 from wherecast.language.columns import LiteralFault, Literals, check_literals, nodes_with_literals
-from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
+from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
     And,
     Attr,
