@@ -22,7 +22,7 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Param
-from wherecast.language.literals import cut_text
+from wherecast.language.skeletons import cut_text
 from wherecast.language.normalize import (
     All,
     Any_,

@@ -4,7 +4,7 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Node, Param
-from wherecast.language.literals import cut_text
+from wherecast.language.skeletons import cut_text
 from wherecast.language.render import attribute_namer, written_literal, render
 from wherecast.language.schema import Schema
 

@@ -18,7 +18,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.render import describe_constraint
 from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters import Filters
-from wherecast.language.literals import LiteralText, cut_text
+from wherecast.language.skeletons import LiteralText, cut_text
 from wherecast.language.normalize import multiply_out
 from wherecast.language.render import attribute_namer, written_literal, render
 from wherecast.language.schema import Schema

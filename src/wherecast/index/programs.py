@@ -32,7 +32,7 @@ from wherecast.language.decimals import MAX_PRECISION, Digits
 from wherecast.language.expression import FLOATS, MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.limits import Limits
-from wherecast.language.literals import Shape
+from wherecast.language.skeletons import Shape
 from wherecast.language.normalize import Rest, Truth
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.render import render

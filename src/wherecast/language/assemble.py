@@ -36,7 +36,7 @@ from wherecast.language.schema import Schema
 from collections.abc import Sequence
 from functools import lru_cache
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.literals import Skeleton
+from wherecast.language.skeletons import Skeleton
 
 class Group(NamedTuple):
     """Filters of one normalised shape, tests placed but not settled."""

@@ -13,7 +13,7 @@ from wherecast.language.evaluate import Column, as_moments, decimal_scale, membe
 from wherecast.language.expression import INTEGERS, Attr, Call, Compare, InList, Like, Node, Param, Type
 from wherecast.language.filters import LiteralColumns
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.literals import LiteralText
+from wherecast.language.skeletons import LiteralText
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.reading import read_column
 from wherecast.language.keys import days_around, only_walls

@@ -38,18 +38,7 @@ from wherecast.language.expression import (
 from wherecast.language.filters import Filters
 from wherecast.language.kinds import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
 from wherecast.language.limits import Limits
-from wherecast.language.literals import (
-    Cut,
-    LiteralText,
-    Shape,
-    Skeleton,
-    cut_text,
-    find_surrogate,
-    is_string,
-    literal_spans,
-    locate,
-    shape_of,
-)
+from wherecast.language.skeletons import Cut, LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
 from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.reading import unquote

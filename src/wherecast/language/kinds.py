@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from wherecast.language.expression import NUMBERS, Type
-from wherecast.language.literals import LiteralText, Skeleton
+from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.reading import number_type
 from wherecast.language.sql import SlotKind
 

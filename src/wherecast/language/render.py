@@ -10,7 +10,7 @@ import numpy as np
 from collections.abc import Callable
 from wherecast.language.advice import KEYWORDS
 from wherecast.language.expression import MOMENTS, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, FLOATS, TYPE_OF_KIND, Type
-from wherecast.language.literals import LiteralText
+from wherecast.language.skeletons import LiteralText
 from wherecast.language.schema import Schema, Kind
 from decimal import Decimal
 from itertools import pairwise

@@ -46,7 +46,7 @@ from wherecast.language.expression import (
     element_type,
 )
 from wherecast.language.limits import Limits
-from wherecast.language.literals import Shape
+from wherecast.language.skeletons import Shape
 from wherecast.language.schema import Schema
 from wherecast.language.tokens import Operand, read_shape
 
