@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wherecast.language.expression import Type
-from wherecast.language.reading import number_type, parse_date, parse_timestamp, read_column, read_number, unquote
+from wherecast.language.literals import number_type, parse_date, parse_timestamp, read_column, read_number, unquote
 
 
 @pytest.mark.parametrize(

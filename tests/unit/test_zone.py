@@ -17,7 +17,7 @@ from wherecast.errors import EventError, FilterError, SchemaError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import Type
-from wherecast.language.reading import read_column
+from wherecast.language.literals import read_column
 from wherecast.language.schema import Schema
 from wherecast.language.keys import DAY_US, days_around, instants, only_walls
 from wherecast.language.zone import find_zone

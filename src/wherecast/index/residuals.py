@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.index.bounds import Stored
-from wherecast.language.columns import ProgramScope
+from wherecast.language.literals import ProgramScope
 from wherecast.language.evaluate import Column, holds
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import attributes_of

@@ -28,7 +28,7 @@ import re
 from typing import NamedTuple
 from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
 from wherecast.language.canonical import rest_writer, digest_filters
-from wherecast.language.columns import Literals
+from wherecast.language.literals import Literals
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
 from wherecast.language.normalize import Clause, Rest, Test

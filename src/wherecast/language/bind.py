@@ -21,7 +21,7 @@ import numpy.typing as npt
 from typing import NamedTuple, Any
 from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys, DAY_US, days_around, only_walls
 from collections.abc import Sequence
-from wherecast.language.columns import Literals, ProgramScope
+from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.evaluate import Column, as_moments, holds
 from wherecast.language.expression import MOMENTS, TYPE_OF_KIND, Param, Type, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE

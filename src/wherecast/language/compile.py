@@ -24,7 +24,7 @@ import numpy.typing as npt
 from wherecast.errors import FilterError
 from wherecast.language.assemble import Group, Join, assemble
 from wherecast.language.bind import StringPool, place
-from wherecast.language.columns import LiteralFault, Literals, check_literals, nodes_with_literals
+from wherecast.language.literals import LiteralFault, Literals, check_literals, nodes_with_literals
 from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
     And,
@@ -36,12 +36,12 @@ from wherecast.language.expression import (
     Or,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.kinds import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
+from wherecast.language.literals import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Cut, LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
 from wherecast.language.normalize import Clause, Test, normalize
 from wherecast.language.patterns import like_form
-from wherecast.language.reading import unquote
+from wherecast.language.literals import unquote
 from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
 from wherecast.language.tokens import keyword_names, too_many_terms
