@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.language.attribute import Attribute
+from wherecast.language.schema import Attribute
 from wherecast.language.schema import Schema
 from wherecast.language.values import Kind
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.attribute import Attribute
-from wherecast.language.forms import Tree, check_size, nest, refuse_type
+from wherecast.language.schema import Attribute
+from wherecast.language.schema import Tree, check_size, nest, refuse_type
 from wherecast.language.values import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:

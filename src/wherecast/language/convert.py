@@ -24,7 +24,7 @@ from pyarrow import types
 
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
-from wherecast.language.attribute import Attribute
+from wherecast.language.schema import Attribute
 from wherecast.language.values import (
     DATE_PATTERN,
     FULL_WIDTH,

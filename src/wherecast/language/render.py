@@ -15,7 +15,7 @@ from wherecast.language.schema import Schema, Kind
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-from wherecast.language.attribute import Attribute
+from wherecast.language.schema import Attribute
 from wherecast.language.decimals import MAX_PRECISION
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats

@@ -33,7 +33,7 @@ from typing import Literal
 
 import numpy as np
 
-from wherecast.language.attribute import Attribute
+from wherecast.language.schema import Attribute
 from wherecast.language.keys import NAN_KEY, float_key, key_floats
 from wherecast.language.values import Kind, Scalar
 from wherecast.overlay.ids import sha1_id
