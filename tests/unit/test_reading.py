@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.expression import Type
+from wherecast.language.types import Type
 from wherecast.language.literals import number_type, parse_date, parse_timestamp, read_column, read_number, unquote
 
 

@@ -5,7 +5,7 @@ from sqlglot import exp
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
-from wherecast.language.expression import Type
+from wherecast.language.types import Type
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
 from wherecast.language.render import attribute_namer, render

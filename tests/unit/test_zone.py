@@ -16,7 +16,7 @@ from wherecast import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import Type
+from wherecast.language.types import Type
 from wherecast.language.literals import read_column
 from wherecast.language.schema import Schema
 from wherecast.language.keys import DAY_US, days_around, instants, only_walls

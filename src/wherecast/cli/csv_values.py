@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from wherecast.language.schema import Attribute
 from wherecast.language.schema import Schema
-from wherecast.language.values import Kind
+from wherecast.language.types import Kind
 
 _INTEGER = r"^\s*-?[0-9]+\s*$"
 _FLOAT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"

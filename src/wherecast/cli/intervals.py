@@ -8,7 +8,7 @@ from wherecast.language.schema import Attribute
 from wherecast.language.render import high_bound, low_bound
 from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.values import Kind
+from wherecast.language.types import Kind
 
 
 class Interval(NamedTuple):

@@ -28,8 +28,9 @@ import pyarrow as pa
 from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
-from wherecast.language.decimals import MAX_PRECISION, Digits
-from wherecast.language.expression import FLOATS, MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
+from wherecast.language.types import MAX_PRECISION, Digits
+from wherecast.language.types import FLOATS, MOMENTS, NUMBERS, Type
+from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape

@@ -10,7 +10,7 @@ from pyarrow import types
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Attribute
 from wherecast.language.schema import Tree, check_size, nest, refuse_type
-from wherecast.language.values import FULL_WIDTH, Kind
+from wherecast.language.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

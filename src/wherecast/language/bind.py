@@ -23,7 +23,8 @@ from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys, DAY_US, days_a
 from collections.abc import Sequence
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.evaluate import Column, as_moments, holds
-from wherecast.language.expression import MOMENTS, TYPE_OF_KIND, Param, Type, is_constant
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
+from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.normalize import Clause, Rest, Test, Values
 from wherecast.language.patterns import like_form, prefix_end

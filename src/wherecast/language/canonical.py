@@ -19,7 +19,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 from collections.abc import Callable
-from wherecast.language.expression import FLIPPED, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, Type
+from wherecast.language.expression import FLIPPED, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param
+from wherecast.language.types import Type
 from wherecast.language.filters import LiteralColumns, Program, Filters
 from wherecast.language.normalize import Truth, plain_truth
 from itertools import pairwise

@@ -25,19 +25,8 @@ from pyarrow import types
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
 from wherecast.language.schema import Attribute
-from wherecast.language.values import (
-    DATE_PATTERN,
-    FULL_WIDTH,
-    INTEGER_MAX,
-    TIMESTAMP_PATTERN,
-    WIDTHS,
-    Kind,
-    MisfitError,
-    coerce,
-    coerce_array,
-    describe,
-    integer_range,
-)
+from wherecast.language.values import DATE_PATTERN, INTEGER_MAX, TIMESTAMP_PATTERN, MisfitError, coerce, coerce_array, describe
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, integer_range
 from wherecast.language.keys import instants
 from wherecast.language.zone import UTC, Zone
 

@@ -14,35 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language import decimals
-from wherecast.language.expression import (
-    FLOATS,
-    INTEGERS,
-    MOMENTS,
-    WIDTH_OF,
-    And,
-    Arith,
-    Attr,
-    Call,
-    Compare,
-    Const,
-    InList,
-    IsNull,
-    IsTruth,
-    Like,
-    Negate,
-    Node,
-    Not,
-    Or,
-    Param,
-    Type,
-    attributes_of,
-)
+from wherecast.language.types import MAX_PRECISION, common_scale, compute, rescale
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, WIDTH_OF, Type
+from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, attributes_of
 from wherecast.language.keys import float_keys
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
-from wherecast.language.values import integer_range
+from wherecast.language.types import integer_range
 from wherecast.language.keys import DAY_US, instants
 from wherecast.language.zone import Zone
 
@@ -162,7 +141,7 @@ def comparison_scale(node: Compare) -> int:
     )
     if is_exact:
         return max(decimal_scale(s) for s in sides)
-    return decimals.common_scale(*(digits_of(s) for s in sides))
+    return common_scale(*(digits_of(s) for s in sides))
 
 
 def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
@@ -174,7 +153,7 @@ def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
         return Column(float_keys(_to_double(node, column)), column.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
-        return Column(np.fromiter((decimals.rescale(int(v), own, scale) for v in column.values), object), column.valid)
+        return Column(np.fromiter((rescale(int(v), own, scale) for v in column.values), object), column.valid)
     if common in MOMENTS:
         return Column(as_moments(column.values, node.type, common, scope.zone), column.valid)
     return column
@@ -199,7 +178,7 @@ def decimal_scale(node: Node) -> int:
     if node.type is not Type.DECIMAL:
         return 0
     if isinstance(node, Param) and node.digits == (0, 0):
-        return decimals.MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
+        return MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
     return digits_of(node)[1]
 
 
@@ -232,7 +211,7 @@ def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[An
             values = _rounded(column.values)
         return float_keys(values).tolist()  # type: ignore[no-any-return]
     if common is Type.DECIMAL:
-        scale = decimals.MAX_PRECISION - decimal_scale(node)
+        scale = MAX_PRECISION - decimal_scale(node)
         return [int(v) * 10**scale for v in column.values]
     if common in MOMENTS and node.type in MOMENTS:
         return as_moments(column.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
@@ -371,7 +350,7 @@ def _decimal_arith(node: Arith, left: Column, right: Column, valid: Bools) -> Co
     s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
     out, ok = np.zeros(valid.size, object), valid.copy()
     for i in np.flatnonzero(valid).tolist():
-        value = decimals.compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
+        value = compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
         out[i], ok[i] = (0, False) if value is None else (value, True)
     return Column(out, ok)
 

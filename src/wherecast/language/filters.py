@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from wherecast.language.expression import Param, Type
+from wherecast.language.expression import Param
+from wherecast.language.types import Type
 from wherecast.language.normalize import Rest
 from collections.abc import Sequence
 from wherecast.language.keys import KEY_MAX, KEY_MIN

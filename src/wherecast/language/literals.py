@@ -14,10 +14,11 @@ import numpy.typing as npt
 from collections.abc import Sequence, Callable
 from functools import lru_cache
 from operator import itemgetter
-from wherecast.language.expression import NUMBERS, Type, INTEGERS, Attr, Call, Compare, InList, Like, Node, Param
+from wherecast.language.types import NUMBERS, Type, INTEGERS
+from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
-from wherecast.language.decimals import MAX_PRECISION, Digits
+from wherecast.language.types import MAX_PRECISION, Digits
 from wherecast.language.keys import instants, KEY_MAX, KEY_MIN, days_around, only_walls
 from wherecast.language.zone import UTC, Zone
 from itertools import pairwise

@@ -9,14 +9,15 @@ import datetime as dt
 import numpy as np
 from collections.abc import Callable
 from wherecast.language.advice import KEYWORDS
-from wherecast.language.expression import MOMENTS, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, FLOATS, TYPE_OF_KIND, Type
+from wherecast.language.types import MOMENTS, FLOATS, TYPE_OF_KIND, Type
+from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param
 from wherecast.language.skeletons import LiteralText
 from wherecast.language.schema import Schema, Kind
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 from wherecast.language.schema import Attribute
-from wherecast.language.decimals import MAX_PRECISION
+from wherecast.language.types import MAX_PRECISION
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 

@@ -37,7 +37,8 @@ import json
 import re
 from dataclasses import dataclass, field
 from wherecast.errors import SchemaError
-from wherecast.language.values import FULL_WIDTH, WIDTHS, Kind, MisfitError, Scalar, coerce, is_finite, iso_text, type_name
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
+from wherecast.language.values import MisfitError, Scalar, coerce, is_finite, iso_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 from wherecast.language.zone import UTC, Zone, find_zone

@@ -19,32 +19,9 @@ from sqlglot.errors import SqlglotError
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, name_advice
-from wherecast.language.decimals import Digits, arithmetic_digits
-from wherecast.language.expression import (
-    FLOATS,
-    INTEGERS,
-    MOMENTS,
-    NUMBERS,
-    And,
-    Arith,
-    Attr,
-    Call,
-    Compare,
-    Const,
-    InList,
-    IsNull,
-    IsTruth,
-    Like,
-    Negate,
-    Node,
-    Not,
-    Or,
-    Param,
-    Span,
-    Type,
-    common_number,
-    element_type,
-)
+from wherecast.language.types import Digits, arithmetic_digits
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Type, common_number
+from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, Span, element_type
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
 from wherecast.language.schema import Schema

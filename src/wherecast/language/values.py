@@ -15,7 +15,6 @@ one to the value, as Spark's cast to FLOAT has it, and stays a Python float; a n
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import math
 import re
 import reprlib
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
+from wherecast.language.types import FULL_WIDTH, Kind, integer_range, type_name
 from wherecast.language.zone import UTC, Zone
 
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
@@ -45,38 +45,12 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-class Kind(enum.StrEnum):
-    """What the values of an attribute (or the elements of an array attribute) are."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"  # signed
-    FLOAT = "float"  # IEEE 754
-    STRING = "string"  # Unicode, compared as UTF-8 bytes
-    DATE = "date"
-    TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
-    TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
 
 
-#: How many bits the values of a kind can have; the other kinds have one form only.
-WIDTHS = {Kind.INTEGER: (8, 16, 32, 64), Kind.FLOAT: (32, 64)}
-FULL_WIDTH = 64
-#: The names of the narrower types. Those of 64 bits are the kinds' own, as stored schemas have always had them.
-_NARROW_NAMES = {
-    (Kind.INTEGER, 8): "tinyint",
-    (Kind.INTEGER, 16): "smallint",
-    (Kind.INTEGER, 32): "int",
-    (Kind.FLOAT, 32): "real",
-}
 
 
-def type_name(kind: Kind, bits: int = FULL_WIDTH) -> str:
-    """The type in the written form of a schema: `integer`, `tinyint`, `real`."""
-    return _NARROW_NAMES.get((kind, bits), str(kind))
 
 
-def integer_range(bits: int) -> tuple[int, int]:
-    """The least and the greatest integer of a width."""
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 class MisfitError(ValueError):

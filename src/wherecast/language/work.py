@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, Type
+from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or
+from wherecast.language.types import Type
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Rest
 

@@ -1,7 +1,13 @@
-"""Exact decimals with Spark SQL's precision and scale.
+"""Types: what the values of an attribute can be, and what an expression makes of them.
+
+An attribute has a `Kind` and a width in bits. An expression has a `Type`, which is one of Spark SQL's: `TINYINT`,
+`SMALLINT`, `INT` and `BIGINT` (attributes by their width; small literals, `length` and `size` are INT), `DECIMAL` (literals
+with a point, and what arithmetic makes of them), `FLOAT` (32 bits), `DOUBLE`, and so on. `NULL` is the type of a bare NULL.
+
+Exact decimals with Spark SQL's precision and scale.
 
 A literal such as `1.1` is DECIMAL(2, 1) in Spark, not a double, so `qty * 1.1 > 100` on an integer attribute is decimal
-arithmetic. Values here are Python integers, unscaled, in object arrays; the scale is static and stands in the
+arithmetic. Decimal values are Python integers, unscaled, in object arrays; the scale is static and stands in the
 expression. It is slow (about a microsecond per operation) and runs only where an integer meets a decimal literal in
 arithmetic, on candidates that passed their box. The rules are those of Spark's DecimalPrecision with
 `spark.sql.decimalOperations.allowPrecisionLoss` on, its default.
@@ -9,7 +15,96 @@ arithmetic, on candidates that passed their box. The rules are those of Spark's 
 
 from __future__ import annotations
 
+import enum
 from functools import cache
+
+
+class Kind(enum.StrEnum):
+    """What the values of an attribute (or the elements of an array attribute) are."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"  # signed
+    FLOAT = "float"  # IEEE 754
+    STRING = "string"  # Unicode, compared as UTF-8 bytes
+    DATE = "date"
+    TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
+    TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
+
+
+#: How many bits the values of a kind can have; the other kinds have one form only.
+WIDTHS = {Kind.INTEGER: (8, 16, 32, 64), Kind.FLOAT: (32, 64)}
+FULL_WIDTH = 64
+#: The names of the narrower types. Those of 64 bits are the kinds' own, as stored schemas have always had them.
+_NARROW_NAMES = {
+    (Kind.INTEGER, 8): "tinyint",
+    (Kind.INTEGER, 16): "smallint",
+    (Kind.INTEGER, 32): "int",
+    (Kind.FLOAT, 32): "real",
+}
+
+
+def type_name(kind: Kind, bits: int = FULL_WIDTH) -> str:
+    """The type in the written form of a schema: `integer`, `tinyint`, `real`."""
+    return _NARROW_NAMES.get((kind, bits), str(kind))
+
+
+def integer_range(bits: int) -> tuple[int, int]:
+    """The least and the greatest integer of a width."""
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+class Type(enum.StrEnum):
+    BOOLEAN = "boolean"
+    TINYINT = "tinyint"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    ARRAY = "array"
+    NULL = "null"
+
+
+TYPE_OF_KIND = {
+    Kind.BOOLEAN: Type.BOOLEAN,
+    Kind.INTEGER: Type.BIGINT,
+    Kind.FLOAT: Type.DOUBLE,
+    Kind.STRING: Type.STRING,
+    Kind.DATE: Type.DATE,
+    Kind.TIMESTAMP: Type.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ: Type.TIMESTAMP_NTZ,
+}
+NARROW_TYPES = {
+    (Kind.INTEGER, 8): Type.TINYINT,
+    (Kind.INTEGER, 16): Type.SMALLINT,
+    (Kind.INTEGER, 32): Type.INT,
+    (Kind.FLOAT, 32): Type.FLOAT,
+}
+#: Integer types by their width in bits, narrowest first.
+WIDTH_OF = {Type.TINYINT: 8, Type.SMALLINT: 16, Type.INT: 32, Type.BIGINT: 64}
+INTEGERS = tuple(WIDTH_OF)
+FLOATS = (Type.FLOAT, Type.DOUBLE)
+NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
+#: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
+MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
+
+
+def common_number(a: Type, b: Type) -> Type:
+    """The type in which Spark's ANSI mode compares and computes two numbers.
+
+    A FLOAT meets anything but a FLOAT as a double: neither an integer nor a decimal is rounded to 24 bits.
+    """
+    if a is not b and Type.FLOAT in (a, b):
+        return Type.DOUBLE
+    return max(a, b, key=NUMBERS.index)
+
+
+# -- decimals ----------------------------------------------------------------------------------------------------------
 
 #: (precision, scale)
 Digits = tuple[int, int]
