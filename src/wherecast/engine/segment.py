@@ -22,7 +22,7 @@ from wherecast.index.build import build_index
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
-from wherecast.index.restore import restore_filters
+from wherecast.index.build import restore_filters
 from wherecast.language.filters import concat_filters, take_filters, take_ranges
 from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch

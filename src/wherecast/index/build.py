@@ -1,17 +1,24 @@
-"""Building an index: compiled filters to boxes, codebook and residuals."""
+"""Building an index: compiled filters to boxes, codebook and residuals.
+
+From an index back to compiled filters.
+
+Code space loses nothing but the spelling: every end of an interval is an end of a cell, and the codebook knows which key
+or string that is. So an index keeps boxes only, packed, and the value-space form is made again when
+segments are merged or a filter is explained.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-
-from wherecast.index.boxes import Boxes
-from wherecast.index.codes import Codebook, build_codes
+import numpy.typing as npt
+from typing import NamedTuple
+from wherecast.index.boxes import Boxes, FAR, FIRST_CODE, NULL_CODE
+from wherecast.index.codes import Codebook, build_codes, KeyCodes
 from wherecast.index.residuals import Residuals
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_ranges, AFTER, AT, BEFORE
 from wherecast.language.schema import Schema
-
+from wherecast.index.strings import StringCodes
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 
 class Index(NamedTuple):
     """Filters in code space, with what it takes to bring events there and to finish what boxes cannot say."""
@@ -32,3 +39,70 @@ def build_index(filters: Filters, schema: Schema) -> Index:
     return Index(
         codebook, boxes, Residuals(filters.programs, filters.program[with_rest], filters.program_row[with_rest])
     )
+
+
+Int64s = npt.NDArray[np.int64]
+
+
+def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Int64s | None = None) -> Filters:
+    """The filters of an index (or the chosen ones) as they were compiled, without digests."""
+    clause_ptr = np.searchsorted(boxes.filter_ids, np.arange(boxes.n_filters + 1)).astype(np.int64)
+    wanted = np.arange(boxes.n_filters) if chosen is None else chosen
+    clauses, clause_ptr = take_ranges(clause_ptr, wanted)
+    rows, row_ptr = take_ranges(boxes.ptr, clauses)
+    attr, low, high = boxes.attr[rows], boxes.lo[rows], boxes.hi[rows]
+    null = (low == NULL_CODE) & (high == NULL_CODE)
+    lo, hi = np.zeros(attr.size, np.int64), np.zeros(attr.size, np.int64)
+    strings, ranks = _all_strings(codebook)
+    column = np.where(attr < 0, ~attr, attr)
+    for a in codebook.used:
+        here = np.flatnonzero((column == a) & ~null)
+        codes = codebook.codes[a]
+        if isinstance(codes, KeyCodes):
+            lo[here], hi[here] = _key_ends(codes.starts, low[here], high[here])
+        else:
+            lo[here], hi[here] = _string_ends(ranks[a], low[here], high[here])
+    residual = boxes.residuals[clauses]
+    program = np.where(residual >= 0, _take(residuals.program, residual), -1).astype(np.int32)
+    program_row = np.where(residual >= 0, _take(residuals.rows, residual), 0).astype(np.int32)
+    return Filters(
+        clause_ptr, row_ptr, attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
+    )  # fmt: skip
+
+
+def _take(values: npt.NDArray[np.int32], places: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    return values[np.maximum(places, 0)] if values.size else np.zeros(places.size, np.int32)
+
+
+def _key_ends(starts: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Int64s, Int64s]:
+    """Cell c begins at starts[c - 2] and ends before starts[c - 1]."""
+    if not starts.size:
+        return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
+    lo = np.where(low == FIRST_CODE, KEY_MIN, starts[np.maximum(low - 2, 0)])
+    hi = np.where(high == FAR, KEY_MAX, starts[np.minimum(high - 1, starts.size - 1)] - 1)
+    return lo, hi
+
+
+def _string_ends(ranks: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Int64s, Int64s]:
+    """A gap as a lower end is "after" the string below it, as an upper end "before" the string above it."""
+    if not ranks.size:
+        return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
+    last = ranks.size - 1
+    point = low % 2 == 0
+    below = ranks[np.clip(np.where(point, low // 2 - 1, (low - 3) // 2), 0, last)]
+    lo = np.where(low == FIRST_CODE, KEY_MIN, 4 * below + np.where(point, AT, AFTER))
+    point = high % 2 == 0
+    above = ranks[np.clip(np.where(point, high // 2 - 1, (high - 1) // 2), 0, last)]
+    hi = np.where(high == FAR, KEY_MAX, 4 * above + np.where(point, AT, BEFORE))
+    return lo, hi
+
+
+def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Int64s]]:
+    """The strings of all attributes in one order, and the ranks of each attribute's own."""
+    own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, StringCodes)}
+    if len(own) == 1:
+        (attr, strings), *_ = own.items()
+        return strings, {attr: np.arange(len(strings))}
+    strings = sorted({s for texts in own.values() for s in texts})
+    rank = {s: i for i, s in enumerate(strings)}
+    return strings, {a: np.fromiter((rank[s] for s in texts), np.int64, len(texts)) for a, texts in own.items()}
