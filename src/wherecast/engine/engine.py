@@ -18,19 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.delta import (
-    LOG_LIMIT,
-    LOOK_EVERY,
-    Change,
-    Entry,
-    Log,
-    LogReader,
-    State,
-    admit,
-    carry_deaths,
-    count_places,
-    first_to_merge,
-)
+from wherecast.engine.log import LOG_LIMIT, LOOK_EVERY, Change, Entry, Log, LogReader, State, admit, carry_deaths, count_places, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
