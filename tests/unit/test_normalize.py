@@ -28,7 +28,7 @@ from wherecast.language.normalize import (
     Any_,
     Clause,
     Logic,
-    Rest,
+    Residual,
     Test,
     Truth,
     Values,
@@ -90,7 +90,7 @@ class Writer:
         """Any statement."""
         if isinstance(logic, Values):
             return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.tests))}}}"
-        if isinstance(logic, Rest):
+        if isinstance(logic, Residual):
             return f"[{render(logic.node, self.name, self.literal)} is {logic.truth.value}]"
         if not logic.items:
             return "always" if isinstance(logic, All) else "never"
@@ -100,7 +100,7 @@ class Writer:
 
     def clause(self, clause: Clause) -> str:
         """A clause."""
-        return self.logic(All((*clause.values, *clause.rests)))
+        return self.logic(All((*clause.values, *clause.residuals)))
 
 
 BLOCKS = blocks()
@@ -127,7 +127,7 @@ def test_passes(file, fields):
     if exact:
         assert normalize(node, limit) == clauses
     else:
-        assert all([(r.node, r.truth) for r in c.rests] == [(node, Truth.TRUE)] for c in normalize(node, limit))
+        assert all([(r.node, r.truth) for r in c.residuals] == [(node, Truth.TRUE)] for c in normalize(node, limit))
 
 
 def test_every_pass_has_fixtures():

@@ -31,7 +31,7 @@ def test_reads_are_counted_per_operation(filter, reads):
     filters = Compiler(Schema.of(SCHEMA)).compile_many([filter]).filters
     total = {}
     for program in filters.programs:
-        for attr, times in count_reads(program.rests).items():
+        for attr, times in count_reads(program.residuals).items():
             total[attr] = total.get(attr, 0) + times
     assert total == reads
 

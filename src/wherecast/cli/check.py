@@ -140,9 +140,9 @@ def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> 
         return None
     literals = cut_text(text)[1]
     parts = []
-    for rest in filters.programs[program].rests:
-        sql = render(rest.node, attribute_namer(schema), lambda param: written_literal(param, literals[param.slot]))
-        parts.append(sql if rest.truth == "true" else f"({sql}) IS {rest.truth.upper()}")
+    for residual in filters.programs[program].residuals:
+        sql = render(residual.node, attribute_namer(schema), lambda param: written_literal(param, literals[param.slot]))
+        parts.append(sql if residual.truth == "true" else f"({sql}) IS {residual.truth.upper()}")
     return " AND ".join(f"({p})" if len(parts) > 1 else p for p in parts)
 
 

@@ -95,7 +95,7 @@ def describe_residual(filters: Filters, clause: int, events: EventBatch) -> str:
         return ", ".join(member_text(key[1], value) for value in sorted(program.columns[key][row]))
 
     parts = []
-    for rest in program.rests:
-        text = render(rest.node, attribute_namer(events.schema), literal)
-        parts.append(text if rest.truth == "true" else f"({text}) IS {rest.truth.upper()}")
+    for residual in program.residuals:
+        text = render(residual.node, attribute_namer(events.schema), literal)
+        parts.append(text if residual.truth == "true" else f"({text}) IS {residual.truth.upper()}")
     return " AND ".join(parts)

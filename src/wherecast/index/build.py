@@ -31,13 +31,13 @@ class Index(NamedTuple):
 def build_index(filters: Filters, schema: Schema) -> Index:
     codebook, lo, hi = build_codes(filters, schema)
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
-    with_rest = np.flatnonzero(filters.program >= 0)
+    with_residual = np.flatnonzero(filters.program >= 0)
     residual_of = np.full(owner.size, -1, np.int32)
-    residual_of[with_rest] = np.arange(with_rest.size)
+    residual_of[with_residual] = np.arange(with_residual.size)
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
     return Index(
-        codebook, boxes, Residuals(filters.programs, filters.program[with_rest], filters.program_row[with_rest])
+        codebook, boxes, Residuals(filters.programs, filters.program[with_residual], filters.program_row[with_residual])
     )
 
 

@@ -34,7 +34,7 @@ from wherecast.language.expression import Compare, InList, Like, Negate, Node, P
 from wherecast.language.filters import LiteralColumns, Program
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
-from wherecast.language.normalize import Rest, Truth
+from wherecast.language.normalize import Residual, Truth
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
@@ -71,9 +71,9 @@ def pack_programs(programs: list[Program], schema: Schema) -> tuple[dict[str, Js
     texts = []
     pools: dict[str, list[Any]] = {kind: [] for kind in (*_DTYPES, *_TEXTS)}
     for program in programs:
-        written = [_write_rest(rest, schema, reader) for rest in program.rests]
+        written = [_write_residual(residual, schema, reader) for residual in program.residuals]
         texts.append(json.dumps({"length": program.length, "rests": written}))
-        keys = _column_keys(program.rests)
+        keys = _column_keys(program.residuals)
         if set(keys) != set(program.columns):
             raise SnapshotError(
                 f"program {len(texts) - 1}: its columns are not those of its residuals; nothing was saved"
@@ -100,12 +100,12 @@ def unpack_programs(facts: Mapping[str, Any], arrays: Mapping[str, StoredArray],
     programs = []
     for number, text in enumerate(texts):
         try:
-            length, rests = _read_program(text, reader)
-            columns: LiteralColumns = {key: pools.column(key, length) for key in _column_keys(rests)}
-            _check_patterns(rests, columns)
+            length, residuals = _read_program(text, reader)
+            columns: LiteralColumns = {key: pools.column(key, length) for key in _column_keys(residuals)}
+            _check_patterns(residuals, columns)
         except (FilterError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SnapshotError(f"residual program {number} cannot be read: {error!s:.200}; {_REMEDY}") from None
-        programs.append(Program(rests, columns, length))
+        programs.append(Program(residuals, columns, length))
     pools.check_used_up()
     return programs
 
@@ -116,11 +116,11 @@ _REMEDY = "the snapshot is damaged or of another schema: restore it or save anew
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
+def _write_residual(residual: Residual, schema: Schema, reader: _Reader) -> dict[str, Json]:
     """A residual in words, after a look whether it comes back."""
-    forms = {id(n.pattern): n.form for n in rest.node.walk() if isinstance(n, Like)}
+    forms = {id(n.pattern): n.form for n in residual.node.walk() if isinstance(n, Like)}
     # A sign right before a literal would become a part of it.
-    apart = {id(n.item) for n in rest.node.walk() if isinstance(n, Negate)}
+    apart = {id(n.item) for n in residual.node.walk() if isinstance(n, Negate)}
     numbers: dict[tuple[_Literal, bool], int] = {}
 
     def name(index: int) -> str:
@@ -133,19 +133,19 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
         mark = f"-{mark}" if param.negative else mark
         return f"({mark})" if id(param) in apart else mark
 
-    text = render(rest.node, name, placeholder)
+    text = render(residual.node, name, placeholder)
     literals = tuple(literal for literal, _ in numbers)
     try:
-        pairs = zip(_compares(reader.expression(text, literals)), _compares(rest.node), strict=False)
+        pairs = zip(_compares(reader.expression(text, literals)), _compares(residual.node), strict=False)
         wider = tuple((i, want.common) for i, (got, want) in enumerate(pairs) if got.common is not want.common)
         written: dict[str, Json] = {
-            "truth": str(rest.truth),
-            "is_whole": rest.is_whole,
+            "truth": str(residual.truth),
+            "is_whole": residual.is_whole,
             "sql": text,
             "literals": [[x.slot, str(x.type), *x.digits, x.form] for x in literals],
             "wider": [[i, str(kind)] for i, kind in wider],
         }
-        same = _read_rest(written, reader) == rest
+        same = _read_residual(written, reader) == residual
     except (FilterError, ValueError) as error:
         raise SnapshotError(f"the residual {text!r:.200} cannot be stored: {error}; nothing was saved") from None
     if not same:
@@ -155,21 +155,21 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
     return written
 
 
-def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Rest, ...]]:
+def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Residual, ...]]:
     written = json.loads(text)
     length = written["length"]
     if not is_count(length) or length >= 2**31:
         raise ValueError(f"{length!r:.20} is no number of rows")
-    return length, tuple(_read_rest(rest, reader) for rest in written["rests"])
+    return length, tuple(_read_residual(residual, reader) for residual in written["rests"])
 
 
-def _read_rest(written: dict[str, Any], reader: _Reader) -> Rest:
+def _read_residual(written: dict[str, Any], reader: _Reader) -> Residual:
     sql, is_whole = written["sql"], written["is_whole"]
     if not isinstance(sql, str) or not isinstance(is_whole, bool):
         raise TypeError("an expression is no text, or not known to be whole")
     literals = tuple(map(_read_literal, written["literals"]))
     wider = tuple((i, Type(kind)) for i, kind in written["wider"])
-    return Rest(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
+    return Residual(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
 
 
 def _read_literal(written: list[Any]) -> _Literal:
@@ -240,9 +240,9 @@ def _is_wider(wide: Type, narrow: Type) -> bool:
     return wide is narrow or narrow is Type.NULL
 
 
-def _check_patterns(rests: tuple[Rest, ...], columns: LiteralColumns) -> None:
+def _check_patterns(residuals: tuple[Residual, ...], columns: LiteralColumns) -> None:
     """Patterns were checked when their filters were registered; those of a file are checked again."""
-    for like in (n for rest in rests for n in rest.node.walk() if isinstance(n, Like)):
+    for like in (n for residual in residuals for n in residual.node.walk() if isinstance(n, Like)):
         for pattern in set(columns[like.pattern].tolist()):
             if like.kind == "rlike":
                 rlike_regex(pattern)
@@ -253,11 +253,11 @@ def _check_patterns(rests: tuple[Rest, ...], columns: LiteralColumns) -> None:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _column_keys(rests: tuple[Rest, ...]) -> list[ColumnKey]:
+def _column_keys(residuals: tuple[Residual, ...]) -> list[ColumnKey]:
     """The columns that evaluating residuals needs, in an order that depends on the expressions alone."""
     keys: dict[ColumnKey, None] = {}
-    for rest in rests:
-        nodes = list(rest.node.walk())
+    for residual in residuals:
+        nodes = list(residual.node.walk())
         listed = {id(v) for n in nodes if isinstance(n, InList) for v in n.values}
         for node in nodes:
             if isinstance(node, InList):

@@ -31,7 +31,7 @@ from wherecast.language.schema import Kind
 from collections import Counter
 from wherecast.language.types import Type
 from wherecast.language.limits import Limits
-from wherecast.language.normalize import Rest
+from wherecast.language.normalize import Residual
 
 Bools = npt.NDArray[np.bool_]
 
@@ -44,7 +44,7 @@ class Residuals:
         self.program = program
         self.rows = rows
         in_use = [programs[number] for number in np.unique(program).tolist()]  # of dead clauses programs may be left
-        self.attributes = {a for p in in_use for r in p.rests for a in attributes_of(r.node)}
+        self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
 
     def find_overwork(
@@ -61,7 +61,7 @@ class Residuals:
 
     def _reads_of(self, program: int) -> Reads:
         if program not in self._reads:
-            self._reads[program] = count_reads(self.programs[program].rests)
+            self._reads[program] = count_reads(self.programs[program].residuals)
         return self._reads[program]
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
@@ -82,8 +82,8 @@ class Residuals:
             program = self.programs[number]
             scope = ProgramScope(program.columns, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
             truth = np.ones(pairs.size, bool)
-            for rest in program.rests:
-                truth &= holds(rest.node, rest.truth, scope)
+            for residual in program.residuals:
+                truth &= holds(residual.node, residual.truth, scope)
             out[pairs] = truth
         return out
 
@@ -156,10 +156,10 @@ class Overwork(NamedTuple):
 _LOGIC = (And, Or, Not, IsNull, IsTruth)
 
 
-def count_reads(rests: Iterable[Rest]) -> Reads:
+def count_reads(residuals: Iterable[Residual]) -> Reads:
     """How often evaluating some residuals reads each text attribute: once per operation above it, logic excepted."""
     reads: Counter[int] = Counter()
-    stack: list[tuple[Node, int]] = [(rest.node, 0) for rest in rests]
+    stack: list[tuple[Node, int]] = [(residual.node, 0) for residual in residuals]
     while stack:
         node, above = stack.pop()
         if isinstance(node, Attr):

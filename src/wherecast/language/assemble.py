@@ -27,11 +27,11 @@ import numpy.typing as npt
 import re
 from typing import NamedTuple
 from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
-from wherecast.language.canonical import rest_writer, digest_filters
+from wherecast.language.canonical import residual_writer, digest_filters
 from wherecast.language.literals import Literals
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
-from wherecast.language.normalize import Clause, Rest, Test
+from wherecast.language.normalize import Clause, Residual, Test
 from wherecast.language.schema import Schema
 from collections.abc import Sequence
 from functools import lru_cache
@@ -69,9 +69,9 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
     programs: list[Program] = []
     parts = []
     for group in groups:
-        rests = [tuple(r for r in c.rests if not is_constant(r.node)) for c in group.clauses]
+        residuals = [tuple(r for r in c.residuals if not is_constant(r.node)) for c in group.clauses]
         bound = settle(group.clauses, group.placed, ranks, group.literals, schema)
-        parts.append(_part(bound, group.clauses, rests, programs, group.literals))
+        parts.append(_part(bound, group.clauses, residuals, programs, group.literals))
     texts = [g.rows for g in groups]
     if join is not None:
         bounds = [(settle(g.clauses, g.placed, ranks, g.literals, schema), owner) for g, owner in join.terms]
@@ -85,20 +85,20 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
 
 
 def _part(
-    bound: Bound, clauses: list[Clause], rests: list[tuple[Rest, ...]], programs: list[Program], literals: Literals
+    bound: Bound, clauses: list[Clause], residuals: list[tuple[Residual, ...]], programs: list[Program], literals: Literals
 ) -> _Part:
-    index: dict[tuple[Rest, ...], int] = {}
-    for rest in rests:
+    index: dict[tuple[Residual, ...], int] = {}
+    for residual in residuals:
         if rest and rest not in index:
             index[rest] = len(programs)
             programs.append(Program(rest, literals.take([r.node for r in rest]), literals.length))
-    which = np.array([index.get(rest, -1) for rest in rests] or [0], np.int64)
-    if len(rests) > 1:
+    which = np.array([index.get(residual, -1) for residual in residuals] or [0], np.int64)
+    if len(residuals) > 1:
         order = _fixed_order(clauses)
         if order is not None and not bound.rows.null.any():
             return _ordered(bound, which, order)
         return _simplified(bound, which, programs)
-    alive = np.flatnonzero(bound.alive[0]) if rests else np.zeros(0, np.int64)
+    alive = np.flatnonzero(bound.alive[0]) if residuals else np.zeros(0, np.int64)
     return _Part(bound.rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, which[0]))
 
 
@@ -138,7 +138,7 @@ def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
     for f, number, attr, part, null, lo, hi in zip(*(a[order].tolist() for a in bound.rows), strict=True):
         box = boxes[f][number]
         box[attr, part] = (*box.get((attr, part), ()), (null, lo, hi))
-    writers = {number: rest_writer(programs[number]) for number in set(which.tolist()) - {-1}}
+    writers = {number: residual_writer(programs[number]) for number in set(which.tolist()) - {-1}}
     rows: list[tuple[int, int, int, int, bool, int, int]] = []
     clauses: list[tuple[int, int, int]] = []
     for f, numbered in enumerate(boxes):

@@ -26,7 +26,7 @@ from wherecast.language.evaluate import Column, as_moments, holds
 from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
-from wherecast.language.normalize import Clause, Rest, Test, Values
+from wherecast.language.normalize import Clause, Residual, Test, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.zone import Zone
@@ -331,9 +331,9 @@ def settle(
                 present = np.zeros(n, bool)
                 present[sets.rows] = True
                 alive[number] &= present
-        for rest in clause.rests:
-            if is_constant(rest.node):
-                alive[number] &= _constant_truth(rest, literals)
+        for residual in clause.residuals:
+            if is_constant(residual.node):
+                alive[number] &= _constant_truth(residual, literals)
         blocks += [_block(number, *constraint, alive[number]) for constraint in found]
     if not blocks:
         none = np.zeros(0, np.int64)
@@ -388,12 +388,12 @@ def _whole_booleans(sets: Ragged) -> Ragged:
     return Ragged(sets.rows, np.where(whole, KEY_MIN, sets.lo), np.where(whole, KEY_MAX, sets.hi))
 
 
-def _constant_truth(rest: Rest, literals: Literals) -> npt.NDArray[np.bool_]:
+def _constant_truth(residual: Residual, literals: Literals) -> npt.NDArray[np.bool_]:
     def no_attribute(index: int) -> Column:
         raise AssertionError(f"a constant reads attribute {index}")
 
-    scope = ProgramScope(literals.take([rest.node]), np.arange(literals.length), no_attribute, literals.zone)
-    return holds(rest.node, rest.truth, scope)
+    scope = ProgramScope(literals.take([residual.node]), np.arange(literals.length), no_attribute, literals.zone)
+    return holds(residual.node, residual.truth, scope)
 
 
 def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> Rows:

@@ -30,9 +30,9 @@ from wherecast.language.schema import Kind, Schema
 Writer = Callable[[int], str]
 
 
-def rest_writer(program: Program) -> Callable[[int], frozenset[str]]:
+def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
     """The residuals of a clause in words, by the row of its literals."""
-    writers = [_statement(rest.node, rest.truth, program.columns) for rest in program.rests]
+    writers = [_statement(residual.node, residual.truth, program.columns) for residual in program.residuals]
     return lambda row: frozenset(write(row) for write in writers)
 
 
@@ -137,17 +137,17 @@ def digest_filters(filters: Filters, schema: Schema) -> list[bytes]:
     data, width = _row_bytes(filters, schema), _ROW.itemsize
     at = (filters.row_ptr * width).tolist()
     first = filters.clause_ptr.tolist()
-    rests = _rests(filters)
+    residuals = _residual_words(filters)
     out = []
     for a, b in pairwise(first):
-        if b - a == 1 and a not in rests:
+        if b - a == 1 and a not in residuals:
             out.append(_digest(data[at[a] : at[b]], b"box"))
         elif any(_is_whole(filters, c) for c in range(a, b)):
             # The boxes of a cover say nothing that the residual does not.
-            out.append(_digest(rests[a], b"whole"))
+            out.append(_digest(residuals[a], b"whole"))
         else:
             # The number of bytes first, so that no residual can be taken for rows.
-            parts = [(data[at[c] : at[c + 1]], rests.get(c, b"")) for c in range(a, b)]
+            parts = [(data[at[c] : at[c + 1]], residuals.get(c, b"")) for c in range(a, b)]
             marks = {_digest(b"%d:%b%b" % (len(box), box, rest), b"clause") for box, rest in parts}
             out.append(_digest(b"".join(sorted(marks)), b"clauses"))
     return out
@@ -181,16 +181,16 @@ def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
 
 def _is_whole(filters: Filters, clause: int) -> bool:
     program = int(filters.program[clause])
-    return program >= 0 and filters.programs[program].rests[0].is_whole
+    return program >= 0 and filters.programs[program].residuals[0].is_whole
 
 
-def _rests(filters: Filters) -> dict[int, bytes]:
+def _residual_words(filters: Filters) -> dict[int, bytes]:
     """The residual of each clause that has one, in canonical words."""
     writers: dict[int, Callable[[int], frozenset[str]]] = {}
     out = {}
     for clause in np.flatnonzero(filters.program >= 0).tolist():
         number = int(filters.program[clause])
         if number not in writers:
-            writers[number] = rest_writer(filters.programs[number])
+            writers[number] = residual_writer(filters.programs[number])
         out[clause] = "\0".join(sorted(writers[number](int(filters.program_row[clause])))).encode()
     return out

@@ -229,7 +229,7 @@ class Compiler:
         """One box of scalar attributes."""
         return (
             len(clauses) == 1
-            and not clauses[0].rests
+            and not clauses[0].residuals
             and not any(self.schema.attributes[v.attr].is_array for v in clauses[0].values)
         )
 

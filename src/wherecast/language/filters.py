@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from wherecast.language.expression import Param
 from wherecast.language.types import Type
-from wherecast.language.normalize import Rest
+from wherecast.language.normalize import Residual
 from collections.abc import Sequence
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Kind, Schema
@@ -33,7 +33,7 @@ LiteralColumns = dict[Param | tuple[Param, Type], npt.NDArray[Any]]
 class Program:
     """The residuals of one clause shape, with the literals of every clause that has it, as columns."""
 
-    rests: tuple[Rest, ...]
+    residuals: tuple[Residual, ...]
     columns: LiteralColumns = field(hash=False, compare=False)
     length: int = field(hash=False, compare=False)  # rows of the columns (there may be no column)
 
@@ -128,24 +128,24 @@ def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Int64s]:
 def _unite_programs(
     parts: Sequence[Filters],
 ) -> tuple[list[Program], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    columns: dict[tuple[Rest, ...], list[LiteralColumns]] = {}
-    lengths: dict[tuple[Rest, ...], int] = {}
-    number: dict[tuple[Rest, ...], int] = {}
+    columns: dict[tuple[Residual, ...], list[LiteralColumns]] = {}
+    lengths: dict[tuple[Residual, ...], int] = {}
+    number: dict[tuple[Residual, ...], int] = {}
     program = [np.zeros(0, np.int32)]
     program_row = [np.zeros(0, np.int32)]
     for part in parts:
         row = part.program_row.copy()
         known = np.full(len(part.programs) + 1, -1, np.int32)  # the last entry serves -1, "no residual"
         for local, found in enumerate(part.programs):
-            known[local] = number.setdefault(found.rests, len(number))
-            row[part.program == local] += lengths.get(found.rests, 0)
-            lengths[found.rests] = lengths.get(found.rests, 0) + found.length
-            columns.setdefault(found.rests, []).append(found.columns)
+            known[local] = number.setdefault(found.residuals, len(number))
+            row[part.program == local] += lengths.get(found.residuals, 0)
+            lengths[found.residuals] = lengths.get(found.residuals, 0) + found.length
+            columns.setdefault(found.residuals, []).append(found.columns)
         program.append(known[part.program])
         program_row.append(row)
     united = [
-        Program(rests, {key: np.concatenate([c[key] for c in found]) for key in found[0]}, lengths[rests])
-        for rests, found in columns.items()
+        Program(residuals, {key: np.concatenate([c[key] for c in found]) for key in found[0]}, lengths[residuals])
+        for residuals, found in columns.items()
     ]
     return united, np.concatenate(program), np.concatenate(program_row)
 

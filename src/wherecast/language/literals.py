@@ -284,10 +284,10 @@ class Literals:
             self._lists[key] = (_read(param, [v for row in rows for v in row], self.zone), ptr)
         return self._lists[key]
 
-    def take(self, rests_nodes: Sequence[Node]) -> LiteralColumns:
+    def take(self, nodes: Sequence[Node]) -> LiteralColumns:
         """The columns that evaluating these expressions needs, in the form that `ProgramScope` serves."""
         columns: LiteralColumns = {}
-        for root in rests_nodes:
+        for root in nodes:
             in_lists = {id(v) for n in root.walk() if isinstance(n, InList) for v in n.values}
             for node in root.walk():
                 if isinstance(node, InList):

@@ -76,7 +76,7 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Residual:
     """A residual: `node` must have the given truth. `is_whole`: it is the whole filter, and the boxes a cover of it."""
 
     node: Node
@@ -106,14 +106,14 @@ class Any_:  # noqa: N801 - the other half of All; Any is Python's
     items: tuple[Logic, ...] = ()
 
 
-Logic = Values | Rest | All | Any_
+Logic = Values | Residual | All | Any_
 
 
 class Clause(NamedTuple):
     """A conjunction: the value sets of each attribute are intersected, the residuals all hold."""
 
     values: tuple[Values, ...]
-    rests: tuple[Rest, ...]
+    residuals: tuple[Residual, ...]
 
 
 ALWAYS, NEVER = All(), Any_()
@@ -162,7 +162,7 @@ def _is_null(node: IsNull, truth: Truth) -> Logic:
     if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
         unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
         return unknown if wanted else Any_((push_truth(item, Truth.TRUE), push_truth(item, Truth.FALSE)))
-    return Rest(node, Truth.TRUE if wanted else Truth.FALSE)
+    return Residual(node, Truth.TRUE if wanted else Truth.FALSE)
 
 
 def _is_truth(node: IsTruth, truth: Truth) -> Logic:
@@ -241,7 +241,7 @@ def _residual(node: Node, truth: Truth) -> Logic:
     node, truth = plain_truth(node, truth)
     if isinstance(node, Compare) and node.op != "<=>" and _is_null_const(node.left, node.right):
         return ALWAYS if truth.admits_unknown else NEVER
-    rest = Rest(node, truth)
+    rest = Residual(node, truth)
     if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
         return rest
     implied: list[Logic] = [Values(a, (Test(a, "all"),)) for a in sorted(attributes_of(node))]
@@ -310,7 +310,7 @@ def expand(logic: Logic, limit: int) -> tuple[list[Clause], bool]:
     """Multiply out to at most `limit` clauses. False: they are a cover, wider than the expression."""
     if isinstance(logic, Values):
         return [Clause((logic,), ())], True
-    if isinstance(logic, Rest):
+    if isinstance(logic, Residual):
         return [Clause((), (logic,))], True
     if isinstance(logic, Any_):
         return _expand_any(logic, limit)
@@ -345,7 +345,7 @@ def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
 def _joined(*clauses: Clause) -> Clause:
     return Clause(
         tuple(dict.fromkeys(v for c in clauses for v in c.values)),
-        tuple(dict.fromkeys(r for c in clauses for r in c.rests)),
+        tuple(dict.fromkeys(r for c in clauses for r in c.residuals)),
     )
 
 
@@ -379,5 +379,5 @@ def normalize(node: Node, limit: int) -> list[Clause]:
     clauses, exact = multiply_out(node, limit)
     if exact:
         return clauses
-    whole = (Rest(node, Truth.TRUE, is_whole=True),)
+    whole = (Residual(node, Truth.TRUE, is_whole=True),)
     return list(dict.fromkeys(Clause(clause.values, whole) for clause in clauses))
