@@ -89,10 +89,10 @@ def describe_residual(filters: Filters, clause: int, events: EventBatch) -> str:
     row = int(filters.program_row[clause])
 
     def literal(param: Param) -> str:
-        if param in program.columns:
-            return literal_text(param.type, program.columns[param][row], decimal_scale(param))
-        key = next(k for k in program.columns if isinstance(k, tuple) and k[0] == param)
-        return ", ".join(member_text(key[1], value) for value in sorted(program.columns[key][row]))
+        if param in program.literals:
+            return literal_text(param.type, program.literals[param][row], decimal_scale(param))
+        key = next(k for k in program.literals if isinstance(k, tuple) and k[0] == param)
+        return ", ".join(member_text(key[1], value) for value in sorted(program.literals[key][row]))
 
     parts = []
     for residual in program.residuals:

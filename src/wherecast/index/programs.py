@@ -8,7 +8,7 @@ Opening parses and checks that text against the schema again; nothing is unpickl
 program can.
 
 Literal columns follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
-the order of `_column_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
+the order of `_literal_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
 column of an IN list is the number of members of each row, in `sizes`, and the members themselves.
 """
 
@@ -31,7 +31,7 @@ from wherecast.index.snapshot import Json
 from wherecast.language.types import MAX_PRECISION, Digits
 from wherecast.language.types import FLOATS, MOMENTS, NUMBERS, Type
 from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
-from wherecast.language.filters import LiteralColumns, Program
+from wherecast.language.filters import LiteralValues, Program
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
 from wherecast.language.normalize import Residual, Truth
@@ -49,7 +49,7 @@ _FORMS = ("general", "exact", "prefix", "any")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}
 _TEXTS = ("texts", "decimals")
 
-ColumnKey = Param | tuple[Param, Type]
+LiteralKey = Param | tuple[Param, Type]
 
 
 class _Literal(NamedTuple):
@@ -73,13 +73,13 @@ def pack_programs(programs: list[Program], schema: Schema) -> tuple[dict[str, Js
     for program in programs:
         written = [_write_residual(residual, schema, reader) for residual in program.residuals]
         texts.append(json.dumps({"length": program.length, "rests": written}))
-        keys = _column_keys(program.residuals)
-        if set(keys) != set(program.columns):
+        keys = _literal_keys(program.residuals)
+        if set(keys) != set(program.literals):
             raise SnapshotError(
-                f"program {len(texts) - 1}: its columns are not those of its residuals; nothing was saved"
+                f"program {len(texts) - 1}: its literals are not those of its residuals; nothing was saved"
             )
         for key in keys:
-            _pack_column(key, program.columns[key], pools)
+            _pack_literals(key, program.literals[key], pools)
     arrays: dict[str, StoredArray] = {"programs": pa.array(texts, pa.large_string())}
     for kind, dtype in _DTYPES.items():
         arrays[kind] = np.concatenate([np.zeros(0, dtype), *pools[kind]]).astype(dtype)
@@ -101,7 +101,7 @@ def unpack_programs(facts: Mapping[str, Any], arrays: Mapping[str, StoredArray],
     for number, text in enumerate(texts):
         try:
             length, residuals = _read_program(text, reader)
-            columns: LiteralColumns = {key: pools.column(key, length) for key in _column_keys(residuals)}
+            columns: LiteralValues = {key: pools.literals(key, length) for key in _literal_keys(residuals)}
             _check_patterns(residuals, columns)
         except (FilterError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SnapshotError(f"residual program {number} cannot be read: {error!s:.200}; {_REMEDY}") from None
@@ -240,7 +240,7 @@ def _is_wider(wide: Type, narrow: Type) -> bool:
     return wide is narrow or narrow is Type.NULL
 
 
-def _check_patterns(residuals: tuple[Residual, ...], columns: LiteralColumns) -> None:
+def _check_patterns(residuals: tuple[Residual, ...], columns: LiteralValues) -> None:
     """Patterns were checked when their filters were registered; those of a file are checked again."""
     for like in (n for residual in residuals for n in residual.node.walk() if isinstance(n, Like)):
         for pattern in set(columns[like.pattern].tolist()):
@@ -253,9 +253,9 @@ def _check_patterns(residuals: tuple[Residual, ...], columns: LiteralColumns) ->
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _column_keys(residuals: tuple[Residual, ...]) -> list[ColumnKey]:
+def _literal_keys(residuals: tuple[Residual, ...]) -> list[LiteralKey]:
     """The columns that evaluating residuals needs, in an order that depends on the expressions alone."""
-    keys: dict[ColumnKey, None] = {}
+    keys: dict[LiteralKey, None] = {}
     for residual in residuals:
         nodes = list(residual.node.walk())
         listed = {id(v) for n in nodes if isinstance(n, InList) for v in n.values}
@@ -267,7 +267,7 @@ def _column_keys(residuals: tuple[Residual, ...]) -> list[ColumnKey]:
     return list(keys)
 
 
-def _kind_of(key: ColumnKey) -> str:
+def _kind_of(key: LiteralKey) -> str:
     """Which array holds the values of a column; the members of a list of doubles are their keys."""
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
     if kind in FLOATS:
@@ -275,7 +275,7 @@ def _kind_of(key: ColumnKey) -> str:
     return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 
 
-def _pack_column(key: ColumnKey, column: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
+def _pack_literals(key: LiteralKey, column: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
     kind = _kind_of(key)
     values: Any = column
     if isinstance(key, tuple):
@@ -296,7 +296,7 @@ class _Pools:
         self._pools |= {kind: _texts_of(kind, arrays) for kind in _TEXTS}
         self._at = dict.fromkeys(self._pools, 0)
 
-    def column(self, key: ColumnKey, length: int) -> npt.NDArray[Any]:
+    def literals(self, key: LiteralKey, length: int) -> npt.NDArray[Any]:
         """The next column; ValueError if there is not so much left."""
         kind = _kind_of(key)
         if not isinstance(key, tuple):

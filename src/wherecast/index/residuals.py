@@ -80,7 +80,7 @@ class Residuals:
                 return Column(values[rows], valid[rows])
 
             program = self.programs[number]
-            scope = ProgramScope(program.columns, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
+            scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
             truth = np.ones(pairs.size, bool)
             for residual in program.residuals:
                 truth &= holds(residual.node, residual.truth, scope)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from collections.abc import Callable
 from wherecast.language.expression import FLIPPED, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param
 from wherecast.language.types import Type
-from wherecast.language.filters import LiteralColumns, Program, Filters
+from wherecast.language.filters import LiteralValues, Program, Filters
 from wherecast.language.normalize import Truth, plain_truth
 from itertools import pairwise
 from wherecast.language.keys import KEY_MAX, KEY_MIN
@@ -32,11 +32,11 @@ Writer = Callable[[int], str]
 
 def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
     """The residuals of a clause in words, by the row of its literals."""
-    writers = [_statement(residual.node, residual.truth, program.columns) for residual in program.residuals]
+    writers = [_statement(residual.node, residual.truth, program.literals) for residual in program.residuals]
     return lambda row: frozenset(write(row) for write in writers)
 
 
-def _statement(node: Node, truth: Truth, columns: LiteralColumns) -> Writer:
+def _statement(node: Node, truth: Truth, columns: LiteralValues) -> Writer:
     if isinstance(node, Not):
         return _statement(node.item, truth.of_negation, columns)
     if isinstance(node, (And, Or)):
@@ -52,7 +52,7 @@ def _statement(node: Node, truth: Truth, columns: LiteralColumns) -> Writer:
     return _sequence(str(truth), [_value(node, columns)])
 
 
-def _value(node: Node, columns: LiteralColumns) -> Writer:
+def _value(node: Node, columns: LiteralValues) -> Writer:
     """The words of an expression, whatever its truth."""
     if isinstance(node, Attr):
         return _fixed(f"#{node.index}")
@@ -88,7 +88,7 @@ def _head(node: Node) -> str:
     return type(node).__name__
 
 
-def _comparison(node: Compare, columns: LiteralColumns) -> Writer:
+def _comparison(node: Compare, columns: LiteralValues) -> Writer:
     left, right, op = _value(node.left, columns), _value(node.right, columns), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
@@ -96,7 +96,7 @@ def _comparison(node: Compare, columns: LiteralColumns) -> Writer:
     return _sequence(head, [left, right]) if op in ("<", "<=") else _pair(head, [left, right])
 
 
-def _membership(node: InList, columns: LiteralColumns) -> Writer:
+def _membership(node: InList, columns: LiteralValues) -> Writer:
     item, lists = _value(node.item, columns), [columns[value, node.common] for value in node.values]
     head = f"in {node.common} {node.has_null}"
 

@@ -36,7 +36,7 @@ from wherecast.language.expression import (
     Or,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.literals import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
+from wherecast.language.literals import SlotKinds, are_strings, has_arithmetic, slot_kind, slot_kinds
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Cut, LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
 from wherecast.language.normalize import Clause, Test, normalize
@@ -136,7 +136,7 @@ class Compiler:
         """The checked expression and the clauses of one filter (for people; literals stay slots)."""
         self.compile(text)
         skeleton, literals = cut_text(text)
-        kinds = tuple(kind_of(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
+        kinds = tuple(slot_kind(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
         form = self._form(variant, tuple(_like_form(literals[s]) for s in variant.like_slots))
@@ -271,7 +271,7 @@ class Compiler:
             )
             return
         arithmetic = has_arithmetic(skeleton)
-        for kinds, members in _split([kinds_of(column, arithmetic=arithmetic) for column in columns], len(rows)):
+        for kinds, members in _split([slot_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
@@ -318,7 +318,7 @@ class Compiler:
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 
-    def _variant(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+    def _variant(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
         large = sum(map(len, skeleton)) > _LARGE_SHAPE
         return (self._large_variants if large else self._variants)(skeleton, kinds)
 
@@ -329,7 +329,7 @@ class Compiler:
         except FilterError as error:
             return shape, error
 
-    def _check(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+    def _check(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
         shape, parsed = self._parsed(skeleton, are_strings(kinds))
         if isinstance(parsed, FilterError):
             return parsed
@@ -356,7 +356,7 @@ class Compiler:
             known = variant.forms[form] = _Form(node, clauses, tests, nodes_with_literals(node))
         return known
 
-    def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: Kinds) -> FilterError:
+    def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: SlotKinds) -> FilterError:
         shape, _ = self._parsed(skeleton, are_strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)

@@ -25,17 +25,17 @@ from wherecast.language.schema import Kind, Schema
 
 BEFORE, AT, AFTER = 0, 1, 2
 
-#: Columns of literals: scalars by their Param, IN lists (as sets of keys) by (Param, common type).
-LiteralColumns = dict[Param | tuple[Param, Type], npt.NDArray[Any]]
+#: Literals of many clauses, one row each: scalars by their Param, IN lists (as sets of keys) by (Param, common type).
+LiteralValues = dict[Param | tuple[Param, Type], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The residuals of one clause shape, with the literals of every clause that has it, as columns."""
+    """The residuals of one clause shape, with the literals of every clause that has it, one row each."""
 
     residuals: tuple[Residual, ...]
-    columns: LiteralColumns = field(hash=False, compare=False)
-    length: int = field(hash=False, compare=False)  # rows of the columns (there may be no column)
+    literals: LiteralValues = field(hash=False, compare=False)
+    length: int = field(hash=False, compare=False)  # rows of the literals (there may be none)
 
 
 class Filters(NamedTuple):
@@ -48,7 +48,7 @@ class Filters(NamedTuple):
     lo: npt.NDArray[np.int64]  # (rows,) KEY_MIN: open to the left
     hi: npt.NDArray[np.int64]  # (rows,) KEY_MAX: open to the right
     program: npt.NDArray[np.int32]  # (clauses,) -1: no residual
-    program_row: npt.NDArray[np.int32]  # (clauses,) row in the program's columns
+    program_row: npt.NDArray[np.int32]  # (clauses,) row in the program's literals
     strings: list[str]  # sorted, distinct
     programs: list[Program]
     digests: list[bytes]  # 16 bytes each
@@ -128,7 +128,7 @@ def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Int64s]:
 def _unite_programs(
     parts: Sequence[Filters],
 ) -> tuple[list[Program], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    columns: dict[tuple[Residual, ...], list[LiteralColumns]] = {}
+    columns: dict[tuple[Residual, ...], list[LiteralValues]] = {}
     lengths: dict[tuple[Residual, ...], int] = {}
     number: dict[tuple[Residual, ...], int] = {}
     program = [np.zeros(0, np.int32)]
@@ -140,7 +140,7 @@ def _unite_programs(
             known[local] = number.setdefault(found.residuals, len(number))
             row[part.program == local] += lengths.get(found.residuals, 0)
             lengths[found.residuals] = lengths.get(found.residuals, 0) + found.length
-            columns.setdefault(found.residuals, []).append(found.columns)
+            columns.setdefault(found.residuals, []).append(found.literals)
         program.append(known[part.program])
         program_row.append(row)
     united = [

@@ -1,4 +1,4 @@
-"""Kinds of literals: what Spark takes a literal for, seen for whole columns of them where that is quick.
+"""SlotKinds of literals: what Spark takes a literal for, seen for whole columns of them where that is quick.
 
 Reading literals: numbers with Spark's types, dates, timestamps, strings - as columns.
 
@@ -24,11 +24,11 @@ from wherecast.language.zone import UTC, Zone
 from itertools import pairwise
 from typing import Any
 from wherecast.language.evaluate import Column, as_moments, decimal_scale, member_keys
-from wherecast.language.filters import LiteralColumns
+from wherecast.language.filters import LiteralValues
 from wherecast.language.patterns import like_tokens, rlike_regex
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
-Kinds = tuple[SlotKind | str, ...]
+SlotKinds = tuple[SlotKind | str, ...]
 
 _STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
 # A whole column in one C call: the literals joined by commas.
@@ -37,10 +37,10 @@ _DECIMAL = r"-?(?:[0-9]{1,16}\.[0-9]{0,16}|\.[0-9]{1,16})"
 _ALL_DECIMALS = re.compile(rf"{_DECIMAL}(?:,{_DECIMAL})*+")
 
 
-def kinds_of(column: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
+def slot_kinds(column: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
     """The kind of each literal of a column, or one kind for all of them; a text is the reason why one has none."""
     kind = _common_kind(column, arithmetic=arithmetic)
-    return [kind_of(t, arithmetic=arithmetic) for t in column] if kind is None else [kind]
+    return [slot_kind(t, arithmetic=arithmetic) for t in column] if kind is None else [kind]
 
 
 def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
@@ -61,7 +61,7 @@ def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind
 _EDGES = (str(2**31), str(2**63))
 
 
-def kind_of(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
+def slot_kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
     if isinstance(literal, tuple):
         return _list_kind(literal, arithmetic=arithmetic)
     if literal[0] == "'":
@@ -84,7 +84,7 @@ def _small_integer(precision: int) -> SlotKind:
 
 def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:
     """The kind of an IN list: its widest."""
-    kinds = dict.fromkeys(kinds_of(values, arithmetic=arithmetic))
+    kinds = dict.fromkeys(slot_kinds(values, arithmetic=arithmetic))
     wrong = [k for k in kinds if isinstance(k, str)]
     if wrong:
         return wrong[0]
@@ -96,7 +96,7 @@ def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:
     return SlotKind(max(types, key=NUMBERS.index))
 
 
-def are_strings(kinds: Kinds) -> tuple[bool, ...]:
+def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
     return tuple(k == _STRING_SLOT for k in kinds)
 
 
@@ -214,7 +214,7 @@ def read_number(literal: str) -> tuple[int, int]:
     return (-unscaled if negative else unscaled), scale
 
 
-def read_column(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArray[np.generic]:
+def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArray[np.generic]:
     """Literals of one type as a column: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
 
     `zone` is that of timestamps that name none.
@@ -224,7 +224,7 @@ def read_column(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArr
     if kind is Type.STRING:
         return np.fromiter(map(unquote, texts), object, len(texts))
     if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
-        return read_column(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
+        return read_literals(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
     if kind is Type.DOUBLE or kind in INTEGERS:
         read_one: Callable[[str], float] = float if kind is Type.DOUBLE else int
         try:
@@ -284,9 +284,9 @@ class Literals:
             self._lists[key] = (_read(param, [v for row in rows for v in row], self.zone), ptr)
         return self._lists[key]
 
-    def take(self, nodes: Sequence[Node]) -> LiteralColumns:
+    def take(self, nodes: Sequence[Node]) -> LiteralValues:
         """The columns that evaluating these expressions needs, in the form that `ProgramScope` serves."""
-        columns: LiteralColumns = {}
+        columns: LiteralValues = {}
         for root in nodes:
             in_lists = {id(v) for n in root.walk() if isinstance(n, InList) for v in n.values}
             for node in root.walk():
@@ -306,7 +306,7 @@ class Literals:
 
 def _read(param: Param, texts: Sequence[str], zone: Zone) -> npt.NDArray[Any]:
     # With its sign from the start: the least integer has no positive.
-    return read_column(param.type, [f"-{t}" for t in texts] if param.negative else texts, zone)
+    return read_literals(param.type, [f"-{t}" for t in texts] if param.negative else texts, zone)
 
 
 def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -436,7 +436,7 @@ class ProgramScope:
 
     def __init__(
         self,
-        columns: LiteralColumns,
+        columns: LiteralValues,
         literal_rows: npt.NDArray[np.integer[Any]],
         attribute: Callable[[int], Column],
         zone: Zone,
