@@ -29,7 +29,7 @@ from wherecast.language.normalize import (
     Clause,
     Logic,
     Residual,
-    Test,
+    Predicate,
     Truth,
     Values,
     expand,
@@ -39,8 +39,6 @@ from wherecast.language.normalize import (
 )
 from wherecast.language.render import attribute_namer, written_literal, render
 from wherecast.language.schema import Schema
-
-Test.__test__ = False  # type: ignore[attr-defined]  # a class of ours, not of pytest's
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "normalize"
 SCHEMA = Schema.of(
@@ -81,7 +79,7 @@ class Writer:
         """A literal as it is written."""
         return written_literal(param, self.literals[param.slot])
 
-    def test(self, test: Test) -> str:
+    def test(self, test: Predicate) -> str:
         """A set of values."""
         words = f"{test.op} {', '.join(map(self.literal, test.params))}".strip()
         return ("!" if test.complement else "") + words + (" null" if test.null else "")
@@ -89,7 +87,7 @@ class Writer:
     def logic(self, logic: Logic, *, top: bool = True) -> str:
         """Any statement."""
         if isinstance(logic, Values):
-            return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.tests))}}}"
+            return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.predicates))}}}"
         if isinstance(logic, Residual):
             return f"[{render(logic.node, self.name, self.literal)} is {logic.truth.value}]"
         if not logic.items:

@@ -31,7 +31,7 @@ from wherecast.language.canonical import residual_writer, digest_filters
 from wherecast.language.literals import Literals
 from wherecast.language.expression import is_constant
 from wherecast.language.filters import Filters, Program
-from wherecast.language.normalize import Clause, Residual, Test
+from wherecast.language.normalize import Clause, Residual, Predicate
 from wherecast.language.schema import Schema
 from collections.abc import Sequence
 from functools import lru_cache
@@ -44,7 +44,7 @@ class Group(NamedTuple):
     rows: Int64s  # which texts they are
     clauses: list[Clause]
     literals: Literals
-    placed: dict[Test, Ragged]
+    placed: dict[Predicate, Ragged]
 
 
 class Join(NamedTuple):
@@ -109,7 +109,7 @@ def _fixed_order(clauses: list[Clause]) -> list[int] | None:
     constrain the same. Where no set of attributes holds another, neither can happen.
     """
     attributes = [frozenset(v.attr for v in c.values) for c in clauses]
-    if any(t.op == "contains" for c in clauses for v in c.values for t in v.tests):
+    if any(t.op == "contains" for c in clauses for v in c.values for t in v.predicates):
         return None
     if any(a <= b for i, a in enumerate(attributes) for j, b in enumerate(attributes) if i != j):
         return None

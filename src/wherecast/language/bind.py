@@ -26,7 +26,7 @@ from wherecast.language.evaluate import Column, as_moments, holds
 from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
-from wherecast.language.normalize import Clause, Residual, Test, Values
+from wherecast.language.normalize import Clause, Residual, Predicate, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.zone import Zone
@@ -166,7 +166,7 @@ class Bound(NamedTuple):
 # -- step 1: tests to intervals ---------------------------------------------------------------------------------------
 
 
-def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+def place(test: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
     """The values of a test, without complement and NULL; strings by provisional ids."""
     n = literals.length
     attribute = schema.attributes[test.attr]
@@ -183,7 +183,7 @@ def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> R
     return single(*_bounds(op, attribute.kind, test, param, literals.scalar(param), literals.zone))
 
 
-def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
+def _place_list(test: Predicate, literals: Literals, kind: Kind) -> Ragged:
     piles = []
     for param in test.params:
         values, ptr = literals.listed(param, test.common)
@@ -192,7 +192,7 @@ def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
 
-def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
+def _place_strings(test: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
     if test.op == "in":
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
@@ -223,7 +223,7 @@ def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
 
 
-def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
+def _place_prefixes(test: Predicate, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
     n = patterns.size
     prefixes = [like_form(p)[1] if test.pattern else p for p in patterns]
     ends = [prefix_end(p) for p in prefixes]
@@ -235,7 +235,7 @@ def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) ->
 
 
 def _bounds(
-    op: str, kind: Kind, test: Test, param: Param, values: npt.NDArray[Any], zone: Zone
+    op: str, kind: Kind, test: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
 ) -> tuple[Int64s, Int64s]:
     own = TYPE_OF_KIND[kind]
     if own not in MOMENTS:
@@ -313,7 +313,7 @@ def _integers_around(value: float) -> tuple[int, int]:
 
 def settle(
     clauses: Sequence[Clause],
-    placed: dict[Test, Ragged],
+    placed: dict[Predicate, Ragged],
     ranks: Int64s,
     literals: Literals,
     schema: Schema,
@@ -345,29 +345,29 @@ Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL a
 
 
 def _constraints(
-    attr: int, unions: list[Values], placed: dict[Test, Ragged], ranks: Int64s, schema: Schema, n: int
+    attr: int, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Int64s, schema: Schema, n: int
 ) -> list[Constraint]:
     """The constraints of one clause on one attribute: one, or one per element asked of an array."""
     attribute = schema.attributes[attr]
     is_string = attribute.kind is Kind.STRING
-    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.tests}
-    elements = [v for v in unions if any(t.op == "contains" for t in v.tests)]
+    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.predicates}
+    elements = [v for v in unions if any(t.op == "contains" for t in v.predicates)]
     plain = [v for v in unions if v not in elements]
     out: list[Constraint] = []
     if plain:
-        sets = intersection([union([resolved[t] for t in v.tests]) for v in plain], n)
-        null = all(any(t.null for t in v.tests) for v in plain)
+        sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
+        null = all(any(t.null for t in v.predicates) for v in plain)
         if attribute.kind is Kind.BOOLEAN and not attribute.is_array:
             sets = _whole_booleans(sets)
         if elements and not null and sets.rows.size == n:
             pass  # "the array is there" follows from any element asked for
         else:
             out.append((attr, 0, sets, null and not elements))
-    out += [(attr, part, union([resolved[t] for t in v.tests]), False) for part, v in enumerate(elements, 1)]
+    out += [(attr, part, union([resolved[t] for t in v.predicates]), False) for part, v in enumerate(elements, 1)]
     return out
 
 
-def _resolve(test: Test, sets: Ragged, ranks: Int64s, is_string: bool, n: int) -> Ragged:
+def _resolve(test: Predicate, sets: Ragged, ranks: Int64s, is_string: bool, n: int) -> Ragged:
     if is_string and test.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
     if not test.complement or test.op == "true":  # the complement of a boolean was placed as its other value

@@ -39,7 +39,7 @@ from wherecast.language.filters import Filters
 from wherecast.language.literals import SlotKinds, are_strings, has_arithmetic, slot_kind, slot_kinds
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Cut, LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
-from wherecast.language.normalize import Clause, Test, normalize
+from wherecast.language.normalize import Clause, Predicate, normalize
 from wherecast.language.patterns import like_form
 from wherecast.language.literals import unquote
 from wherecast.language.schema import Schema
@@ -89,7 +89,7 @@ class _Form:
 
     node: Node
     clauses: list[Clause]
-    tests: tuple[Test, ...]
+    predicates: tuple[Predicate, ...]
     literal_nodes: tuple[Node, ...]
 
 
@@ -293,7 +293,7 @@ class Compiler:
             if not members:
                 return None
             literals = self._literals(columns, members)
-        placed = {test: place(test, literals, self.schema, batch.pool) for test in form.tests}
+        placed = {test: place(test, literals, self.schema, batch.pool) for test in form.predicates}
         chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
         return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
 
@@ -352,7 +352,7 @@ class Compiler:
         if known is None:
             node = _replace_likes(variant.node, dict(zip(variant.like_slots, form, strict=True)))
             clauses = normalize(node, self.limits.clauses)
-            tests = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.tests))
+            predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
             known = variant.forms[form] = _Form(node, clauses, tests, nodes_with_literals(node))
         return known
 

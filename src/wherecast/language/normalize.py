@@ -55,7 +55,7 @@ _SWAPPED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Predicate:
     """A set of values of one attribute.
 
     `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
@@ -89,7 +89,7 @@ class Values:
     """A union of sets of one attribute."""
 
     attr: int
-    tests: tuple[Test, ...]
+    predicates: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
-    test = value_test(node)
+    test = find_predicate(node)
     if test is not None:
-        return _of_test(node, test, truth)
+        return _of_predicate(node, test, truth)
     return _residual(node, truth)
 
 
@@ -157,7 +157,7 @@ def _is_null(node: IsNull, truth: Truth) -> Logic:
     wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
     item = node.item
     if isinstance(item, Attr):
-        test = Test(item.index, "all", complement=True, null=True) if wanted else Test(item.index, "all")
+        test = Predicate(item.index, "all", complement=True, null=True) if wanted else Predicate(item.index, "all")
         return Values(item.index, (test,))
     if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
         unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
@@ -172,26 +172,26 @@ def _is_truth(node: IsTruth, truth: Truth) -> Logic:
     return push_truth(node.item, Truth.FALSE if wanted else Truth.NOT_FALSE)
 
 
-def value_test(node: Node) -> Test | None:
+def find_predicate(node: Node) -> Predicate | None:
     """The set of values for which `node` is true, if it speaks of one attribute and constants only."""
     if isinstance(node, Attr) and node.type is Type.BOOLEAN:
-        return Test(node.index, "true")
+        return Predicate(node.index, "true")
     if isinstance(node, Compare):
-        return _comparison_test(node)
+        return _comparison_predicate(node)
     if isinstance(node, InList) and isinstance(node.item, Attr):
-        return Test(node.item.index, "in", node.values, node.common)
+        return Predicate(node.item.index, "in", node.values, node.common)
     if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr) and node.form != "general":
         op = {"exact": "=", "prefix": "prefix", "any": "all"}[node.form]
-        return Test(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
+        return Predicate(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
     if isinstance(node, Call) and isinstance(node.args[0], Attr) and isinstance(node.args[-1], Param):
         if node.name == "startswith":
-            return Test(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
+            return Predicate(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
         if node.name == "array_contains":
-            return Test(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
+            return Predicate(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
     return None
 
 
-def _comparison_test(node: Compare) -> Test | None:
+def _comparison_predicate(node: Compare) -> Predicate | None:
     left, op, right = node.left, node.op, node.right
     if isinstance(right, Attr):
         left, op, right = right, FLIPPED[op], left
@@ -199,16 +199,16 @@ def _comparison_test(node: Compare) -> Test | None:
         return None
     if isinstance(right, Const):
         if right.value is None:
-            return Test(left.index, "all", complement=True, null=True) if op == "<=>" else None
+            return Predicate(left.index, "all", complement=True, null=True) if op == "<=>" else None
         if op in ("=", "<=>", "<>"):
-            return Test(left.index, "true", complement=(right.value is False) != (op == "<>"))
+            return Predicate(left.index, "true", complement=(right.value is False) != (op == "<>"))
         return None
     if isinstance(right, Param):
-        return Test(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
+        return Predicate(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
     return None
 
 
-def _of_test(node: Node, test: Test, truth: Truth) -> Logic:
+def _of_predicate(node: Node, test: Predicate, truth: Truth) -> Logic:
     attr = test.attr
     if test.op == "contains" and truth is not Truth.TRUE:
         # "Does not contain" depends on NULL elements too: leave it to the evaluator, behind "the array is there".
@@ -244,10 +244,10 @@ def _residual(node: Node, truth: Truth) -> Logic:
     rest = Residual(node, truth)
     if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
         return rest
-    implied: list[Logic] = [Values(a, (Test(a, "all"),)) for a in sorted(attributes_of(node))]
+    implied: list[Logic] = [Values(a, (Predicate(a, "all"),)) for a in sorted(attributes_of(node))]
     if truth is Truth.TRUE and isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
         # The literal before the first wildcard; an empty one means every value.
-        start = Test(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
+        start = Predicate(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
         implied = [Values(node.item.index, (start,))]
     if not _is_strict(node):
         implied = []
@@ -274,7 +274,7 @@ def group_sets(logic: Logic) -> Logic:
     if isinstance(logic, Any_):
         flat = _flat(Any_, (group_sets(item) for item in logic.items), ALWAYS)
         return _united(flat) if isinstance(flat, Any_) else flat
-    if isinstance(logic, Values) and any(test.is_full for test in logic.tests):
+    if isinstance(logic, Values) and any(test.is_full for test in logic.predicates):
         return ALWAYS
     return logic
 
@@ -290,12 +290,12 @@ def _flat(kind: type[All | Any_], items: Iterable[Logic], zero: Logic) -> Logic:
 
 
 def _united(logic: Any_) -> Logic:
-    by_attr: dict[int, list[Test]] = {}
+    by_attr: dict[int, list[Predicate]] = {}
     others: list[Logic] = []
     for item in logic.items:
         # An array's element tests stay apart: "contains a or contains b" is two existential statements.
-        if isinstance(item, Values) and all(t.op != "contains" for t in item.tests):
-            by_attr.setdefault(item.attr, []).extend(item.tests)
+        if isinstance(item, Values) and all(t.op != "contains" for t in item.predicates):
+            by_attr.setdefault(item.attr, []).extend(item.predicates)
         else:
             others.append(item)
     sets = [Values(attr, tuple(dict.fromkeys(tests))) for attr, tests in by_attr.items()]
@@ -363,7 +363,7 @@ def _hull(clauses: Sequence[Clause]) -> Clause:
     for attr in sorted(attrs):
         # Of several sets on one attribute any one is a cover of their intersection.
         chosen = [next(v for v in c.values if v.attr == attr) for c in clauses]
-        tests = tuple(dict.fromkeys(t for v in chosen for t in v.tests))
+        predicates = tuple(dict.fromkeys(t for v in chosen for t in v.predicates))
         if all(t.op != "contains" for t in tests) or len(set(chosen)) == 1:
             values.append(Values(attr, tests))
     return Clause(tuple(values), ())
