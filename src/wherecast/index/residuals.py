@@ -23,7 +23,7 @@ from collections.abc import Mapping, Iterable
 from typing import Any, NamedTuple
 from wherecast.index.bounds import Stored
 from wherecast.language.literals import ProgramScope
-from wherecast.language.evaluate import Column, holds
+from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import attributes_of, And, Attr, IsNull, IsTruth, Node, Not, Or
 from wherecast.language.filters import Program
@@ -68,16 +68,16 @@ class Residuals:
         """Which (event, residual) pairs hold; one vectorised evaluation per program."""
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
-        columns: dict[int, Column] = {}
+        columns: dict[int, Nullable] = {}
         for number in np.unique(which).tolist():
             pairs = np.flatnonzero(which == number)
             rows = event_ids[pairs]
 
-            def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Column:
+            def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
                 if index not in columns:
-                    columns[index] = value_column(events, index)
+                    columns[index] = attribute_values(events, index)
                 values, valid = columns[index]
-                return Column(values[rows], valid[rows])
+                return Nullable(values[rows], valid[rows])
 
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
@@ -99,16 +99,16 @@ def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residu
     return Residuals(programs, program, rows)
 
 
-def value_column(events: EventBatch, attr: int) -> Column:
+def attribute_values(events: EventBatch, attr: int) -> Nullable:
     """An attribute's values as the evaluator wants them."""
     array = events.array(attr)
     attribute = events.schema.attributes[attr]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     if attribute.is_array:
-        return Column(_objects(_plain_lists(array, attribute.kind)), valid)
+        return Nullable(_objects(_plain_lists(array, attribute.kind)), valid)
     if attribute.kind is Kind.STRING:
-        return Column(_objects("" if v is None else v for v in array.to_pylist()), valid)
-    return Column(_plain_numbers(array, attribute.kind), valid)
+        return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
+    return Nullable(_plain_numbers(array, attribute.kind), valid)
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import re
 from typing import NamedTuple
-from wherecast.language.bind import Bound, Rows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
+from wherecast.language.bind import Bound, IntervalRows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
 from wherecast.language.canonical import residual_writer, digest_filters
 from wherecast.language.literals import Literals
 from wherecast.language.expression import is_constant
@@ -57,7 +57,7 @@ class Join(NamedTuple):
 class _Part(NamedTuple):
     """A group's contribution: rows and clauses, both with filters numbered within the group."""
 
-    rows: Rows
+    rows: IntervalRows
     clause_filter: Int64s  # (clauses,) sorted
     clause_number: Int64s  # (clauses,) the `clause` value of its rows
     program: Int64s  # (clauses,) -1 or index into programs
@@ -153,7 +153,7 @@ def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
     columns = np.array(rows, np.int64).reshape(-1, 7).T
     of_filter, of_clause, attrs, parts, nulls, lows, highs = columns
     owner, number_of, chosen = np.array(clauses, np.int64).reshape(-1, 3).T
-    flat = Rows(of_filter, of_clause, attrs, parts, nulls.astype(bool), lows, highs)
+    flat = IntervalRows(of_filter, of_clause, attrs, parts, nulls.astype(bool), lows, highs)
     return _Part(flat, owner, number_of, chosen)
 
 
@@ -176,7 +176,7 @@ def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: li
     program = np.concatenate([p.program for p in parts] or [none])
     program_row = np.concatenate([p.clause_filter for p in parts] or [none])
     clause_ptr = np.searchsorted(clause_filter, np.arange(n + 1))
-    rows = Rows(*(np.concatenate([getattr(p.rows, f) for p in parts] or [none]) for f in Rows._fields))
+    rows = IntervalRows(*(np.concatenate([getattr(p.rows, f) for p in parts] or [none]) for f in IntervalRows._fields))
     owner = rows.filter + np.repeat(bases[:-1], [p.rows.filter.size for p in parts])
     # Clause numbers are unique within a filter and below 2**16; attributes are below 2**15.
     clause_key = (owner << 16) | rows.clause
@@ -205,7 +205,7 @@ def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: li
     )
 
 
-def _repeats(rows: Rows, key: Int64s) -> npt.NDArray[np.bool_]:
+def _repeats(rows: IntervalRows, key: Int64s) -> npt.NDArray[np.bool_]:
     """Elements of an array asked for twice in one clause."""
     out = np.zeros(key.size, bool)
     out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
@@ -272,7 +272,7 @@ class Sources(NamedTuple):
     sets: Ragged  # `rows` are constraints
 
 
-def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[Rows, Int64s]:
+def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[IntervalRows, Int64s]:
     """Intersect terms. Each comes as a bound group and the joint filter of each of its filters (-1: of none).
 
     Returns the rows of the `n` joint filters and the filters that can match at all.
@@ -345,7 +345,7 @@ def _intersected(sources: Sources, number: Int64s, count: Int64s) -> Ragged:
     return Ragged(*(a[order] for a in both))
 
 
-def _rows(keys: Int64s, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> Rows:
+def _rows(keys: Int64s, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> IntervalRows:
     """NULL rows first, then intervals; what is always true is left out."""
     living = np.asarray(alive)[keys >> 15]
     full = np.zeros(keys.size, bool)
@@ -355,7 +355,7 @@ def _rows(keys: Int64s, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dty
     keep = living[sets.rows] & ~full[sets.rows]
     at = np.concatenate((nulls, sets.rows[keep]))
     zero = np.zeros(nulls.size, np.int64)
-    return Rows(
+    return IntervalRows(
         keys[at] >> 15,
         np.zeros(at.size, np.int64),
         keys[at] & 0x7FFF,

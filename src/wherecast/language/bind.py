@@ -11,7 +11,7 @@ Sets of closed integer intervals, one set per row, for many rows at once.
 
 `Ragged` holds the intervals of all rows in three arrays. Two primitives are enough: `merged` brings any pile of
 intervals to canonical form (sorted, disjoint, not adjacent), `complement` takes the gaps. Union is a merge of piles and
-intersection follows by De Morgan. Rows without an interval are empty sets.
+intersection follows by De Morgan. IntervalRows without an interval are empty sets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple, Any
 from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys, DAY_US, days_around, only_walls
 from collections.abc import Sequence
 from wherecast.language.literals import Literals, ProgramScope
-from wherecast.language.evaluate import Column, as_moments, holds
+from wherecast.language.evaluate import Nullable, as_moments, holds
 from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
@@ -139,7 +139,7 @@ class StringPool:
         return ordered, ranks
 
 
-class Rows(NamedTuple):
+class IntervalRows(NamedTuple):
     """Flat rows of one shape: `filter` is the row among the shape's filters, `clause` the clause's number there."""
 
     filter: Int64s
@@ -151,15 +151,15 @@ class Rows(NamedTuple):
     hi: Int64s
 
 
-def take_rows(rows: Rows, chosen: npt.NDArray[Any]) -> Rows:
+def take_rows(rows: IntervalRows, chosen: npt.NDArray[Any]) -> IntervalRows:
     """Some rows, by mask or position."""
-    return Rows(*(column[chosen] for column in rows))
+    return IntervalRows(*(column[chosen] for column in rows))
 
 
 class Bound(NamedTuple):
     """Clauses of one shape for all its filters."""
 
-    rows: Rows
+    rows: IntervalRows
     alive: npt.NDArray[np.bool_]  # (clauses of the shape, filters)
 
 
@@ -321,7 +321,7 @@ def settle(
     """Rows of all filters of a shape."""
     n = literals.length
     alive = np.ones((len(clauses), n), bool)
-    blocks: list[Rows] = []
+    blocks: list[IntervalRows] = []
     for number, clause in enumerate(clauses):
         found = []
         for attr in sorted({v.attr for v in clause.values}):
@@ -337,8 +337,8 @@ def settle(
         blocks += [_block(number, *constraint, alive[number]) for constraint in found]
     if not blocks:
         none = np.zeros(0, np.int64)
-        return Bound(Rows(none, none, none, none, np.zeros(0, bool), none, none), alive)
-    return Bound(Rows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
+        return Bound(IntervalRows(none, none, none, none, np.zeros(0, bool), none, none), alive)
+    return Bound(IntervalRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
 
 
 Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL allowed
@@ -389,14 +389,14 @@ def _whole_booleans(sets: Ragged) -> Ragged:
 
 
 def _constant_truth(residual: Residual, literals: Literals) -> npt.NDArray[np.bool_]:
-    def no_attribute(index: int) -> Column:
+    def no_attribute(index: int) -> Nullable:
         raise AssertionError(f"a constant reads attribute {index}")
 
     scope = ProgramScope(literals.take([residual.node]), np.arange(literals.length), no_attribute, literals.zone)
     return holds(residual.node, residual.truth, scope)
 
 
-def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> Rows:
+def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> IntervalRows:
     keep = alive[sets.rows]
     if null:  # NULL and every value: no constraint
         full = np.zeros(alive.size, bool)
@@ -406,7 +406,7 @@ def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: n
     else:
         nulls = np.zeros(0, np.int64)
     filters = np.concatenate((nulls, sets.rows[keep]))
-    return Rows(
+    return IntervalRows(
         filters,
         np.full(filters.size, clause),
         np.full(filters.size, attr),

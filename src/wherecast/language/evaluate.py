@@ -28,7 +28,7 @@ from wherecast.language.zone import Zone
 Bools = npt.NDArray[np.bool_]
 
 
-class Column(NamedTuple):
+class Nullable(NamedTuple):
     """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
@@ -43,11 +43,11 @@ class Scope(Protocol):
 
     length: int
     zone: Zone
-    calls: dict[Call, Column]  # evaluated so far
+    calls: dict[Call, Nullable]  # evaluated so far
 
-    def attribute(self, attr: Attr) -> Column: ...
+    def attribute(self, attr: Attr) -> Nullable: ...
 
-    def literal(self, param: Param) -> Column:
+    def literal(self, param: Param) -> Nullable:
         """A scalar literal; a DECIMAL comes unscaled, at the scale of `decimal_scale`."""
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
@@ -61,7 +61,7 @@ def holds(node: Node, truth: Truth, scope: Scope) -> Bools:
     return {Truth.TRUE: true, Truth.FALSE: false, Truth.NOT_TRUE: ~true, Truth.NOT_FALSE: ~false}[truth]
 
 
-def evaluate(node: Node, scope: Scope) -> Column:
+def evaluate(node: Node, scope: Scope) -> Nullable:
     """The value of an expression for every row of the scope."""
     if isinstance(node, Attr):
         return scope.attribute(node)
@@ -74,41 +74,41 @@ def evaluate(node: Node, scope: Scope) -> Column:
     return _EVALUATORS[type(node)](node, scope)
 
 
-def _constant(node: Const, scope: Scope) -> Column:
+def _constant(node: Const, scope: Scope) -> Nullable:
     n = scope.length
-    return Column(np.full(n, bool(node.value)), np.full(n, node.value is not None))
+    return Nullable(np.full(n, bool(node.value)), np.full(n, node.value is not None))
 
 
-def _and(node: And, scope: Scope) -> Column:
+def _and(node: And, scope: Scope) -> Nullable:
     return _kleene(node.items, scope, False)
 
 
-def _or(node: Or, scope: Scope) -> Column:
+def _or(node: Or, scope: Scope) -> Nullable:
     return _kleene(node.items, scope, True)
 
 
-def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Column:
+def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Nullable:
     """AND (winner False) and OR (winner True): one item of the winner's value decides, else NULL if any is NULL."""
     decided, valid = np.zeros(scope.length, bool), np.ones(scope.length, bool)
     for item in items:
         column = evaluate(item, scope)
         decided |= (column.values == winner) & column.valid
         valid &= column.valid
-    return Column(decided if winner else ~decided, valid | decided)
+    return Nullable(decided if winner else ~decided, valid | decided)
 
 
-def _not(node: Not, scope: Scope) -> Column:
+def _not(node: Not, scope: Scope) -> Nullable:
     column = evaluate(node.item, scope)
-    return Column(~column.values, column.valid)
+    return Nullable(~column.values, column.valid)
 
 
-def _is_null(node: IsNull, scope: Scope) -> Column:
-    return Column(~evaluate(node.item, scope).valid, np.ones(scope.length, bool))
+def _is_null(node: IsNull, scope: Scope) -> Nullable:
+    return Nullable(~evaluate(node.item, scope).valid, np.ones(scope.length, bool))
 
 
-def _is_truth(node: IsTruth, scope: Scope) -> Column:
+def _is_truth(node: IsTruth, scope: Scope) -> Nullable:
     column = evaluate(node.item, scope)
-    return Column((column.values == node.truth) & column.valid, np.ones(scope.length, bool))
+    return Nullable((column.values == node.truth) & column.valid, np.ones(scope.length, bool))
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -121,14 +121,14 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _compare(node: Compare, scope: Scope) -> Column:
+def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
     left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
-        return Column(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
-    return Column(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
+        return Nullable(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
+    return Nullable(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
 
 
 def comparison_scale(node: Compare) -> int:
@@ -144,18 +144,18 @@ def comparison_scale(node: Compare) -> int:
     return common_scale(*(digits_of(s) for s in sides))
 
 
-def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
+def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
     column = evaluate(node, scope)
     if node.type is Type.NULL:
-        return Column(_filler(common, scope.length), np.zeros(scope.length, bool))
+        return Nullable(_filler(common, scope.length), np.zeros(scope.length, bool))
     if common in FLOATS:
-        return Column(float_keys(_to_double(node, column)), column.valid)
+        return Nullable(float_keys(_to_double(node, column)), column.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
-        return Column(np.fromiter((rescale(int(v), own, scale) for v in column.values), object), column.valid)
+        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in column.values), object), column.valid)
     if common in MOMENTS:
-        return Column(as_moments(column.values, node.type, common, scope.zone), column.valid)
+        return Nullable(as_moments(column.values, node.type, common, scope.zone), column.valid)
     return column
 
 
@@ -182,7 +182,7 @@ def decimal_scale(node: Node) -> int:
     return digits_of(node)[1]
 
 
-def _to_double(node: Node, column: Column) -> npt.NDArray[np.float64]:
+def _to_double(node: Node, column: Nullable) -> npt.NDArray[np.float64]:
     if node.type is Type.DECIMAL:
         unit = 10 ** decimal_scale(node)
         return np.array([v / unit for v in column.values], np.float64)
@@ -194,16 +194,16 @@ def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float32).astype(np.float64)
 
 
-def _in_list(node: InList, scope: Scope) -> Column:
+def _in_list(node: InList, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
     keys = member_keys(node.item, item, node.common, scope.zone)
     found = np.zeros(scope.length, bool)
     for param in node.values:
         found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
-    return Column(found, item.valid & (found | (not node.has_null)))
+    return Nullable(found, item.valid & (found | (not node.has_null)))
 
 
-def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[Any]:
+def member_keys(node: Node, column: Nullable, common: Type, zone: Zone) -> list[Any]:
     """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
     if common in FLOATS:
         values = _to_double(node, column)
@@ -218,7 +218,7 @@ def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[An
     return column.values.tolist()  # type: ignore[no-any-return]
 
 
-def _like(node: Like, scope: Scope) -> Column:
+def _like(node: Like, scope: Scope) -> Nullable:
     # Spark's ILIKE is LIKE of both sides in lower case.
     text_node = Call(name="lower", args=(node.item,), type=Type.STRING) if node.kind == "ilike" else node.item
     item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
@@ -232,7 +232,7 @@ def _like(node: Like, scope: Scope) -> Column:
             found[i] = like_regex(wanted.lower()).search(text) is not None
         else:
             found[i] = like_regex(wanted).search(text) is not None
-    return Column(found, valid)
+    return Nullable(found, valid)
 
 
 _STRING_CALLS: dict[str, Callable[..., Any]] = {
@@ -248,7 +248,7 @@ _STRING_CALLS: dict[str, Callable[..., Any]] = {
 _CASES = ("lower", "upper")
 
 
-def _call(node: Call, scope: Scope) -> Column:
+def _call(node: Call, scope: Scope) -> Nullable:
     args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
     valid = np.logical_and.reduce([a.valid for a in args])
     rows = np.flatnonzero(valid)
@@ -261,7 +261,7 @@ def _call(node: Call, scope: Scope) -> Column:
     out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
     for i in rows.tolist():
         out[i] = call(*(a.values[i] for a in args))
-    return Column(out, valid)
+    return Nullable(out, valid)
 
 
 def _uncased(name: str, arg: Node) -> Node:
@@ -274,7 +274,7 @@ def _uncased(name: str, arg: Node) -> Node:
     return arg
 
 
-def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Column:
+def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Nullable:
     found, known = np.zeros(valid.size, bool), valid.copy()
     array, value = args
     element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
@@ -285,32 +285,32 @@ def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDAr
         keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
         found[i] = wanted[i] in keys
         known[i] = found[i] or len(present) == len(items)
-    return Column(found, known)
+    return Nullable(found, known)
 
 
-def _absolute(node: Call, arg: Column) -> Column:
+def _absolute(node: Call, arg: Nullable) -> Nullable:
     if node.type in INTEGERS:
         lowest, _ = integer_range(WIDTH_OF[node.type])
-        return Column(np.abs(arg.values), arg.valid & (arg.values != lowest))
+        return Nullable(np.abs(arg.values), arg.valid & (arg.values != lowest))
     if node.args[0].type is Type.NULL:
         return arg
-    return Column(np.abs(arg.values), arg.valid)
+    return Nullable(np.abs(arg.values), arg.valid)
 
 
-def _negate(node: Negate, scope: Scope) -> Column:
+def _negate(node: Negate, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
     if node.type in INTEGERS:
         lowest, _ = integer_range(WIDTH_OF[node.type])
         with np.errstate(over="ignore"):
-            return Column(-item.values, item.valid & (item.values != lowest))
-    return item if node.item.type is Type.NULL else Column(-item.values, item.valid)
+            return Nullable(-item.values, item.valid & (item.values != lowest))
+    return item if node.item.type is Type.NULL else Nullable(-item.values, item.valid)
 
 
-def _arith(node: Arith, scope: Scope) -> Column:
+def _arith(node: Arith, scope: Scope) -> Nullable:
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
     valid = left.valid & right.valid
     if Type.NULL in (node.left.type, node.right.type):
-        return Column(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
+        return Nullable(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
     if node.type is Type.DECIMAL:
         return _decimal_arith(node, left, right, valid)
     with np.errstate(all="ignore"):
@@ -320,7 +320,7 @@ def _arith(node: Arith, scope: Scope) -> Column:
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
             values = _DOUBLE_OPS[node.op](a, b)
-            return Column(_rounded(values) if node.type is Type.FLOAT else values, valid)
+            return Nullable(_rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 
@@ -333,29 +333,29 @@ _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Column:
+def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Nullable:
     low, high = integer_range(WIDTH_OF[node.type])
     if node.op == "%":
         divisor = np.where(b == 0, 1, b)
         divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
-        return Column(np.fmod(a, divisor), valid & (b != 0))
+        return Nullable(np.fmod(a, divisor), valid & (b != 0))
     if node.type is Type.BIGINT:
         a, b = a.astype(object), b.astype(object)
     exact = _DOUBLE_OPS[node.op](a, b)  # 64 bits hold every sum and product of 32
     fits = np.asarray((exact >= low) & (exact <= high), bool)
-    return Column(np.where(fits, exact, 0).astype(np.int64), valid & fits)
+    return Nullable(np.where(fits, exact, 0).astype(np.int64), valid & fits)
 
 
-def _decimal_arith(node: Arith, left: Column, right: Column, valid: Bools) -> Column:
+def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
     s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
     out, ok = np.zeros(valid.size, object), valid.copy()
     for i in np.flatnonzero(valid).tolist():
         value = compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
         out[i], ok[i] = (0, False) if value is None else (value, True)
-    return Column(out, ok)
+    return Nullable(out, ok)
 
 
-_EVALUATORS: dict[type[Node], Callable[[Any, Scope], Column]] = {
+_EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Const: _constant,
     And: _and,
     Or: _or,

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from pyarrow import types
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type
-from wherecast.language.convert import Column, convert_array, convert_values, null_column, refused_column, valid_rows, whole_array
+from wherecast.language.convert import Converted, convert_array, convert_values, null_column, refused_column, valid_rows, whole_array
 from wherecast.language.limits import Limits
-from wherecast.language.values import MisfitError, Misplaced, Scalar, coerce, describe
+from wherecast.language.values import UnfitValueError, Misplaced, Scalar, coerce, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -70,7 +70,7 @@ class EventBatch:
         self,
         schema: Schema,
         source: _Source,
-        columns: dict[int, Column],
+        columns: dict[int, Converted],
         skipped: dict[int, EventError],
         limits: Limits,
     ) -> None:
@@ -208,7 +208,7 @@ class EventBatch:
         return array if self._kept is None else array.filter(pa.array(self._kept))
 
 
-def _error_of(row: int, source: _Source, failed: list[tuple[str, Column]]) -> EventError:
+def _error_of(row: int, source: _Source, failed: list[tuple[str, Converted]]) -> EventError:
     if row in source.broken:
         return EventError(source.broken[row], row=row)
     name, column = next((name, column) for name, column in failed if column.bad[0] == row)
@@ -222,7 +222,7 @@ class _Source(Protocol):
     #: rows that are no events at all, and why
     broken: dict[int, str]
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column: ...
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted: ...
 
     def check_names(self, check: NameCheck) -> None:
         """Raises EventError, or adds to `broken`, where the check objects to a name."""
@@ -249,7 +249,7 @@ class _NoSource:
     length = -1
     broken: dict[int, str] = {}  # noqa: RUF012  # never written
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:  # noqa: ARG002
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:  # noqa: ARG002
         raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
     def check_names(self, check: NameCheck) -> None:
@@ -264,7 +264,7 @@ class _ArrowSource:
         self.length: int = events.num_rows
         self.broken: dict[int, str] = {}
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         for name, fields in _ways_to(attribute.name):
             found = self.events.schema.get_all_field_indices(name)
             if found:
@@ -285,7 +285,7 @@ class _PandasSource:
         self.broken: dict[int, str] = {}
         self.names: list[object] = list(events.columns)
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         for name, fields in _ways_to(attribute.name):
             found = self.names.count(name)
             if found:
@@ -296,7 +296,7 @@ class _PandasSource:
     def check_names(self, check: NameCheck) -> None:
         _check_columns(check, dict.fromkeys(map(str, self.names)))
 
-    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Column:
+    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Converted:
         if series.dtype != object:
             try:
                 array = pa.array(series, from_pandas=True)
@@ -323,7 +323,7 @@ class _MappingSource:
                 self.broken[row] = f"expected a mapping of attributes to values, got {describe(event)}"
                 self.events.append({})
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         name = attribute.name
         if "." not in name:
             return convert_values(attribute, [event.get(name) for event in self.events], zone)
@@ -365,7 +365,7 @@ def _descend(value: object, fields: list[str]) -> object:
     return value
 
 
-def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Column:
+def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Converted:
     """Convert a column, or a field of a struct column; a NULL struct has NULL fields."""
     length = len(array)
     for field in fields:
@@ -402,7 +402,7 @@ def read_event(
             value = _descend(event, name.split("."))
         try:
             values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
-        except MisfitError as misfit:
+        except UnfitValueError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     if names is not None and None in values.values():
         reason = names.check(event)

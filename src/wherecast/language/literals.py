@@ -23,7 +23,7 @@ from wherecast.language.keys import instants, KEY_MAX, KEY_MIN, days_around, onl
 from wherecast.language.zone import UTC, Zone
 from itertools import pairwise
 from typing import Any
-from wherecast.language.evaluate import Column, as_moments, decimal_scale, member_keys
+from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.filters import LiteralValues
 from wherecast.language.patterns import like_tokens, rlike_regex
 
@@ -299,7 +299,7 @@ class Literals:
 
     def _member_sets(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         flat, ptr = self.listed(param, common)
-        column = Column(_computable(param, flat), np.ones(flat.size, bool))
+        column = Nullable(_computable(param, flat), np.ones(flat.size, bool))
         keys = member_keys(param, column, common, self.zone)
         return np.fromiter((frozenset(keys[a:b]) for a, b in pairwise(ptr.tolist())), object, ptr.size - 1)
 
@@ -438,21 +438,21 @@ class ProgramScope:
         self,
         columns: LiteralValues,
         literal_rows: npt.NDArray[np.integer[Any]],
-        attribute: Callable[[int], Column],
+        attribute: Callable[[int], Nullable],
         zone: Zone,
     ) -> None:
         self.zone = zone
         self.length = int(literal_rows.size)
-        self.calls: dict[Call, Column] = {}
+        self.calls: dict[Call, Nullable] = {}
         self._columns = columns
         self._rows = literal_rows
         self._attribute = attribute
 
-    def attribute(self, attr: Attr) -> Column:
+    def attribute(self, attr: Attr) -> Nullable:
         return self._attribute(attr.index)
 
-    def literal(self, param: Param) -> Column:
-        return Column(self._columns[param][self._rows], np.ones(self.length, bool))
+    def literal(self, param: Param) -> Nullable:
+        return Nullable(self._columns[param][self._rows], np.ones(self.length, bool))
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         keys: npt.NDArray[np.object_] = self._columns[(param, common)][self._rows]

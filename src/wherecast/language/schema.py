@@ -38,7 +38,7 @@ import re
 from dataclasses import dataclass, field
 from wherecast.errors import SchemaError
 from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
-from wherecast.language.values import MisfitError, Scalar, coerce, is_finite, iso_text
+from wherecast.language.values import UnfitValueError, Scalar, coerce, is_finite, iso_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 from wherecast.language.zone import UTC, Zone, find_zone
@@ -147,7 +147,7 @@ def _check_domain(name: str, kind: Kind, bits: int, domain: Domain) -> Domain:
 def _check_value(place: str, key: str, kind: Kind, value: object, bits: int = FULL_WIDTH) -> Scalar:
     try:
         checked = coerce(kind, value, bits)
-    except MisfitError as misfit:
+    except UnfitValueError as misfit:
         raise SchemaError(f"{place}: {key}: {misfit}; correct the value or the type") from None
     if checked is None or not is_finite(checked):
         shown = "NULL" if checked is None else checked
@@ -391,12 +391,12 @@ _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
 #: Attributes by the parts of their names: a struct is a tree of its own.
-Tree = dict[str, Union[Attribute, "Tree"]]
+Fields = dict[str, Union[Attribute, "Fields"]]
 
 
-def nest(attributes: Iterable[Attribute]) -> Tree:
+def nest(attributes: Iterable[Attribute]) -> Fields:
     """Rebuild the structs; each stands at the place of its first field."""
-    tree: Tree = {}
+    tree: Fields = {}
     for attribute in attributes:
         *parents, leaf = attribute.name.split(".")
         node: Any = tree
@@ -538,7 +538,7 @@ def _in_zone(kind: Kind, value: Any, zone: Zone) -> Any:
     """A value of a domain, as an instant if it is a timestamp; `Attribute` says what is wrong with one that is not."""
     try:
         return coerce(kind, value, zone=zone) if kind is Kind.TIMESTAMP else value
-    except MisfitError:
+    except UnfitValueError:
         return value
 
 
@@ -593,14 +593,14 @@ def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribu
         out.append(Attribute(name, kind, is_array, bits=bits))
 
 
-def _write_spark_struct(tree: Tree) -> dict[str, object]:
+def _write_spark_struct(tree: Fields) -> dict[str, object]:
     fields = [
         {"name": name, "type": _write_spark_type(node), "nullable": True, "metadata": {}} for name, node in tree.items()
     ]
     return {"type": "struct", "fields": fields}
 
 
-def _write_spark_type(node: Attribute | Tree) -> object:
+def _write_spark_type(node: Attribute | Fields) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
     name = type_name(node.kind, node.bits)

@@ -1,6 +1,6 @@
 """The kinds of values an attribute can have, and which Python values fit them.
 
-One function per kind turns a Python value into the canonical one or raises `MisfitError`, whose message names what was
+One function per kind turns a Python value into the canonical one or raises `UnfitValueError`, whose message names what was
 expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
 
 The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
@@ -53,7 +53,7 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 
 
-class MisfitError(ValueError):
+class UnfitValueError(ValueError):
     """A value that does not fit its kind. Callers add the place and raise an error of their own."""
 
 
@@ -65,7 +65,7 @@ class Misplaced(NamedTuple):
 
 
 def coerce(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> Scalar | None:
-    """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit.
+    """The canonical value for `value`, or None for NULL; `UnfitValueError` if it does not fit.
 
     `zone` is that of a timestamp without one.
     """
@@ -90,13 +90,13 @@ def coerce_array(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone =
         return None
     _refuse_misplaced(value)
     if not isinstance(value, list | tuple):
-        raise MisfitError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
+        raise UnfitValueError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
     elements = []
     for position, element in enumerate(value):
         try:
             elements.append(coerce(kind, element, bits, zone))
-        except MisfitError as misfit:
-            raise MisfitError(f"element {position}: {misfit}") from None
+        except UnfitValueError as misfit:
+            raise UnfitValueError(f"element {position}: {misfit}") from None
     return elements
 
 
@@ -144,11 +144,11 @@ def _unwrap_numpy(value: object) -> object:
 
 def _refuse_misplaced(value: object) -> None:
     if isinstance(value, Misplaced):
-        raise MisfitError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
+        raise UnfitValueError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
 
 
-def _expected(what: str, value: object, hint: str = "") -> MisfitError:
-    return MisfitError(f"expected {what}, got {describe(value)}{hint}")
+def _expected(what: str, value: object, hint: str = "") -> UnfitValueError:
+    return UnfitValueError(f"expected {what}, got {describe(value)}{hint}")
 
 
 def _boolean(value: object) -> bool:
