@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.search import find_places, find_texts
 
@@ -203,7 +203,7 @@ class Ids:
         return int(self.values.nbytes + self.order.nbytes)
 
 
-def open_ids(stored: Stored) -> Ids:
+def open_ids(stored: StoredArrays) -> Ids:
     """Ids out of a file; raises SnapshotError if one is no id, or the order names a slot that there is not."""
     values: Any = stored.array("values")
     if isinstance(values, pa.Array):

@@ -18,7 +18,7 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.errors import EventError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.index.build import build_index
+from wherecast.index.build import code_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
@@ -287,7 +287,7 @@ def build_segment(
     order = _alike_together(take_filters(pile, chosen), np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    index = build_index(take_filters(pile, chosen[order]), schema)
+    index = code_filters(take_filters(pile, chosen[order]), schema)
     subscriptions = _subscriptions(place[owner], parts, chosen.size)
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.used)

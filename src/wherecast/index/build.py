@@ -20,7 +20,7 @@ from wherecast.language.schema import Schema
 from wherecast.index.strings import StringCodes
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 
-class Index(NamedTuple):
+class CodedFilters(NamedTuple):
     """Filters in code space, with what it takes to bring events there and to finish what boxes cannot say."""
 
     codebook: Codebook
@@ -28,7 +28,7 @@ class Index(NamedTuple):
     residuals: Residuals
 
 
-def build_index(filters: Filters, schema: Schema) -> Index:
+def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
     codebook, lo, hi = build_codes(filters, schema)
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
     with_residual = np.flatnonzero(filters.program >= 0)
@@ -36,7 +36,7 @@ def build_index(filters: Filters, schema: Schema) -> Index:
     residual_of[with_residual] = np.arange(with_residual.size)
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
-    return Index(
+    return CodedFilters(
         codebook, boxes, Residuals(filters.programs, filters.program[with_residual], filters.program_row[with_residual])
     )
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.jit import frozen
@@ -89,11 +89,11 @@ class KeyCodes:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> KeyCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check_keys(Stored(arrays, "codes of keys"))
+        _check_keys(StoredArrays(arrays, "codes of keys"))
         return cls(arrays["starts"], arrays["table"], arrays["facts"])
 
 
-def _check_keys(stored: Stored) -> None:
+def _check_keys(stored: StoredArrays) -> None:
     """Sorted starts, buckets that are ranges of them, and a scale whose shift is one."""
     starts, table = stored.column("starts", np.int64), stored.column("table", np.int32)
     stored.require((starts[1:] > starts[:-1]).all(), "starts", "is not sorted")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
 from wherecast.kernels.jit import frozen
@@ -60,7 +60,7 @@ def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, re
     """
     widths = codebook.widths
     several = np.array([attribute.is_array for attribute in codebook.schema.attributes], bool)
-    stored = Stored(arrays, "boxes")
+    stored = StoredArrays(arrays, "boxes")
     rows = Rows(
         stored.column("ptr", np.int32),
         stored.column("number", np.uint8, np.uint16),
@@ -82,7 +82,7 @@ def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, re
 
 
 def check_rows(
-    stored: Stored, rows: Rows, widths: npt.NDArray[np.int32], several: npt.NDArray[np.bool_] | None = None
+    stored: StoredArrays, rows: Rows, widths: npt.NDArray[np.int32], several: npt.NDArray[np.bool_] | None = None
 ) -> None:
     """That rows out of a file are intervals of codes, clauses are constraints in order, and numbers name rows.
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from collections.abc import Mapping, Iterable
 from typing import Any, NamedTuple
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.language.literals import ProgramScope
 from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
@@ -90,7 +90,7 @@ class Residuals:
 
 def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residuals:
     """Residuals out of a file; raises SnapshotError if one is no row of a program."""
-    stored = Stored(arrays, "residuals")
+    stored = StoredArrays(arrays, "residuals")
     program = stored.column("program", np.int32)
     rows = stored.column("rows", np.int32, size=program.size)
     stored.within(program, 0, len(programs), "program")

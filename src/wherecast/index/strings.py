@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
 
@@ -101,12 +101,12 @@ class StringCodes:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check(Stored(arrays, "codes of strings"))
+        _check(StoredArrays(arrays, "codes of strings"))
         ordered, seed = (int(f) for f in arrays["facts"])
         return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
 
 
-def _check(stored: Stored) -> None:
+def _check(stored: StoredArrays) -> None:
     """Texts in Arrow's layout, sorted; a table that names them and has an empty slot, where every search ends."""
     offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
     stored.offsets(offsets, data.size, "offsets")

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
 from wherecast.kernels.dense import (
@@ -135,7 +135,7 @@ class AdaptiveMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:
-        check_adaptive(Stored(arrays, f"matcher {cls.name!r}"), boxes, weights)
+        check_adaptive(StoredArrays(arrays, f"matcher {cls.name!r}"), boxes, weights)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:

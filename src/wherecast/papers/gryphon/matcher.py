@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels.events import drop_repeats
@@ -255,7 +255,7 @@ class TreeMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         widths = stored.column("widths", np.int32)
         stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
         *settings, depth = stored.column("facts", np.int64, size=5).tolist()

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.protocol import Hits
 from wherecast.papers.rapidmatch.kernels.binary import (
@@ -274,7 +274,7 @@ class BinaryIndex:
         return cls(forest, nodes, state, rows, sizes, live, arrays["free"].tolist())
 
 
-def check_index(stored: Stored, k: int, n_rows: int) -> None:
+def check_index(stored: StoredArrays, k: int, n_rows: int) -> None:
     """That a search of stored trees over k properties stays inside them, ends, and needs no longer stack than levels."""
     stored.require(stored.column("properties", np.int64, size=1)[0] == k, "properties", "is not that of the partition")
     trees = stored.table("trees", np.int64, 4)

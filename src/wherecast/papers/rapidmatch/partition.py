@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.jit import frozen
 from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
@@ -200,7 +200,7 @@ class Partition(NamedTuple):
         return np.concatenate([ones, ones], axis=1)
 
 
-def check_partition(stored: Stored, widths: Ints) -> int:
+def check_partition(stored: StoredArrays, widths: Ints) -> int:
     """That a stored partition puts every code into a cell, and cells set properties that there are; how many there are."""
     same = np.array_equal(stored.column("partition_widths", np.int32), widths)
     stored.require(same, "partition_widths", "is not that of the codes")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import SOURCES, make_workload
-from wherecast.index.build import build_index
+from wherecast.index.build import code_filters
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -66,7 +66,7 @@ def prepare(name: str, scale: float) -> Spread:
     compiled = Compiler(schema).compile_many(workload.filter_texts())
     batch = EventBatch.read(schema, workload.event_batch())
     sample, events = batch.slice(0, N_EVENTS).sample(_SAMPLE), batch.slice(N_EVENTS, 2 * N_EVENTS)
-    index = build_index(compiled.filters, schema)
+    index = code_filters(compiled.filters, schema)
     ptr, clauses = AdaptiveMatcher.build(index.boxes).match(index.codebook.encode(events))
     event_ids = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
     return Spread(schema, compiled.filters, weigh(compiled), sample, events, event_ids, index.boxes.filter_ids[clauses])
