@@ -32,7 +32,7 @@ from wherecast.engine.ids import (
 from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
-from wherecast.engine.planning import Planner, count_candidates
+from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
@@ -91,7 +91,7 @@ class Engine:
         self._is_unsettled = False  # whether there may be marks of a change that was not published
         self._log_reader = LogReader(self._compiler)
         self._readable_state: tuple[State, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
-        self._planner = Planner()
+        self._planner = Replanner()
 
     # -- registering ----------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ Longs = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 
-class Tree(NamedTuple):
+class LookupTree(NamedTuple):
     """The whole index as flat arrays; what is stored and mapped."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
@@ -74,7 +74,7 @@ class Tree(NamedTuple):
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
 
 
-class Batch(NamedTuple):
+class Projected(NamedTuple):
     """Prepared events: one code per column, or ~r for the list `list_codes[list_ptr[r]:list_ptr[r + 1]]`."""
 
     codes: Ints  # (events, columns)
@@ -284,7 +284,7 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 @hot
 def descend(
-    tree: Tree, rows: Rows, batch: Batch, points: Points, start: Scalar, scratch: Scratch, out: Ints, ptr: Longs
+    tree: LookupTree, rows: Rows, batch: Projected, points: Points, start: Scalar, scratch: Scratch, out: Ints, ptr: Longs
 ) -> Scalar:
     """Match events start: into `out`; return the first event that did not fit.
 
@@ -339,7 +339,7 @@ def descend(
 
 
 @hot
-def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
+def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
     nodes, tests, table, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch

@@ -21,7 +21,7 @@ from wherecast.kernels.descent import (
     SLOT,
     SURE,
     WORDS,
-    Tree,
+    LookupTree,
     has_loose_bits,
     measure_depth,
 )
@@ -66,8 +66,8 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
     return width
 
 
-def _read_tree(stored: StoredArrays) -> Tree:
-    return Tree(
+def _read_tree(stored: StoredArrays) -> LookupTree:
+    return LookupTree(
         stored.table("tree_nodes", np.int32, 4),
         stored.table("tree_tests", np.int32, 5),
         stored.column("tree_table", np.int32),
@@ -78,7 +78,7 @@ def _read_tree(stored: StoredArrays) -> Tree:
     )
 
 
-def _check_nodes(stored: StoredArrays, tree: Tree, n_columns: int, stack: int) -> None:
+def _check_nodes(stored: StoredArrays, tree: LookupTree, n_columns: int, stack: int) -> None:
     """That tests and links stay inside, and that what a descent keeps for later fits the stack that is set for it."""
     nodes = tree.nodes
     stored.require(len(nodes) > 0, "tree_nodes", "has no root")
@@ -94,7 +94,7 @@ def _check_nodes(stored: StoredArrays, tree: Tree, n_columns: int, stack: int) -
     stored.require((depth + 1) * pushed < stack <= len(nodes) * pushed + 8, "facts", f"has a stack of {stack}")
 
 
-def _check_leaves(stored: StoredArrays, tree: Tree, width: Ints) -> None:
+def _check_leaves(stored: StoredArrays, tree: LookupTree, width: Ints) -> None:
     """That slots, columns and rows of all leaves exist: the columns of leaves follow each other, rows end in `maps`."""
     leaves, slots = tree.leaves, tree.slots.size - 64
     slot, size, words, place, sure = (leaves[:, field] for field in (SLOT, SIZE, WORDS, MAP, SURE))
@@ -118,7 +118,7 @@ def _check_leaves(stored: StoredArrays, tree: Tree, width: Ints) -> None:
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
 
-def _check_dense(stored: StoredArrays, tree: Tree, width: Ints, first: int, end: int, weights: Ints | None) -> None:
+def _check_dense(stored: StoredArrays, tree: LookupTree, width: Ints, first: int, end: int, weights: Ints | None) -> None:
     """That bitmaps alone decide the dense part, code by code, and that what is counted is what will be written."""
     leaves = tree.leaves[first:end]
     stored.require(((leaves[:, WORDS] > 0) & (leaves[:, CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do")

@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 
-class Columns(NamedTuple):
+class Projection(NamedTuple):
     """What an event code needs on its way to a column."""
 
     attribute: Ints  # (columns,) attribute of each column, ascending
@@ -30,7 +30,7 @@ class Columns(NamedTuple):
 _NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
 
-def prepare(columns: Columns, events: EventCodes) -> Batch:
+def project(columns: Projection, events: EventCodes) -> Batch:
     """Bring events into the columns of an index."""
     codes = frozen(events.codes)
     out = np.empty((codes.shape[0], columns.attribute.size), np.int32)
