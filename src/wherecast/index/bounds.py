@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import SnapshotError
+from wherecast.kernels.arrays import Numbers
 
-Numbers = npt.NDArray[Any]
 
 
 class StoredArrays:

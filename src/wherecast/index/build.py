@@ -19,6 +19,7 @@ from wherecast.language.filters import Filters, take_ranges, AFTER, AT, BEFORE
 from wherecast.language.schema import Schema
 from wherecast.index.strings import StringCodes
 from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.kernels.arrays import Longs
 
 class CodedFilters(NamedTuple):
     """Filters in code space, with what it takes to bring events there and to finish what boxes cannot say."""
@@ -41,10 +42,9 @@ def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
     )
 
 
-Int64s = npt.NDArray[np.int64]
 
 
-def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Int64s | None = None) -> Filters:
+def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Longs | None = None) -> Filters:
     """The filters of an index (or the chosen ones) as they were compiled, without digests."""
     clause_ptr = np.searchsorted(boxes.filter_ids, np.arange(boxes.n_filters + 1)).astype(np.int64)
     wanted = np.arange(boxes.n_filters) if chosen is None else chosen
@@ -74,7 +74,7 @@ def _take(values: npt.NDArray[np.int32], places: npt.NDArray[np.int32]) -> npt.N
     return values[np.maximum(places, 0)] if values.size else np.zeros(places.size, np.int32)
 
 
-def _key_ends(starts: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Int64s, Int64s]:
+def _key_ends(starts: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
     """Cell c begins at starts[c - 2] and ends before starts[c - 1]."""
     if not starts.size:
         return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
@@ -83,7 +83,7 @@ def _key_ends(starts: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np.i
     return lo, hi
 
 
-def _string_ends(ranks: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Int64s, Int64s]:
+def _string_ends(ranks: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
     """A gap as a lower end is "after" the string below it, as an upper end "before" the string above it."""
     if not ranks.size:
         return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
@@ -97,7 +97,7 @@ def _string_ends(ranks: Int64s, low: npt.NDArray[np.int32], high: npt.NDArray[np
     return lo, hi
 
 
-def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Int64s]]:
+def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Longs]]:
     """The strings of all attributes in one order, and the ranks of each attribute's own."""
     own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, StringCodes)}
     if len(own) == 1:

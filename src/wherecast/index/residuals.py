@@ -32,8 +32,8 @@ from collections import Counter
 from wherecast.language.types import Type
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Residual
+from wherecast.kernels.arrays import Bools, Longs
 
-Bools = npt.NDArray[np.bool_]
 
 
 class Residuals:
@@ -134,7 +134,6 @@ def _plain_lists(array: pa.Array, kind: Kind) -> list[list[Any]]:
     return [[] if v is None else v for v in array.to_pylist()]
 
 
-Int64s = npt.NDArray[np.int64]
 #: By attribute: how often a residual reads its value.
 Reads = Mapping[int, int]
 
@@ -171,7 +170,7 @@ def count_reads(residuals: Iterable[Residual]) -> Reads:
     return reads
 
 
-def text_bytes(events: EventBatch, attr: int) -> Int64s:
+def text_bytes(events: EventBatch, attr: int) -> Longs:
     """Bytes of an attribute's text in each event; of an array, of all its elements together."""
     array = events.array(attr)
     if events.schema.attributes[attr].is_array:
@@ -181,7 +180,7 @@ def text_bytes(events: EventBatch, attr: int) -> Int64s:
     return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _list_ends(array: pa.ListArray) -> Int64s:
+def _list_ends(array: pa.ListArray) -> Longs:
     """Where each list begins and ends in `array.flatten()`, which leaves out what NULL lists and slices hide."""
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
+from wherecast.kernels.arrays import Ints, Words
 
-Int32s = npt.NDArray[np.int32]
-Hashes = npt.NDArray[np.uint64]
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -40,7 +39,7 @@ class StringCodes:
         offsets: npt.NDArray[np.int64],
         data: npt.NDArray[np.uint8],
         ordered: bool,
-        table: tuple[int, Int32s, npt.NDArray[np.uint32]] | None = None,
+        table: tuple[int, Ints, npt.NDArray[np.uint32]] | None = None,
     ) -> None:
         self.offsets = offsets
         self.data = data
@@ -73,13 +72,13 @@ class StringCodes:
         """Code of one string."""
         return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))
 
-    def hash(self, values: pa.Array) -> Hashes:
+    def hash(self, values: pa.Array) -> Words:
         """Hashes of a column; equal for codes of equal `seed`."""
         out = np.empty(len(values), np.uint64)
         hash_strings(*string_buffers(values), np.uint64(self.seed), out)
         return out
 
-    def encode(self, values: pa.Array, hashes: Hashes | None = None) -> Int32s:
+    def encode(self, values: pa.Array, hashes: Words | None = None) -> Ints:
         """Codes of a column; `hashes` may be given where they are known."""
         valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
         out = np.empty(len(values), np.int32)
@@ -139,7 +138,7 @@ def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray
 
 def _hash_table(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-) -> tuple[int, Int32s, npt.NDArray[np.uint32]]:
+) -> tuple[int, Ints, npt.NDArray[np.uint32]]:
     size = 1 << max(2 * (offsets.size - 1), 2).bit_length()
     places, marks = np.full(size, -1, np.int32), np.zeros(size, np.uint32)
     fill_table(offsets, data, np.uint64(_SEED), places, marks)

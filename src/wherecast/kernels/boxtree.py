@@ -25,10 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import Scalar, inlined, jit
+from wherecast.kernels.arrays import Floats, Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: Growth by less than this is none: sums of shares are rounded.
 NO_GROWTH = 1e-12

@@ -15,11 +15,8 @@ import numpy.typing as npt
 from wherecast.kernels.bits import ONE, ZERO, trailing_zeros
 from wherecast.kernels.boxtree import chance_of, joint_chance, widen
 from wherecast.kernels.jit import Scalar, hot, inlined, jit
+from wherecast.kernels.arrays import Floats, Ints, Longs, Words
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
 
 
 @hot

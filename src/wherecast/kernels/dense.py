@@ -52,10 +52,8 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.fanout import copy_run
 from wherecast.kernels.jit import Scalar, hot, inlined, jit
+from wherecast.kernels.arrays import Ints, Longs, Words
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 @inlined

@@ -45,6 +45,7 @@ from wherecast.kernels.bits import (
 )
 from wherecast.kernels.jit import Scalar, hot, inlined, jit
 from wherecast.kernels.rows import Points, Rows, box_holds
+from wherecast.kernels.arrays import Ints, Longs, Words
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
@@ -56,9 +57,6 @@ SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 class LookupTree(NamedTuple):

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import hot
-from wherecast.kernels.signatures import Bytes, Hashes, Ints, Mask, bucket_of, sign_row
+from wherecast.kernels.signatures import bucket_of, sign_row
 from wherecast.kernels.summaries import bloom_holds, find_slot
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 
-Longs = npt.NDArray[np.int64]
 
 #: How an event is tested: not at all, by Bloom filters, by the dictionary.
 UNTESTED, BY_BLOOM, BY_DICTIONARY = 0, 1, 2
@@ -19,13 +19,13 @@ UNTESTED, BY_BLOOM, BY_DICTIONARY = 0, 1, 2
 def dispatch_events(
     datas: tuple[Bytes, ...],
     offsets: tuple[Ints, ...],
-    valids: tuple[Mask, ...],
+    valids: tuple[Bools, ...],
     seed: np.uint64,
     table: Ints,
     test: int,
     ptr: Longs,
-    words: Hashes,
-    keys: Hashes,
+    words: Words,
+    keys: Words,
     counts: Longs,
     residual: int,
     event_ids: Longs,

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from wherecast.kernels.bits import copy_8
 from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 @hot

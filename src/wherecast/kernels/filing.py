@@ -24,11 +24,8 @@ import numpy.typing as npt
 from wherecast.kernels.bits import popcount
 from wherecast.kernels.jit import Scalar, jit
 from wherecast.kernels.leaves import EXACT_CODES, ROW_LEAF
+from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
-Flags = npt.NDArray[np.bool_]
 
 #: A constraint that holds more often than this is not worth a test.
 RARE = 0.5
@@ -41,7 +38,7 @@ NARROW = 256
 
 
 @jit
-def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Floats, used: Flags, width: Ints) -> Scalar:
+def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, width: Ints) -> Scalar:
     """Chance that the bitmaps of a leaf leave a clause to be checked."""
     product, coarse = 1.0, False
     for k in range(ptr[clause], ptr[clause + 1]):
@@ -53,8 +50,8 @@ def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Floats, used: Fl
 
 @jit
 def column_savings(
-    members: Ints, ptr: Longs, column: Ints, filed: Floats, used: Flags, work: Floats, best: Floats, gain: Floats,
-    spared: Floats,
+    members: Ints, ptr: Longs, column: Ints, filed: Singles, used: Bools, work: Singles, best: Singles, gain: Singles,
+    spared: Singles,
 ) -> None:  # fmt: skip
     """Per member its rarest usable constraint; per column what filing under it would spare: work, and clauses."""
     for i in range(members.size):
@@ -72,8 +69,8 @@ def column_savings(
 
 @jit
 def column_traffic(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, used: Flags, best: Floats,
-    mass_ptr: Longs, mass: Floats, visits: Floats, children: Ints, levels: npt.NDArray[np.uint64],
+    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, used: Bools, best: Singles,
+    mass_ptr: Longs, mass: Singles, visits: Singles, children: Ints, levels: npt.NDArray[np.uint64],
 ) -> None:  # fmt: skip
     """Per column the chance that an event meets a child, the children (of narrow columns), the shifts in use."""
     seen = np.zeros(mass.size, np.bool_)
@@ -95,7 +92,7 @@ def column_traffic(
 
 
 @jit
-def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs) -> tuple[Ints, Longs]:
+def by_column(members: Ints, ptr: Longs, column: Ints, used: Bools, start: Longs) -> tuple[Ints, Longs]:
     """Members and constraints sorted by column (`start` becomes the offsets)."""
     for i in range(members.size):
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
@@ -117,7 +114,7 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs
 
 
 @jit
-def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, tested: Flags, chosen: Longs) -> None:
+def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Singles, tested: Bools, chosen: Longs) -> None:
     """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
     for i in range(members.size):
         if chosen[i] >= 0:
@@ -131,8 +128,8 @@ def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, tested: Fl
 
 @jit
 def choose_tests(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, passed: Floats,
-    used: Flags, width: Ints, mass_ptr: Longs, mass: Floats, costs: Floats, order: Ints, chosen: Longs,
+    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
+    used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, costs: Singles, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import hot, inlined
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 Scale = int
 
 #: How buckets divide the range of the starts. By key and by logarithm: `low` is the lowest, `step` a shift. By value: both

@@ -37,10 +37,8 @@ from wherecast.kernels.descent import (
     WORDS,
 )
 from wherecast.kernels.jit import Scalar, jit
+from wherecast.kernels.arrays import Ints, Longs, Singles
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 #: Most clauses of a leaf that never has bitmaps.
 ROW_LEAF = 8
@@ -168,7 +166,7 @@ def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 
 @jit
 def is_crowded(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, chance: Floats, path_shift: Ints
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, chance: Singles, path_shift: Ints
 ) -> Scalar:
     """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
     total = 0.0
@@ -239,7 +237,7 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    chance: Floats, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], fill: Scalar,
+    chance: Singles, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], fill: Scalar,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns and map words."""
     n_columns = width.size

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import Scalar, inlined, jit
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 class Rows(NamedTuple):

@@ -12,11 +12,8 @@ import numpy.typing as npt
 
 from wherecast.kernels.jit import hot, inlined
 from wherecast.kernels.strings import hash_bytes
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Words
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int32]
-Hashes = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 
 _MULTIPLIER = np.uint64(0x9FB21C651E98DF25)
 #: The hash of NULL.
@@ -39,7 +36,7 @@ def bucket_of(signature: np.uint64, n_buckets: int) -> np.int64:
 
 @inlined
 def sign_row(
-    datas: tuple[Bytes, ...], offsets: tuple[Ints, ...], valids: tuple[Mask, ...], row: int, seed: np.uint64
+    datas: tuple[Bytes, ...], offsets: tuple[Ints, ...], valids: tuple[Bools, ...], row: int, seed: np.uint64
 ) -> np.uint64:
     """The signature of one event; all columns are bytes and offsets, so that one loop reads them."""
     signature = seed
@@ -53,7 +50,7 @@ def sign_row(
 
 @hot
 def sign_rows(
-    datas: tuple[Bytes, ...], offsets: tuple[Ints, ...], valids: tuple[Mask, ...], seed: np.uint64, out: Hashes
+    datas: tuple[Bytes, ...], offsets: tuple[Ints, ...], valids: tuple[Bools, ...], seed: np.uint64, out: Words
 ) -> None:
     """The signatures of a batch."""
     for row in range(out.size):
@@ -61,21 +58,21 @@ def sign_rows(
 
 
 @hot
-def hash_values(data: Bytes, offsets: Ints, seed: np.uint64, out: Hashes) -> None:
+def hash_values(data: Bytes, offsets: Ints, seed: np.uint64, out: Words) -> None:
     """The hashes of single values, to be folded."""
     for i in range(out.size):
         out[i] = hash_bytes(data, offsets[i], offsets[i + 1], seed)
 
 
 @hot
-def fold_values(signatures: Hashes, values: Hashes) -> None:
+def fold_values(signatures: Words, values: Words) -> None:
     """Fold a value into each signature, in place."""
     for i in range(signatures.size):
         signatures[i] = fold_value(signatures[i], values[i])
 
 
 @hot
-def buckets_into(signatures: Hashes, n_buckets: int, out: npt.NDArray[np.int64]) -> None:
+def buckets_into(signatures: Words, n_buckets: int, out: npt.NDArray[np.int64]) -> None:
     """The bucket of every signature."""
     for i in range(signatures.size):
         out[i] = bucket_of(signatures[i], n_buckets)

@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import hot, inlined, jit
+from wherecast.kernels.arrays import Bytes, Ints, Longs
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xD6E8FEB86659FD93)

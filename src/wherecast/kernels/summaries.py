@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.signatures import bucket_of
+from wherecast.kernels.arrays import Bools, Longs, Words
 
-Hashes = npt.NDArray[np.uint64]
-Longs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 #: Bits that a signature sets in its word.
 BITS = 5
@@ -47,7 +45,7 @@ def bits_of(signature: np.uint64) -> np.uint64:
 
 
 @inlined
-def bloom_holds(ptr: Longs, words: Hashes, bucket: np.int64, signature: np.uint64) -> Scalar:
+def bloom_holds(ptr: Longs, words: Words, bucket: np.int64, signature: np.uint64) -> Scalar:
     """Whether the Bloom filter of a bucket may hold a signature."""
     first, end = ptr[bucket], ptr[bucket + 1]
     if first == end:
@@ -57,7 +55,7 @@ def bloom_holds(ptr: Longs, words: Hashes, bucket: np.int64, signature: np.uint6
 
 
 @hot
-def set_bits(ptr: Longs, words: Hashes, signatures: Hashes) -> None:
+def set_bits(ptr: Longs, words: Words, signatures: Words) -> None:
     """Enter signatures, each into its bucket, which must own a word."""
     for signature in signatures:
         bucket = bucket_of(signature, ptr.size - 1)
@@ -65,14 +63,14 @@ def set_bits(ptr: Longs, words: Hashes, signatures: Hashes) -> None:
 
 
 @hot
-def test_bits(ptr: Longs, words: Hashes, signatures: Hashes, out: Mask) -> None:
+def test_bits(ptr: Longs, words: Words, signatures: Words, out: Bools) -> None:
     """Which signatures may be there."""
     for i in range(signatures.size):
         out[i] = bloom_holds(ptr, words, bucket_of(signatures[i], ptr.size - 1), signatures[i])
 
 
 @inlined
-def find_slot(keys: Hashes, signature: np.uint64) -> np.int64:
+def find_slot(keys: Words, signature: np.uint64) -> np.int64:
     """The slot of a signature, or the free one where it would go. Tables have a power of two slots, some of them free."""
     key = max(signature, _ONE)
     mask = np.uint64(keys.size - 1)
@@ -83,7 +81,7 @@ def find_slot(keys: Hashes, signature: np.uint64) -> np.int64:
 
 
 @hot
-def add_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs, fresh: Mask) -> int:
+def add_counts(keys: Words, counts: Longs, signatures: Words, weights: Longs, fresh: Bools) -> int:
     """Add to the counts of signatures; `fresh` are those that were not there. Returns the slots newly taken."""
     taken = 0
     for i in range(signatures.size):
@@ -97,7 +95,7 @@ def add_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs, 
 
 
 @hot
-def take_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs, gone: Mask) -> None:
+def take_counts(keys: Words, counts: Longs, signatures: Words, weights: Longs, gone: Bools) -> None:
     """Take from the counts of signatures, down to 0; `gone` are those of which nothing is left."""
     for i in range(signatures.size):
         slot = find_slot(keys, signatures[i])
@@ -107,7 +105,7 @@ def take_counts(keys: Hashes, counts: Longs, signatures: Hashes, weights: Longs,
 
 
 @hot
-def test_keys(keys: Hashes, counts: Longs, signatures: Hashes, out: Mask) -> None:
+def test_keys(keys: Words, counts: Longs, signatures: Words, out: Bools) -> None:
     """Which signatures are there."""
     for i in range(signatures.size):
         out[i] = counts[find_slot(keys, signatures[i])] > 0

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import re
 from typing import NamedTuple
-from wherecast.language.bind import Bound, IntervalRows, StringPool, settle, take_rows, Int64s, Ragged, everything, intersection
+from wherecast.language.bind import Bound, IntervalRows, StringPool, settle, take_rows, Ragged, everything, intersection
 from wherecast.language.canonical import residual_writer, digest_filters
 from wherecast.language.literals import Literals
 from wherecast.language.expression import is_constant
@@ -37,11 +37,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.skeletons import Skeleton
+from wherecast.kernels.arrays import Longs
 
 class Group(NamedTuple):
     """Filters of one normalised shape, tests placed but not settled."""
 
-    rows: Int64s  # which texts they are
+    rows: Longs  # which texts they are
     clauses: list[Clause]
     literals: Literals
     placed: dict[Predicate, Ragged]
@@ -50,20 +51,20 @@ class Group(NamedTuple):
 class Join(NamedTuple):
     """Filters that are conjunctions of terms, each term a group of its own (see `conjunctions`)."""
 
-    rows: Int64s  # which texts they are
-    terms: list[tuple[Group, Int64s]]  # a group and, for each of its filters, the joint filter it is a term of
+    rows: Longs  # which texts they are
+    terms: list[tuple[Group, Longs]]  # a group and, for each of its filters, the joint filter it is a term of
 
 
 class _Part(NamedTuple):
     """A group's contribution: rows and clauses, both with filters numbered within the group."""
 
     rows: IntervalRows
-    clause_filter: Int64s  # (clauses,) sorted
-    clause_number: Int64s  # (clauses,) the `clause` value of its rows
-    program: Int64s  # (clauses,) -1 or index into programs
+    clause_filter: Longs  # (clauses,) sorted
+    clause_number: Longs  # (clauses,) the `clause` value of its rows
+    program: Longs  # (clauses,) -1 or index into programs
 
 
-def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None) -> tuple[Filters, Int64s]:
+def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None) -> tuple[Filters, Longs]:
     """One `Filters` of all groups, and the text that each of its filters came from."""
     strings, ranks = pool.ranked()
     programs: list[Program] = []
@@ -116,7 +117,7 @@ def _fixed_order(clauses: list[Clause]) -> list[int] | None:
     return sorted(range(len(clauses)), key=lambda i: sorted(attributes[i]))
 
 
-def _ordered(bound: Bound, which: Int64s, order: list[int]) -> _Part:
+def _ordered(bound: Bound, which: Longs, order: list[int]) -> _Part:
     """Clauses that do not interact, put in order; those that cannot hold are left out."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -126,7 +127,7 @@ def _ordered(bound: Bound, which: Int64s, order: list[int]) -> _Part:
     return _Part(bound.rows._replace(clause=rank[bound.rows.clause]), owner, rank[number], which[number])
 
 
-def _simplified(bound: Bound, which: Int64s, programs: list[Program]) -> _Part:
+def _simplified(bound: Bound, which: Longs, programs: list[Program]) -> _Part:
     """Clauses of each filter against each other, filter by filter: only shapes with an OR come here."""
     boxes: list[dict[int, Box]] = [{} for _ in range(bound.alive.shape[1])]
     for number, alive in enumerate(bound.alive):
@@ -168,7 +169,7 @@ def _in_order(box: Box) -> Box:
     return out
 
 
-def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: list[Program]) -> Filters:
+def _flatten(parts: list[_Part], bases: Longs, strings: list[str], programs: list[Program]) -> Filters:
     n = int(bases[-1])
     none = np.zeros(0, np.int64)
     clause_filter = np.concatenate([p.clause_filter + b for p, b in zip(parts, bases, strict=False)] or [none])
@@ -205,7 +206,7 @@ def _flatten(parts: list[_Part], bases: Int64s, strings: list[str], programs: li
     )
 
 
-def _repeats(rows: IntervalRows, key: Int64s) -> npt.NDArray[np.bool_]:
+def _repeats(rows: IntervalRows, key: Longs) -> npt.NDArray[np.bool_]:
     """Elements of an array asked for twice in one clause."""
     out = np.zeros(key.size, bool)
     out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
@@ -266,13 +267,13 @@ def _is_balanced(skeleton: Skeleton) -> bool:
 class Sources(NamedTuple):
     """Constraints of many terms: constraint i speaks of filter `owner[i]` and attribute `attr[i]`."""
 
-    owner: Int64s
-    attr: Int64s
-    null: Int64s  # whether NULL is allowed
+    owner: Longs
+    attr: Longs
+    null: Longs  # whether NULL is allowed
     sets: Ragged  # `rows` are constraints
 
 
-def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[IntervalRows, Int64s]:
+def join_terms(bounds: Sequence[tuple[Bound, Longs]], n: int) -> tuple[IntervalRows, Longs]:
     """Intersect terms. Each comes as a bound group and the joint filter of each of its filters (-1: of none).
 
     Returns the rows of the `n` joint filters and the filters that can match at all.
@@ -294,7 +295,7 @@ def join_terms(bounds: Sequence[tuple[Bound, Int64s]], n: int) -> tuple[Interval
     return _rows(keys, sets, allows_null, alive), np.flatnonzero(alive)
 
 
-def _sources(bounds: Sequence[tuple[Bound, Int64s]]) -> Sources:
+def _sources(bounds: Sequence[tuple[Bound, Longs]]) -> Sources:
     owners, attrs, nulls, piles, base = [], [], [], [], 0
     for bound, owner in bounds:
         rows = take_rows(bound.rows, owner[bound.rows.filter] >= 0)
@@ -314,7 +315,7 @@ def _sources(bounds: Sequence[tuple[Bound, Int64s]]) -> Sources:
     )
 
 
-def _intersected(sources: Sources, number: Int64s, count: Int64s) -> Ragged:
+def _intersected(sources: Sources, number: Longs, count: Longs) -> Ragged:
     """The values that all constraints with one number admit."""
     ordinal = np.empty(number.size, np.int64)  # 0, 1, ... among the constraints of one number
     order = np.argsort(number, kind="stable")
@@ -345,7 +346,7 @@ def _intersected(sources: Sources, number: Int64s, count: Int64s) -> Ragged:
     return Ragged(*(a[order] for a in both))
 
 
-def _rows(keys: Int64s, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> IntervalRows:
+def _rows(keys: Longs, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> IntervalRows:
     """NULL rows first, then intervals; what is always true is left out."""
     living = np.asarray(alive)[keys >> 15]
     full = np.zeros(keys.size, bool)

@@ -30,19 +30,19 @@ from wherecast.language.normalize import Clause, Residual, Predicate, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.zone import Zone
+from wherecast.kernels.arrays import Longs
 
-Int64s = npt.NDArray[np.int64]
 
 
 class Ragged(NamedTuple):
     """Intervals `lo[i]..hi[i]`, both ends included, of the sets of rows `rows[i]`."""
 
-    rows: Int64s
-    lo: Int64s
-    hi: Int64s
+    rows: Longs
+    lo: Longs
+    hi: Longs
 
 
-def single(lo: Int64s, hi: Int64s) -> Ragged:
+def single(lo: Longs, hi: Longs) -> Ragged:
     """One interval per row; rows with lo > hi are empty."""
     rows = np.flatnonzero(lo <= hi)
     return Ragged(rows, lo[rows], hi[rows])
@@ -69,7 +69,7 @@ def merged(pile: Ragged) -> Ragged:
     return Ragged(rows[starts], lo[starts], reach[ends])
 
 
-def _running_max(rows: Int64s, hi: Int64s) -> Int64s:
+def _running_max(rows: Longs, hi: Longs) -> Longs:
     """Greatest end so far within each row."""
     if np.all((rows[1:] != rows[:-1]) | (hi[1:] >= hi[:-1])):
         return hi
@@ -127,11 +127,11 @@ class StringPool:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
 
-    def intern(self, strings: Sequence[str]) -> Int64s:
+    def intern(self, strings: Sequence[str]) -> Longs:
         ids = self.ids
         return np.fromiter((ids.setdefault(s, len(ids)) for s in strings), np.int64, len(strings))
 
-    def ranked(self) -> tuple[list[str], Int64s]:
+    def ranked(self) -> tuple[list[str], Longs]:
         """The strings in order, and the rank of each id. Code point order is UTF-8 byte order."""
         ordered = sorted(self.ids)
         ranks = np.empty(len(ordered), np.int64)
@@ -142,13 +142,13 @@ class StringPool:
 class IntervalRows(NamedTuple):
     """Flat rows of one shape: `filter` is the row among the shape's filters, `clause` the clause's number there."""
 
-    filter: Int64s
-    clause: Int64s
-    attr: Int64s
-    part: Int64s  # tells the constraints of one array attribute apart
+    filter: Longs
+    clause: Longs
+    attr: Longs
+    part: Longs  # tells the constraints of one array attribute apart
     null: npt.NDArray[np.bool_]
-    lo: Int64s
-    hi: Int64s
+    lo: Longs
+    hi: Longs
 
 
 def take_rows(rows: IntervalRows, chosen: npt.NDArray[Any]) -> IntervalRows:
@@ -236,14 +236,14 @@ def _place_prefixes(test: Predicate, patterns: npt.NDArray[Any], pool: StringPoo
 
 def _bounds(
     op: str, kind: Kind, test: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
-) -> tuple[Int64s, Int64s]:
+) -> tuple[Longs, Longs]:
     own = TYPE_OF_KIND[kind]
     if own not in MOMENTS:
         return _number_bounds(op, kind, param, values)
     return _moment_bounds(op, own, test.common, as_moments(values, param.type, test.common, zone), zone)
 
 
-def _moment_bounds(op: str, own: Type, common: Type, values: Int64s, zone: Zone) -> tuple[Int64s, Int64s]:
+def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) -> tuple[Longs, Longs]:
     """Bounds of an attribute of type `own` that is compared with values of type `common`."""
     if own is common:
         return _exact_bounds(op, values)
@@ -253,7 +253,7 @@ def _moment_bounds(op: str, own: Type, common: Type, values: Int64s, zone: Zone)
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
 
-def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
+def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
     """Closed key intervals of `attribute op literal`, for a column of literals."""
     if kind is Kind.FLOAT:
         return _exact_bounds(op, float_keys(_as_doubles(param, values)))
@@ -270,7 +270,7 @@ def _as_doubles(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[np.float6
     return values.astype(np.float64)
 
 
-def _exact_bounds(op: str, keys: Int64s) -> tuple[Int64s, Int64s]:
+def _exact_bounds(op: str, keys: Longs) -> tuple[Longs, Longs]:
     low, high = np.full(keys.size, KEY_MIN, np.int64), np.full(keys.size, KEY_MAX, np.int64)
     if op == "=":
         return keys, keys
@@ -283,7 +283,7 @@ def _exact_bounds(op: str, keys: Int64s) -> tuple[Int64s, Int64s]:
     return np.where(keys == KEY_MAX, KEY_MAX, keys + 1), np.where(keys == KEY_MAX, KEY_MIN, high)
 
 
-def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Longs, Longs]:
     """Bounds for literals between two keys: (greatest key not above, least key not below), unbounded integers."""
     out = []
     for floor, ceil in around:
@@ -314,7 +314,7 @@ def _integers_around(value: float) -> tuple[int, int]:
 def settle(
     clauses: Sequence[Clause],
     placed: dict[Predicate, Ragged],
-    ranks: Int64s,
+    ranks: Longs,
     literals: Literals,
     schema: Schema,
 ) -> Bound:
@@ -345,7 +345,7 @@ Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL a
 
 
 def _constraints(
-    attr: int, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Int64s, schema: Schema, n: int
+    attr: int, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Longs, schema: Schema, n: int
 ) -> list[Constraint]:
     """The constraints of one clause on one attribute: one, or one per element asked of an array."""
     attribute = schema.attributes[attr]
@@ -367,7 +367,7 @@ def _constraints(
     return out
 
 
-def _resolve(test: Predicate, sets: Ragged, ranks: Int64s, is_string: bool, n: int) -> Ragged:
+def _resolve(test: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
     if is_string and test.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
     if not test.complement or test.op == "true":  # the complement of a boolean was placed as its other value
@@ -375,7 +375,7 @@ def _resolve(test: Predicate, sets: Ragged, ranks: Int64s, is_string: bool, n: i
     return complement(sets, n)
 
 
-def _ranked(positions: Int64s, open_end: int, ranks: Int64s) -> Int64s:
+def _ranked(positions: Longs, open_end: int, ranks: Longs) -> Longs:
     out, bounded = positions.copy(), positions != open_end
     inside = positions[bounded]
     out[bounded] = 4 * ranks[inside >> 2] + (inside & 3)

@@ -24,8 +24,8 @@ from wherecast.language.sql import digits_of
 from wherecast.language.types import integer_range
 from wherecast.language.keys import DAY_US, instants
 from wherecast.language.zone import Zone
+from wherecast.kernels.arrays import Bools
 
-Bools = npt.NDArray[np.bool_]
 
 
 class Nullable(NamedTuple):

@@ -22,6 +22,7 @@ from wherecast.language.normalize import Residual
 from collections.abc import Sequence
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Kind, Schema
+from wherecast.kernels.arrays import Longs
 
 BEFORE, AT, AFTER = 0, 1, 2
 
@@ -58,10 +59,9 @@ class Filters(NamedTuple):
         return int(self.clause_ptr.size - 1)
 
 
-Int64s = npt.NDArray[np.int64]
 
 
-def take_ranges(ptr: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
+def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
     """Positions of the chosen ranges of a CSR pointer, one after the other, and their own pointer."""
     sizes = ptr[chosen + 1] - ptr[chosen]
     out_ptr = np.zeros(chosen.size + 1, np.int64)
@@ -69,7 +69,7 @@ def take_ranges(ptr: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
     return np.repeat(ptr[chosen] - out_ptr[:-1], sizes) + np.arange(out_ptr[-1]), out_ptr
 
 
-def take_filters(filters: Filters, chosen: Int64s) -> Filters:
+def take_filters(filters: Filters, chosen: Longs) -> Filters:
     """Some filters of a batch; strings and programs stay as they are."""
     clauses, clause_ptr = take_ranges(filters.clause_ptr, chosen)
     rows, row_ptr = take_ranges(filters.row_ptr, clauses)
@@ -116,7 +116,7 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
     )  # fmt: skip
 
 
-def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Int64s]:
+def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Longs]:
     """All strings in order, and the rank of each string of each part, part after part."""
     if len(parts) == 1:
         return parts[0].strings, np.arange(len(parts[0].strings))
@@ -150,6 +150,6 @@ def _unite_programs(
     return united, np.concatenate(program), np.concatenate(program_row)
 
 
-def _join_ptrs(ptrs: Sequence[Int64s]) -> Int64s:
+def _join_ptrs(ptrs: Sequence[Longs]) -> Longs:
     sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(p) for p in ptrs)])
     return np.cumsum(sizes)

@@ -27,15 +27,15 @@ import numpy.typing as npt
 import datetime as dt
 from functools import lru_cache
 from wherecast.language.zone import Zone
+from wherecast.kernels.arrays import Longs
 
 KEY_MIN = -(2**63)
 KEY_MAX = 2**63 - 1
 NAN_KEY = KEY_MAX
 
-Int64s = npt.NDArray[np.int64]
 
 
-def float_keys(values: npt.NDArray[np.float64]) -> Int64s:
+def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     """Order-preserving keys of doubles."""
     bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
     keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
@@ -51,13 +51,12 @@ def float_key(value: float) -> int:
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 
 
-def key_floats(keys: Int64s) -> npt.NDArray[np.float64]:
+def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     """The doubles of keys made by `float_keys`; keys of no double are NaN."""
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)
     return np.ascontiguousarray(bits).view(np.float64)
 
 
-Int64s = npt.NDArray[np.int64]
 
 DAY_US = 86_400_000_000
 _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
@@ -68,7 +67,7 @@ _FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal
 _CYCLE = 146_097
 
 
-def instants(zone: Zone, walls: Int64s) -> Int64s:
+def instants(zone: Zone, walls: Longs) -> Longs:
     """The instants that wall clocks mean."""
     fixed = zone.fixed_us
     if fixed == 0 or not walls.size:
@@ -80,7 +79,7 @@ def instants(zone: Zone, walls: Int64s) -> Int64s:
     return walls - offsets[np.searchsorted(starts, walls, side="right") - 1]
 
 
-def only_walls(zone: Zone, moments: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+def only_walls(zone: Zone, moments: Longs) -> tuple[Longs, npt.NDArray[np.bool_]]:
     """The wall clocks that mean instants, and where there is exactly one: where clocks change, there are none or two."""
     fixed = zone.fixed_us
     if fixed is not None or not moments.size:
@@ -94,7 +93,7 @@ def only_walls(zone: Zone, moments: Int64s) -> tuple[Int64s, npt.NDArray[np.bool
     return walls, found == 1
 
 
-def days_around(zone: Zone, moments: Int64s) -> tuple[Int64s, Int64s]:
+def days_around(zone: Zone, moments: Longs) -> tuple[Longs, Longs]:
     """The greatest days whose midnight is not after an instant, and the least whose midnight is not before it."""
     days = np.add.outer(moments // DAY_US, np.arange(-2, 3))
     midnights = instants(zone, (days * DAY_US).ravel()).reshape(days.shape)
@@ -104,7 +103,7 @@ def days_around(zone: Zone, moments: Int64s) -> tuple[Int64s, Int64s]:
     return floor, days[rows, (midnights < moments[:, None]).sum(1)]
 
 
-def _pieces(zone: Zone, days: list[int]) -> tuple[Int64s, Int64s]:
+def _pieces(zone: Zone, days: list[int]) -> tuple[Longs, Longs]:
     """Where pieces of one offset start, in wall clocks of these ascending days, and their offsets."""
     found: list[tuple[int, int]] = []
     for day in days:

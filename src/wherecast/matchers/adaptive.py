@@ -53,9 +53,8 @@ from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 #: Place of the matches among the numbers of `_tally`.

@@ -27,9 +27,8 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_plan import weigh_words
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Numbers of `AdaptiveMatcher._tally`, the last of which says how much room matches get.
 _VISITS = 5

@@ -27,10 +27,8 @@ from wherecast.kernels.descent import Projected
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.leaves import COARSE_BITS, EXACT_CODES
 from wherecast.matchers.projection import Projection, project
+from wherecast.kernels.arrays import Ints, Longs, Singles
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 #: Attributes with at most this many codes are renumbered.
 RENUMBERED = 4096
@@ -55,9 +53,9 @@ class Conditions(NamedTuple):
     list_lo: Ints
     list_hi: Ints
     shift: Ints  # filing
-    filed: Floats  # chance that an event meets a cell of the filing
-    chance: Floats  # chance to hold
-    passed: Floats  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
+    filed: Singles  # chance that an event meets a cell of the filing
+    chance: Singles  # chance to hold
+    passed: Singles  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
 
 
 def _number_columns(clause: Ints, attribute: Ints) -> tuple[Ints, Ints]:

@@ -28,9 +28,8 @@ from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_has
 from wherecast.kernels.leaves import EXACT_CODES, build_leaves
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
 from wherecast.matchers.projection import Projection
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Most clauses of a leaf.
 LEAF_CLAUSES = 64 * LEAF_WORDS

@@ -11,9 +11,8 @@ from wherecast.index.boxes import EventCodes
 from wherecast.kernels.descent import Batch
 from wherecast.kernels.events import prepare_codes, prepare_lists
 from wherecast.kernels.jit import frozen
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 class Projection(NamedTuple):

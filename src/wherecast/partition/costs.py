@@ -26,6 +26,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.protocol import Partition, Placement, Routes
+from wherecast.kernels.arrays import Floats, Longs
 
 #: One event to one server: a million rows a second pass from one process to another in Arrow batches.
 SEND_US = 1.0
@@ -36,8 +37,6 @@ MATCH_US = 0.02
 #: Compiling and indexing a subscription takes about 5 us; it is done anew every million events.
 HOLD_US = 5e-6
 
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 
 class Cost(NamedTuple):

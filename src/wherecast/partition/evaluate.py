@@ -20,13 +20,13 @@ from wherecast.partition.costs import dropped_share, held_subscriptions
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
 from wherecast.partition.protocol import Routes
+from wherecast.kernels.arrays import Longs
 
 #: Events that a dispatcher is given at a time, and how often it is timed.
 BATCH, ROUNDS = 10_000, 5
 #: Events matched at a time, to find out which deliveries were needed.
 MATCHED = 1000
 
-Longs = npt.NDArray[np.int64]
 
 
 class Evaluation(NamedTuple):

@@ -35,7 +35,8 @@ from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
-from wherecast.partition.summary import Dictionary, Hashes, Longs
+from wherecast.partition.summary import Dictionary
+from wherecast.kernels.arrays import Longs, Words
 
 #: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
 RATIO = 10
@@ -184,7 +185,7 @@ class EventSpace:
     def _sign(self, filters: Filters) -> Signatures:
         return sign_filters(filters, self.schema, self.attributes, self.seed)
 
-    def _count(self, signatures: Signatures, weights: Longs) -> Hashes:
+    def _count(self, signatures: Signatures, weights: Longs) -> Words:
         """Enter filters in the ledger, and return the signatures that are new."""
         by_signature = weights[signatures.owners()]
         fresh = self.ledger.add(signatures.hashes, by_signature)

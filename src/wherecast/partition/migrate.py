@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from wherecast.language.filters import Filters
 from wherecast.partition.protocol import Placement
+from wherecast.kernels.arrays import Ints, Longs
 
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 
 class Placing(Protocol):

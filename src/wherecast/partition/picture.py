@@ -13,8 +13,8 @@ from wherecast.errors import PlanError
 from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
+from wherecast.kernels.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 
 
 class Picture(NamedTuple):

@@ -31,8 +31,8 @@ from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.probe import probe_events
 from wherecast.partition.protocol import Partition, Placement, Routes
+from wherecast.kernels.arrays import Longs
 
-Longs = npt.NDArray[np.int64]
 Strategy = Literal["auto", "broadcast", "event-space", "filter-set"]
 
 STRATEGIES: dict[str, type[Partition]] = {p.strategy: p for p in (Broadcast, EventSpace, FilterSet)}

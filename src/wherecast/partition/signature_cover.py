@@ -19,8 +19,8 @@ from wherecast.partition.bloom import Bloom, buckets_of
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
 from wherecast.partition.summary import Dictionary
+from wherecast.kernels.arrays import Bools
 
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

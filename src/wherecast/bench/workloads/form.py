@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 from wherecast.errors import WherecastError
+from wherecast.kernels.arrays import Floats, Longs
 
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 EQUAL, UNEQUAL, BELOW, ABOVE = range(4)
 OPERATORS = ("=", "<>", "<", ">")

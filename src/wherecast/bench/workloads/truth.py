@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.jit import jit
+from wherecast.kernels.arrays import Floats, Longs
 
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 #: How many events are checked before anything is timed.
 CHECKED_EVENTS = 50

@@ -22,9 +22,8 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes
 from wherecast.papers.gryphon.kernels.grow import Clauses, Levels, Workspace
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Most subtrees of one tree.
 MOST_SUBTREES = 4096

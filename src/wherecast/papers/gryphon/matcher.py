@@ -81,9 +81,8 @@ from wherecast.papers.gryphon.store import (
     trimmed,
     writable,
 )
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 

@@ -12,9 +12,8 @@ from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in
 from wherecast.bench.workloads.truth import Truth
 from wherecast.index.boxes import EventCodes
 from wherecast.matchers.protocol import Matcher
+from wherecast.kernels.arrays import Ints, Longs
 
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 
 class Subject(NamedTuple):

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes
-from wherecast.papers.rapidmatch.kernels.binary import Ints, Longs
+from wherecast.kernels.arrays import Ints, Longs, Shorts
 
-Shorts = npt.NDArray[np.int16]
 
 
 class ClauseStore:

@@ -31,7 +31,6 @@ from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, check_index, count_copies
 from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
-from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
 from wherecast.papers.rapidmatch.partition import (
     Constraints,
     MisfitError,
@@ -40,6 +39,7 @@ from wherecast.papers.rapidmatch.partition import (
     cut_partition,
     make_partition,
 )
+from wherecast.kernels.arrays import Ints, Longs, Words
 
 #: Share of the sample's events that shall be light.
 SHARE = 0.95
@@ -246,7 +246,7 @@ def _compose(
     return cells, BinaryIndex.build(rows, cells.k, c, least, live)
 
 
-def _choose_c(rows: Bits, cells: Partition, sample: EventCodes | None, least: int, most: int) -> int:
+def _choose_c(rows: Words, cells: Partition, sample: EventCodes | None, least: int, most: int) -> int:
     """Ones of most of the events of a sample, but no more than memory allows; -1 if none are that light."""
     if sample is None or not sample.n_events:
         ones = np.arange(least, min(most, ASSUMED_ONES) + 1)

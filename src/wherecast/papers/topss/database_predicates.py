@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.language.filters import take_ranges
-from wherecast.papers.topss.database_relations import Ints, Longs, PredicateRows
+from wherecast.papers.topss.database_relations import PredicateRows
+from wherecast.kernels.arrays import Ints, Longs
 
 
 class Uses(NamedTuple):

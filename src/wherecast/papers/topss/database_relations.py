@@ -24,9 +24,8 @@ import numpy.typing as npt
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes, EventCodes
 from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Events in a word.
 WORD = 64

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.papers.topss.kernels.lists import fill_lists, move_lists, read_lists
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 def grown(array: npt.NDArray[Any], n: int, fill: int = 0) -> npt.NDArray[Any]:

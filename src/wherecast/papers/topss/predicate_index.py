@@ -29,10 +29,8 @@ from wherecast.index.boxes import EventCodes
 from wherecast.papers.topss.kernels.predicates import N_OPERATORS, RANGE, mark_lists, mark_tables
 from wherecast.papers.topss.lists import offsets
 from wherecast.papers.topss.predicates import Predicates
+from wherecast.kernels.arrays import Ints, Longs, Words
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 #: Codes of the widest domain that gets a table. The paper speaks of several thousand values; its W2 has 90,001.
 WIDEST_TABLE = 1 << 17

@@ -45,9 +45,8 @@ from wherecast.papers.topss.kernels.predicates import (
     release,
 )
 from wherecast.papers.topss.lists import GrowingLists, grown
+from wherecast.kernels.arrays import Ints, Longs
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 _FEWEST = 64
 

@@ -17,7 +17,8 @@ from wherecast.papers.chord.static import BITS, imbalance, virtual_load
 from wherecast.papers.lab.claims import Claim, Finding, show_spread
 from wherecast.papers.lab.experiment import Experiment, Progress
 from wherecast.papers.lab.plots import PALETTE, show_plain
-from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
+from wherecast.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

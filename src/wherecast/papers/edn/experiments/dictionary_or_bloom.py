@@ -28,6 +28,7 @@ from wherecast.partition.bloom import Bloom
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
 from wherecast.partition.summary import Dictionary
+from wherecast.kernels.arrays import Bools
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,6 @@ PAPER_MESSAGES = {"bloom": 18_181, "dictionary": 1_531}
 #: Ways to test a symbol: the product's two, and a list searched from the front.
 BLOOM, DICTIONARY, LIST = "bloom", "dictionary", "list"
 SCHEMA = Schema.of({"symbol": "string"})
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from wherecast.papers.edn.workload import CONTINUATIONS, continuation
 from wherecast.papers.lab.claims import Claim, Finding, show_spread
 from wherecast.papers.lab.experiment import Experiment, Progress
 from wherecast.papers.lab.plots import PALETTE, draw_spread, show_plain
-from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
+from wherecast.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,9 +26,8 @@ from wherecast.papers.edn.places import make_places
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.plan import weigh
 from wherecast.partition.protocol import Routes
+from wherecast.kernels.arrays import Ints, Longs
 
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 #: Events that are counted, and as many before them for the sample.
 N_EVENTS = 10_000

@@ -24,21 +24,8 @@ from wherecast.kernels.descent import Projected
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.grow import Levels
 from wherecast.papers.gryphon.kernels.sets import in_set
-from wherecast.papers.gryphon.kernels.tree import (
-    CLAUSE,
-    ENTRY,
-    FOLLOWING,
-    LABEL,
-    LEVEL,
-    NEXT,
-    POINTS,
-    SETS,
-    STARS,
-    Ints,
-    Longs,
-    Tree,
-    find_child,
-)
+from wherecast.papers.gryphon.kernels.tree import CLAUSE, ENTRY, FOLLOWING, LABEL, LEVEL, NEXT, POINTS, SETS, STARS, Tree, find_child
+from wherecast.kernels.arrays import Ints, Longs
 
 
 class Links(NamedTuple):

@@ -21,10 +21,8 @@ import numpy.typing as npt
 
 from wherecast.kernels.bits import ONE
 from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.arrays import Ints, Longs, Words
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 #: The paper's operators, and RANGE for every other set of codes. A predicate `BELOW v` holds for codes from 1 to v - 1.
 EQUAL, UNEQUAL, BELOW, ABOVE, RANGE = range(5)
