@@ -1,7 +1,7 @@
 """Engine: the public object. Register filters, match events, ask why.
 
 Reads never block on writes: a reader takes the current `EngineState` (one attribute read) and works on it to the end; writers
-build aside and publish a new one in one step. See `delta` for how changes are kept and merged, and what becomes of one
+build aside and publish a new one in one step. See `log` for how changes are kept and merged, and what becomes of one
 that fails.
 """
 

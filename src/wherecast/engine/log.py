@@ -1,4 +1,4 @@
-"""Delta: changes since the last segment, and how segments are merged.
+"""The log: changes since the last segment, and how segments are merged.
 
 Theory of operation
 -------------------

@@ -1,10 +1,8 @@
-"""Building an index: compiled filters to boxes, codebook and residuals.
-
-From an index back to compiled filters.
+"""Compiled filters to boxes, codebook and residuals, and back.
 
 Code space loses nothing but the spelling: every end of an interval is an end of a cell, and the codebook knows which key
-or string that is. So an index keeps boxes only, packed, and the value-space form is made again when
-segments are merged or a filter is explained.
+or string that is. So an index keeps boxes only, packed, and the value-space form is made again when segments are merged or
+a filter is explained.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ that was part of an IN list may be made in a wider type than its two sides ask f
 Opening parses and checks that text against the schema again; nothing is unpickled, and what no filter can say no stored
 program can.
 
-Literal columns follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
+Literals follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
 the order of `_literal_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
-column of an IN list is the number of members of each row, in `sizes`, and the members themselves.
+literals of an IN list are the number of members of each row, in `sizes`, and the members themselves.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ def unpack_programs(facts: Mapping[str, Any], arrays: Mapping[str, StoredArray],
     for number, text in enumerate(texts):
         try:
             length, residuals = _read_program(text, reader)
-            columns: LiteralValues = {key: pools.literals(key, length) for key in _literal_keys(residuals)}
-            _check_patterns(residuals, columns)
+            literals: LiteralValues = {key: pools.literals(key, length) for key in _literal_keys(residuals)}
+            _check_patterns(residuals, literals)
         except (FilterError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SnapshotError(f"residual program {number} cannot be read: {error!s:.200}; {_REMEDY}") from None
-        programs.append(Program(residuals, columns, length))
+        programs.append(Program(residuals, literals, length))
     pools.check_used_up()
     return programs
 
@@ -240,21 +240,21 @@ def _is_wider(wide: Type, narrow: Type) -> bool:
     return wide is narrow or narrow is Type.NULL
 
 
-def _check_patterns(residuals: tuple[Residual, ...], columns: LiteralValues) -> None:
+def _check_patterns(residuals: tuple[Residual, ...], literals: LiteralValues) -> None:
     """Patterns were checked when their filters were registered; those of a file are checked again."""
     for like in (n for residual in residuals for n in residual.node.walk() if isinstance(n, Like)):
-        for pattern in set(columns[like.pattern].tolist()):
+        for pattern in set(literals[like.pattern].tolist()):
             if like.kind == "rlike":
                 rlike_regex(pattern)
             elif "\\" in pattern:
                 like_tokens(pattern)
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- literals ---------------------------------------------------------------------------------------------------------
 
 
 def _literal_keys(residuals: tuple[Residual, ...]) -> list[LiteralKey]:
-    """The columns that evaluating residuals needs, in an order that depends on the expressions alone."""
+    """The literals that evaluating residuals needs, in an order that depends on the expressions alone."""
     keys: dict[LiteralKey, None] = {}
     for residual in residuals:
         nodes = list(residual.node.walk())
@@ -268,18 +268,18 @@ def _literal_keys(residuals: tuple[Residual, ...]) -> list[LiteralKey]:
 
 
 def _kind_of(key: LiteralKey) -> str:
-    """Which array holds the values of a column; the members of a list of doubles are their keys."""
+    """Which array holds the values of a literal; the members of a list of doubles are their keys."""
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
     if kind in FLOATS:
         return "ints" if is_list else "floats"
     return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 
 
-def _pack_literals(key: LiteralKey, column: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
+def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
     kind = _kind_of(key)
-    values: Any = column
+    values: Any = found
     if isinstance(key, tuple):
-        rows = [sorted(row) for row in column]
+        rows = [sorted(row) for row in found]
         pools["sizes"].append(np.array([len(row) for row in rows], np.int64))
         values = [value for row in rows for value in row]
     if kind in _DTYPES:
@@ -289,7 +289,7 @@ def _pack_literals(key: LiteralKey, column: npt.NDArray[Any], pools: dict[str, l
 
 
 class _Pools:
-    """The arrays of all columns, taken from front to back."""
+    """The arrays of all literals, taken from front to back."""
 
     def __init__(self, arrays: Mapping[str, StoredArray]) -> None:
         self._pools: dict[str, Any] = {kind: _numbers_of(kind, dtype, arrays) for kind, dtype in _DTYPES.items()}
@@ -297,7 +297,7 @@ class _Pools:
         self._at = dict.fromkeys(self._pools, 0)
 
     def literals(self, key: LiteralKey, length: int) -> npt.NDArray[Any]:
-        """The next column; ValueError if there is not so much left."""
+        """The next literal, one value per row; ValueError if there is not so much left."""
         kind = _kind_of(key)
         if not isinstance(key, tuple):
             values = self._take(kind, length)

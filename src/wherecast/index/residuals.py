@@ -1,12 +1,10 @@
-"""Residuals: what is left of a clause once its box holds, evaluated on candidates only.
-
-Work: how much text a residual reads of an event, known before any of it is read.
+"""Residuals: what is left of a clause once its box holds, evaluated on candidates only, within limits.
 
 Theory of operation
 -------------------
 A residual is evaluated once per candidate event, and each of its text conditions reads a whole value: 300 ILIKEs on a
 text of 1 MB read 300 MB. Stopping such an evaluation by the clock would give another answer on another machine, and
-another one when a stream replays the event. So the work is computed instead: the bytes of each text, times how often
+another one when a stream replays the event. So the work is computed first: the bytes of each text, times how often
 the residual reads it. An event beyond the limits is refused whole, before anything is evaluated for it.
 
 Almost no batch comes near a limit, and the longest text of each attribute shows that at once. Only a batch that might
@@ -68,15 +66,15 @@ class Residuals:
         """Which (event, residual) pairs hold; one vectorised evaluation per program."""
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
-        columns: dict[int, Nullable] = {}
+        known: dict[int, Nullable] = {}
         for number in np.unique(which).tolist():
             pairs = np.flatnonzero(which == number)
             rows = event_ids[pairs]
 
             def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
-                if index not in columns:
-                    columns[index] = attribute_values(events, index)
-                values, valid = columns[index]
+                if index not in known:
+                    known[index] = attribute_values(events, index)
+                values, valid = known[index]
                 return Nullable(values[rows], valid[rows])
 
             program = self.programs[number]
@@ -132,6 +130,9 @@ def _plain_lists(array: pa.Array, kind: Kind) -> list[list[Any]]:
     elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
         array = array.cast(pa.list_(pa.int64()))
     return [[] if v is None else v for v in array.to_pylist()]
+
+
+# -- work --------------------------------------------------------------------------------------------------------------
 
 
 #: By attribute: how often a residual reads its value.

@@ -1,23 +1,18 @@
 r"""Assembling: the bound groups of a batch become one `Filters`.
 
-Conjunctions term by term: for filters whose shapes do not repeat but whose terms do.
-
 Theory of operation
 -------------------
-With thirty attributes there are a billion ways to AND some of them, and hardly two filters share a shape; but each term,
-`a7 = ?`, is shared by thousands. So texts whose skeleton is seen only a few times and is a plain conjunction are cut
-at their ANDs; every term is compiled as if it were a filter (parsed once, bound for all its occurrences at once), and
-the terms of a text are then intersected, attribute by attribute, for all texts together.
+The clauses of a filter are compared with each other once their constants are known (`simplify`): a clause inside another is
+dropped, and clauses that differ in one attribute only are joined. That is not a minimal form (which is NP-hard), but
+filters that differ in order, spelling or redundant predicates come out alike.
 
-Only what is certain is treated so: no OR, BETWEEN or CASE anywhere, no AND inside parentheses, nothing quoted but
-literals. A text with a term that does not compile, or needs a residual, or asks for elements of an array, goes the
-ordinary way, which also finds the error's position.
-
-Clauses of one filter against each other: duplicates, absorption, joining.
-
-What is left of a filter's redundancy once its constants are known: a clause inside another is dropped, and clauses that
-differ in one attribute only are joined. Not a minimal form (that is NP-hard), but filters that differ in order, spelling or
-redundant predicates come out alike.
+Conjunctions whose shapes do not repeat go term by term. With thirty attributes there are a billion ways to AND some of
+them, and hardly two filters share a shape; but each term, `a7 = ?`, is shared by thousands. So texts whose skeleton is seen
+only a few times and is a plain conjunction are cut at their ANDs (`split_terms`); every term is compiled as if it were a
+filter (parsed once, bound for all its occurrences at once), and the terms of a text are then intersected, attribute by
+attribute, for all texts together (`join_terms`). Only what is certain is treated so: no OR, BETWEEN or CASE anywhere, no
+AND inside parentheses, nothing quoted but literals. A text with a term that does not compile, or needs a residual, or asks
+for elements of an array, goes the ordinary way, which also finds the error's position.
 """
 
 from __future__ import annotations
@@ -49,7 +44,7 @@ class Group(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Filters that are conjunctions of terms, each term a group of its own (see `conjunctions`)."""
+    """Filters that are conjunctions of terms, each term a group of its own (see `join_terms`)."""
 
     rows: Longs  # which texts they are
     terms: list[tuple[Group, Longs]]  # a group and, for each of its filters, the joint filter it is a term of
@@ -213,6 +208,9 @@ def _repeats(rows: IntervalRows, key: Longs) -> npt.NDArray[np.bool_]:
     return out
 
 
+# -- conjunctions, term by term ----------------------------------------------------------------------------------------
+
+
 #: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
 FEW_TEXTS = 16
 #: Batches with fewer such texts are not worth it.
@@ -368,6 +366,9 @@ def _rows(keys: Longs, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtyp
 
 
 #: (is NULL, lo, hi); NULL sorts last here, its place in a constraint does not matter for comparing sets
+# -- the clauses of one filter -----------------------------------------------------------------------------------------
+
+
 Interval = tuple[bool, int, int]
 Intervals = tuple[Interval, ...]
 #: (attribute, part) -> intervals; part tells the constraints of one array attribute apart

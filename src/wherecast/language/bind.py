@@ -3,15 +3,13 @@
 Theory of operation
 -------------------
 Work goes in two steps, because the position of a string is its rank among all strings of the batch. `place` turns every
-test of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once the
-pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
+predicate of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once
+the pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
 constraints that always do, and emits flat rows.
 
-Sets of closed integer intervals, one set per row, for many rows at once.
-
-`Ragged` holds the intervals of all rows in three arrays. Two primitives are enough: `merged` brings any pile of
-intervals to canonical form (sorted, disjoint, not adjacent), `complement` takes the gaps. Union is a merge of piles and
-intersection follows by De Morgan. IntervalRows without an interval are empty sets.
+The sets of many filters are `Ragged`: closed integer intervals, one set per row, all of them in three arrays. Two
+primitives are enough: `merged` brings any pile of intervals to canonical form (sorted, disjoint, not adjacent), `complement`
+takes the gaps. Union is a merge of piles and intersection follows by De Morgan. Rows without an interval are empty sets.
 """
 
 from __future__ import annotations
@@ -121,6 +119,9 @@ def intersection(sets: list[Ragged], n: int) -> Ragged:
     return complement(union([complement(s, n) for s in sets]), n)
 
 
+# -- placing and settling ----------------------------------------------------------------------------------------------
+
+
 class StringPool:
     """Strings in order of arrival; ranked when all are in."""
 
@@ -153,7 +154,7 @@ class IntervalRows(NamedTuple):
 
 def take_rows(rows: IntervalRows, chosen: npt.NDArray[Any]) -> IntervalRows:
     """Some rows, by mask or position."""
-    return IntervalRows(*(column[chosen] for column in rows))
+    return IntervalRows(*(array[chosen] for array in rows))
 
 
 class Bound(NamedTuple):
@@ -166,47 +167,47 @@ class Bound(NamedTuple):
 # -- step 1: tests to intervals ---------------------------------------------------------------------------------------
 
 
-def place(test: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
-    """The values of a test, without complement and NULL; strings by provisional ids."""
+def place(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+    """The values of a predicate, without complement and NULL; strings by provisional ids."""
     n = literals.length
-    attribute = schema.attributes[test.attr]
-    if test.op == "all":
+    attribute = schema.attributes[predicate.attr]
+    if predicate.op == "all":
         return everything(n)
-    if test.op == "true":
-        ones = np.full(n, 0 if test.complement else 1, np.int64)
+    if predicate.op == "true":
+        ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
     if attribute.kind is Kind.STRING:
-        return _place_strings(test, literals, pool)
-    if test.op == "in":
-        return _place_list(test, literals, attribute.kind)
-    op, param = "=" if test.op == "contains" else test.op, test.params[0]
-    return single(*_bounds(op, attribute.kind, test, param, literals.scalar(param), literals.zone))
+        return _place_strings(predicate, literals, pool)
+    if predicate.op == "in":
+        return _place_list(predicate, literals, attribute.kind)
+    op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
+    return single(*_bounds(op, attribute.kind, predicate, param, literals.scalar(param), literals.zone))
 
 
-def _place_list(test: Predicate, literals: Literals, kind: Kind) -> Ragged:
+def _place_list(predicate: Predicate, literals: Literals, kind: Kind) -> Ragged:
     piles = []
-    for param in test.params:
-        values, ptr = literals.listed(param, test.common)
-        lo, hi = _bounds("=", kind, test, param, values, literals.zone)
+    for param in predicate.params:
+        values, ptr = literals.listed(param, predicate.common)
+        lo, hi = _bounds("=", kind, predicate, param, values, literals.zone)
         piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
 
-def _place_strings(test: Predicate, literals: Literals, pool: StringPool) -> Ragged:
+def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
-    if test.op == "in":
+    if predicate.op == "in":
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
         owners, points = [], []
-        for param in test.params:
-            values, ptr = literals.listed(param, test.common)
+        for param in predicate.params:
+            values, ptr = literals.listed(param, predicate.common)
             points.append(4 * pool.intern(values.tolist()) + AT)
             owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
         return Ragged(np.concatenate(owners), at, at)
-    values = literals.scalar(test.params[0])
-    if test.op == "prefix":
-        return _place_prefixes(test, values, pool)
-    if test.pattern:
+    values = literals.scalar(predicate.params[0])
+    if predicate.op == "prefix":
+        return _place_prefixes(predicate, values, pool)
+    if predicate.pattern:
         values = np.fromiter((like_form(v)[1] for v in values), object, n)
     base = 4 * pool.intern(values.tolist())
     low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
@@ -218,14 +219,14 @@ def _place_strings(test: Predicate, literals: Literals, pool: StringPool) -> Rag
         ">": (AFTER, None),
         ">=": (AT, None),
     }
-    lo_side, hi_side = ends[test.op]
+    lo_side, hi_side = ends[predicate.op]
     rows = np.arange(n)
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
 
 
-def _place_prefixes(test: Predicate, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
+def _place_prefixes(predicate: Predicate, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
     n = patterns.size
-    prefixes = [like_form(p)[1] if test.pattern else p for p in patterns]
+    prefixes = [like_form(p)[1] if predicate.pattern else p for p in patterns]
     ends = [prefix_end(p) for p in prefixes]
     starts = 4 * pool.intern(prefixes) + AT
     bounded = np.fromiter((e is not None for e in ends), bool, n)
@@ -235,26 +236,26 @@ def _place_prefixes(test: Predicate, patterns: npt.NDArray[Any], pool: StringPoo
 
 
 def _bounds(
-    op: str, kind: Kind, test: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
+    op: str, kind: Kind, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
 ) -> tuple[Longs, Longs]:
     own = TYPE_OF_KIND[kind]
     if own not in MOMENTS:
         return _number_bounds(op, kind, param, values)
-    return _moment_bounds(op, own, test.common, as_moments(values, param.type, test.common, zone), zone)
+    return _moment_bounds(op, own, predicate.common, as_moments(values, param.type, predicate.common, zone), zone)
 
 
 def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) -> tuple[Longs, Longs]:
     """Bounds of an attribute of type `own` that is compared with values of type `common`."""
     if own is common:
         return _exact_bounds(op, values)
-    if common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ:  # `columns` has refused values that have no only wall
+    if common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ:  # `check_literals` has refused values that have no only wall
         return _exact_bounds(op, only_walls(zone, values)[0])
     floor, ceil = days_around(zone, values) if common is Type.TIMESTAMP else (values // DAY_US, -(-values // DAY_US))
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
 
 def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
-    """Closed key intervals of `attribute op literal`, for a column of literals."""
+    """Closed key intervals of `attribute op literal`, for many literals."""
     if kind is Kind.FLOAT:
         return _exact_bounds(op, float_keys(_as_doubles(param, values)))
     if kind is Kind.INTEGER and param.type is Type.DECIMAL:
@@ -367,10 +368,10 @@ def _constraints(
     return out
 
 
-def _resolve(test: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
-    if is_string and test.op != "all":
+def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
+    if is_string and predicate.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
-    if not test.complement or test.op == "true":  # the complement of a boolean was placed as its other value
+    if not predicate.complement or predicate.op == "true":  # the complement of a boolean was placed as its other value
         return sets
     return complement(sets, n)
 

@@ -1,16 +1,13 @@
-"""Residuals in canonical words: the same for two residuals that differ in order, spelling or repetition only.
+"""Canonical forms: what two filters have in common that differ in order, spelling or repetition only, and its digest.
 
-The words are those of the statement "node is truth" with its literals: NOT is pushed down to the leaves as in
-`normalize`, the parts of AND and OR are sorted and stand once, comparisons have their sides in one order. They are for
-comparing and for digests, not for people.
+A residual is put in canonical words: those of the statement "node is truth" with its literals. NOT is pushed down to the
+leaves as in `normalize`, the parts of AND and OR are sorted and stand once, comparisons have their sides in one order. The
+words are for comparing and for digests, not for people. A program serves many clauses that differ in literals, so it is
+made into a writer once: a function from the row of the literals to the words.
 
-A program serves many clauses that differ in literals, so it is made into a writer once: a function from the row of the
-literals to the words.
-
-Digests: a short name for the canonical form of a filter.
-
-Strings enter by their own digest, not by their rank, so that a digest does not depend on the batch a filter came with.
-A cryptographic hash, because a subscriber who could make two filters collide would receive another's events.
+A digest is a short name for the canonical form of a whole filter. Strings enter it by their own digest, not by their rank,
+so that it does not depend on the batch a filter came with. It is a cryptographic hash, because a subscriber who could make
+two filters collide would receive another's events.
 """
 
 from __future__ import annotations
@@ -36,41 +33,41 @@ def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
     return lambda row: frozenset(write(row) for write in writers)
 
 
-def _statement(node: Node, truth: Truth, columns: LiteralValues) -> Writer:
+def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
     if isinstance(node, Not):
-        return _statement(node.item, truth.of_negation, columns)
+        return _statement(node.item, truth.of_negation, literals)
     if isinstance(node, (And, Or)):
         is_all = isinstance(node, And) == (truth in (Truth.TRUE, Truth.NOT_FALSE))
-        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, columns) for item in node.items])
+        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, literals) for item in node.items])
     if isinstance(node, IsTruth):
         wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
         found = (
             (Truth.TRUE if wanted else Truth.NOT_TRUE) if node.truth else (Truth.FALSE if wanted else Truth.NOT_FALSE)
         )
-        return _statement(node.item, found, columns)
+        return _statement(node.item, found, literals)
     node, truth = plain_truth(node, truth)
-    return _sequence(str(truth), [_value(node, columns)])
+    return _sequence(str(truth), [_value(node, literals)])
 
 
-def _value(node: Node, columns: LiteralValues) -> Writer:
+def _value(node: Node, literals: LiteralValues) -> Writer:
     """The words of an expression, whatever its truth."""
     if isinstance(node, Attr):
         return _fixed(f"#{node.index}")
     if isinstance(node, Param):
-        values = columns[node]
+        values = literals[node]
         kind = f"{node.type}{node.digits if node.type is Type.DECIMAL else ''}"
         return lambda row: f"{kind}:{values[row : row + 1].tolist()[0]!r}"
     if isinstance(node, Const):
         return _fixed(str(node.value))
     if isinstance(node, Compare):
-        return _comparison(node, columns)
+        return _comparison(node, literals)
     if isinstance(node, InList):
-        return _membership(node, columns)
+        return _membership(node, literals)
     if isinstance(node, (And, Or)):
-        return _unordered(type(node).__name__, [_value(item, columns) for item in node.items])
+        return _unordered(type(node).__name__, [_value(item, literals) for item in node.items])
     if isinstance(node, Arith) and node.op in "+*":
-        return _pair(node.op, [_value(node.left, columns), _value(node.right, columns)])
-    parts = [_value(child, columns) for child in node.children()]
+        return _pair(node.op, [_value(node.left, literals), _value(node.right, literals)])
+    parts = [_value(child, literals) for child in node.children()]
     return _sequence(_head(node), parts)
 
 
@@ -88,16 +85,16 @@ def _head(node: Node) -> str:
     return type(node).__name__
 
 
-def _comparison(node: Compare, columns: LiteralValues) -> Writer:
-    left, right, op = _value(node.left, columns), _value(node.right, columns), node.op
+def _comparison(node: Compare, literals: LiteralValues) -> Writer:
+    left, right, op = _value(node.left, literals), _value(node.right, literals), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
     head = f"{op} {node.common}"
     return _sequence(head, [left, right]) if op in ("<", "<=") else _pair(head, [left, right])
 
 
-def _membership(node: InList, columns: LiteralValues) -> Writer:
-    item, lists = _value(node.item, columns), [columns[value, node.common] for value in node.values]
+def _membership(node: InList, literals: LiteralValues) -> Writer:
+    item, lists = _value(node.item, literals), [literals[value, node.common] for value in node.values]
     head = f"in {node.common} {node.has_null}"
 
     def write(row: int) -> str:
@@ -127,6 +124,9 @@ def _unordered(head: str, parts: list[Writer]) -> Writer:
         return words[0] if len(words) == 1 else f"{head}({','.join(words)})"
 
     return write
+
+
+# -- digests -----------------------------------------------------------------------------------------------------------
 
 
 _ROW = np.dtype([("attr", "<i2"), ("ends", "u1", 2), ("lo", "<u8", 2), ("hi", "<u8", 2)])
@@ -162,8 +162,8 @@ def _row_bytes(filters: Filters, schema: Schema) -> bytes:
     is_string = np.array([a.kind is Kind.STRING for a in schema.attributes] or [False])
     rows = np.zeros(filters.attr.size, _ROW)
     rows["attr"] = filters.attr
-    column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
-    text = is_string[column] & ~filters.null
+    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    text = is_string[attribute] & ~filters.null
     marks = _string_marks(filters.strings)
     for end, values, open_end, bit in (("lo", filters.lo, KEY_MIN, 0), ("hi", filters.hi, KEY_MAX, 1)):
         rows[end][:, 0] = values.view(np.uint64)

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Texts are cut into skeleton and literals (`literals`), grouped by skeleton, and each skeleton is parsed, checked and
+Texts are cut into skeleton and literals (`skeletons`), grouped by skeleton, and each skeleton is parsed, checked and
 normalised once (`sql`, `normalize`); what the literals add is done for all texts of a group at once (`bind`). Spark types
 `1` and `1.5` differently and a LIKE pattern may be an equality or a prefix, so a group is split into variants first.
 
@@ -80,7 +80,7 @@ class _Texts(NamedTuple):
     """The texts of one skeleton: their rows in the batch and their literals, slot by slot."""
 
     rows: list[int]
-    columns: list[tuple[LiteralText, ...]]
+    slots: list[tuple[LiteralText, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Compiler:
     def _taken_apart(
         self, grouped: list[tuple[Skeleton, _Texts]], batch: _Batch
     ) -> tuple[list[tuple[Skeleton, _Texts]], Join | None]:
-        """Plain conjunctions of rare shapes, term by term (see `conjunctions`), and what has to be compiled whole."""
+        """Plain conjunctions of rare shapes, term by term (see `assemble`), and what has to be compiled whole."""
         rare = [(f, split_terms(s)) for s, f in grouped if len(f.rows) < FEW_TEXTS]
         apart = [(found, terms) for found, terms in rare if terms is not None]
         rows = np.array([row for found, _ in apart for row in found.rows], np.int64)
@@ -190,7 +190,7 @@ class Compiler:
         by_term: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
         first_number = 0
         for found, terms in apart:
-            literals = list(zip(*found.columns, strict=True)) or [()] * len(found.rows)
+            literals = list(zip(*found.slots, strict=True)) or [()] * len(found.rows)
             for term, first, end in terms:
                 owners, values = by_term.setdefault(term, ([], []))
                 owners += range(first_number, first_number + len(found.rows))
@@ -260,9 +260,9 @@ class Compiler:
 
     def _forms(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[tuple[_Form, Shape, Sequence[int]]]:
         """The forms that the texts of one skeleton have, each with its members."""
-        rows, columns = found
-        if len(columns) > self.limits.terms:
-            found_literals = zip(*columns, strict=True)
+        rows, slots = found
+        if len(slots) > self.limits.terms:
+            found_literals = zip(*slots, strict=True)
             batch.errors.update(
                 {
                     r: self._too_many(batch.texts[r], (skeleton, lits))
@@ -271,35 +271,35 @@ class Compiler:
             )
             return
         arithmetic = has_arithmetic(skeleton)
-        for kinds, members in _split([slot_kinds(column, arithmetic=arithmetic) for column in columns], len(rows)):
+        for kinds, members in _split([slot_kinds(texts, arithmetic=arithmetic) for texts in slots], len(rows)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [[_like_form(columns[s][m]) for m in members] for s in variant.like_slots]
+            forms = [[_like_form(slots[s][m]) for m in members] for s in variant.like_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
 
     def _group(self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
-        rows, columns = found
-        literals = self._literals(columns, members)
+        rows, slots = found
+        literals = self._literals(slots, members)
         try:
             self._check_literals(form, literals)
         except LiteralFault:
             members = [m for m in members if self._is_readable(form, shape, found, m, batch)]
             if not members:
                 return None
-            literals = self._literals(columns, members)
-        placed = {test: place(test, literals, self.schema, batch.pool) for test in form.predicates}
+            literals = self._literals(slots, members)
+        placed = {predicate: place(predicate, literals, self.schema, batch.pool) for predicate in form.predicates}
         chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
         return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
 
     def _is_readable(self, form: _Form, shape: Shape, found: _Texts, member: int, batch: _Batch) -> bool:
         try:
-            self._check_literals(form, self._literals(found.columns, [member]))
+            self._check_literals(form, self._literals(found.slots, [member]))
         except LiteralFault as fault:
             row = found.rows[member]
             text = batch.texts[row]
@@ -308,9 +308,9 @@ class Compiler:
             return False
         return True
 
-    def _literals(self, columns: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
-        whole = not columns or len(members) == len(columns[0])
-        texts = columns if whole else [[column[m] for m in members] for column in columns]
+    def _literals(self, slots: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
+        whole = not slots or len(members) == len(slots[0])
+        texts = slots if whole else [[texts[m] for m in members] for texts in slots]
         return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
@@ -353,7 +353,7 @@ class Compiler:
             node = _replace_likes(variant.node, dict(zip(variant.like_slots, form, strict=True)))
             clauses = normalize(node, self.limits.clauses)
             predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
-            known = variant.forms[form] = _Form(node, clauses, tests, nodes_with_literals(node))
+            known = variant.forms[form] = _Form(node, clauses, predicates, nodes_with_literals(node))
         return known
 
     def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: SlotKinds) -> FilterError:
@@ -367,7 +367,7 @@ def _without(found: _Texts, rows: set[int]) -> _Texts:
     kept = [i for i, row in enumerate(found.rows) if row not in rows]
     if len(kept) == len(found.rows):
         return found
-    return _Texts([found.rows[i] for i in kept], [tuple(column[i] for i in kept) for column in found.columns])
+    return _Texts([found.rows[i] for i in kept], [tuple(texts[i] for i in kept) for texts in found.slots])
 
 
 def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
@@ -376,16 +376,16 @@ def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
     return skeleton[0] + "".join(t + s for t, s in zip(texts, skeleton[1:], strict=True))
 
 
-# -- rows and columns -------------------------------------------------------------------------------------------------
+# -- rows and slots ---------------------------------------------------------------------------------------------------
 
 
-def _split(columns: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
-    """Rows grouped by their tuple of values; a column of one value has it in every row."""
-    first = tuple(column[0] for column in columns)
-    if all(len(column) == 1 or column.count(value) == n for column, value in zip(columns, first, strict=True)):
+def _split(slots: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
+    """Rows grouped by their tuple of values; a slot of one value has it in every row."""
+    first = tuple(texts[0] for texts in slots)
+    if all(len(texts) == 1 or texts.count(value) == n for texts, value in zip(slots, first, strict=True)):
         return [(first, range(n))]
     groups: dict[tuple[T, ...], list[int]] = {}
-    for row, key in enumerate(zip(*(column * n if len(column) == 1 else column for column in columns), strict=True)):
+    for row, key in enumerate(zip(*(texts * n if len(texts) == 1 else texts for texts in slots), strict=True)):
         groups.setdefault(key, []).append(row)
     return groups.items()
 

@@ -1,7 +1,7 @@
 """Vectorised evaluation of an expression under three-valued logic.
 
-One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come as columns of
-equal length from a `Scope`. A column is values and a validity mask; what an invalid row's value is does not matter.
+One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come with
+equal length from a `Scope`. Each is a `Nullable`: values and a validity mask; what an invalid row's value is does not matter.
 Numbers, dates and booleans are NumPy arrays; strings and decimals are object arrays, handled row by row. Residuals see
 only candidates that passed their box, so this is the slow path by design, and kept simple.
 """
@@ -39,7 +39,7 @@ class Nullable(NamedTuple):
 
 
 class Scope(Protocol):
-    """Where an expression finds its columns, all of `length` rows."""
+    """Where an expression finds attributes and literals, all of `length` rows."""
 
     length: int
     zone: Zone
@@ -56,8 +56,8 @@ class Scope(Protocol):
 
 def holds(node: Node, truth: Truth, scope: Scope) -> Bools:
     """For which rows the statement "`node` is `truth`" holds."""
-    column = evaluate(node, scope)
-    true, false = column.values & column.valid, ~column.values & column.valid
+    operand = evaluate(node, scope)
+    true, false = operand.values & operand.valid, ~operand.values & operand.valid
     return {Truth.TRUE: true, Truth.FALSE: false, Truth.NOT_TRUE: ~true, Truth.NOT_FALSE: ~false}[truth]
 
 
@@ -91,15 +91,15 @@ def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Nullable:
     """AND (winner False) and OR (winner True): one item of the winner's value decides, else NULL if any is NULL."""
     decided, valid = np.zeros(scope.length, bool), np.ones(scope.length, bool)
     for item in items:
-        column = evaluate(item, scope)
-        decided |= (column.values == winner) & column.valid
-        valid &= column.valid
+        operand = evaluate(item, scope)
+        decided |= (operand.values == winner) & operand.valid
+        valid &= operand.valid
     return Nullable(decided if winner else ~decided, valid | decided)
 
 
 def _not(node: Not, scope: Scope) -> Nullable:
-    column = evaluate(node.item, scope)
-    return Nullable(~column.values, column.valid)
+    operand = evaluate(node.item, scope)
+    return Nullable(~operand.values, operand.valid)
 
 
 def _is_null(node: IsNull, scope: Scope) -> Nullable:
@@ -107,8 +107,8 @@ def _is_null(node: IsNull, scope: Scope) -> Nullable:
 
 
 def _is_truth(node: IsTruth, scope: Scope) -> Nullable:
-    column = evaluate(node.item, scope)
-    return Nullable((column.values == node.truth) & column.valid, np.ones(scope.length, bool))
+    operand = evaluate(node.item, scope)
+    return Nullable((operand.values == node.truth) & operand.valid, np.ones(scope.length, bool))
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -146,17 +146,17 @@ def comparison_scale(node: Compare) -> int:
 
 def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
-    column = evaluate(node, scope)
+    operand = evaluate(node, scope)
     if node.type is Type.NULL:
         return Nullable(_filler(common, scope.length), np.zeros(scope.length, bool))
     if common in FLOATS:
-        return Nullable(float_keys(_to_double(node, column)), column.valid)
+        return Nullable(float_keys(_to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
-        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in column.values), object), column.valid)
+        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
     if common in MOMENTS:
-        return Nullable(as_moments(column.values, node.type, common, scope.zone), column.valid)
-    return column
+        return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
+    return operand
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
@@ -182,11 +182,11 @@ def decimal_scale(node: Node) -> int:
     return digits_of(node)[1]
 
 
-def _to_double(node: Node, column: Nullable) -> npt.NDArray[np.float64]:
+def _to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
     if node.type is Type.DECIMAL:
         unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in column.values], np.float64)
-    return column.values.astype(np.float64)
+        return np.array([v / unit for v in operand.values], np.float64)
+    return operand.values.astype(np.float64)
 
 
 def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -203,19 +203,19 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     return Nullable(found, item.valid & (found | (not node.has_null)))
 
 
-def member_keys(node: Node, column: Nullable, common: Type, zone: Zone) -> list[Any]:
+def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
     """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
     if common in FLOATS:
-        values = _to_double(node, column)
+        values = _to_double(node, operand)
         if common is Type.FLOAT and node.type in INTEGERS:
-            values = _rounded(column.values)
+            values = _rounded(operand.values)
         return float_keys(values).tolist()  # type: ignore[no-any-return]
     if common is Type.DECIMAL:
         scale = MAX_PRECISION - decimal_scale(node)
-        return [int(v) * 10**scale for v in column.values]
+        return [int(v) * 10**scale for v in operand.values]
     if common in MOMENTS and node.type in MOMENTS:
-        return as_moments(column.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
-    return column.values.tolist()  # type: ignore[no-any-return]
+        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
+    return operand.values.tolist()  # type: ignore[no-any-return]
 
 
 def _like(node: Like, scope: Scope) -> Nullable:

@@ -4,21 +4,13 @@ A batch of events is an Arrow record batch or table, a pandas DataFrame, one map
 it is, an index sees one Arrow array per attribute, of the attribute's canonical type, NULL where an event lacks it.
 
 - Names are matched exactly; columns that the schema does not know are ignored. What looks like a mistake is reported: a
-  name that differs from an attribute only in case, and events without any known name (see `names`).
+  name that differs from an attribute only in case, and events without any known name (see `NameCheck`).
 - The attribute `a.b` is the column (or key) `a.b`, else the field `b` of the struct (or nested mapping) `a`.
 - NaN is a value and stays NaN, except in pandas: its float columns cannot tell NaN from missing, so NaN is NULL there.
   For the same reason pandas turns integers with gaps into floats, which fit no integer attribute; the nullable dtype
   `Int64` keeps them integers.
 - A value that does not fit its attribute is the publisher's error: it raises `EventError`, or with `on_error="skip"`
   takes its row out of the batch and is listed in `errors`.
-
-Names in events that are not read: a mistake in a name must not look like a missing value.
-
-Names are matched exactly, and what an event lacks is NULL. So `Price` instead of `price` would be NULL without a word. Two
-cases are reported: a name that differs from an attribute only in case, and an event without any name of the schema. Other
-names belong to somebody else and are fine.
-
-Names are looked at only where an attribute that a filter needs was read as NULL: an event that has everything pays nothing.
 """
 
 from __future__ import annotations
@@ -418,7 +410,14 @@ _SHOWN = 5
 
 
 class NameCheck:
-    """Reports names once each; with `strict`, `check` returns the reason every time and nothing is logged."""
+    """Finds mistakes in the names of events, which must not look like missing values.
+
+    What an event lacks is NULL, so `Price` instead of `price` would be NULL without a word. Two cases are reported: a name
+    that differs from an attribute only in case, and an event without any name of the schema. Other names are fine. Names
+    are looked at only where an attribute that a filter needs was read as NULL: an event that has everything pays nothing.
+
+    Each name is logged once; with `strict`, `check` returns the reason every time and nothing is logged.
+    """
 
     def __init__(self, schema: Schema, *, strict: bool = False) -> None:
         self.strict = strict

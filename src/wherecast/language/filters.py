@@ -1,13 +1,13 @@
 """Compiled filters: clauses in value space, as flat arrays.
 
 This is what registering produces and what an index is built from. A row is one interval of *positions* of an attribute:
-the sortable key of a number, date or boolean (see `values`), and `4 * rank + side` for a string, where `rank` is the
+the sortable key of a number, date or boolean (see `keys`), and `4 * rank + side` for a string, where `rank` is the
 place of the string in `strings` and `side` says before it (0), at it (1) or after it (2). `null` rows stand for NULL
 itself. As in `Boxes`, all rows of a constraint but the last carry `~attr`.
 
 Each filter has a digest of its canonical form: equal digests mean equal filters, whatever their spelling.
 
-Joining batches of compiled filters into one.
+`take_filters` chooses from a batch, `concat_filters` joins batches into one.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ class Filters(NamedTuple):
         return int(self.clause_ptr.size - 1)
 
 
+
+
+# -- choosing and joining ----------------------------------------------------------------------------------------------
 
 
 def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
@@ -128,7 +131,7 @@ def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Longs]:
 def _unite_programs(
     parts: Sequence[Filters],
 ) -> tuple[list[Program], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    columns: dict[tuple[Residual, ...], list[LiteralValues]] = {}
+    literals: dict[tuple[Residual, ...], list[LiteralValues]] = {}
     lengths: dict[tuple[Residual, ...], int] = {}
     number: dict[tuple[Residual, ...], int] = {}
     program = [np.zeros(0, np.int32)]
@@ -140,12 +143,12 @@ def _unite_programs(
             known[local] = number.setdefault(found.residuals, len(number))
             row[part.program == local] += lengths.get(found.residuals, 0)
             lengths[found.residuals] = lengths.get(found.residuals, 0) + found.length
-            columns.setdefault(found.residuals, []).append(found.literals)
+            literals.setdefault(found.residuals, []).append(found.literals)
         program.append(known[part.program])
         program_row.append(row)
     united = [
         Program(residuals, {key: np.concatenate([c[key] for c in found]) for key in found[0]}, lengths[residuals])
-        for residuals, found in columns.items()
+        for residuals, found in literals.items()
     ]
     return united, np.concatenate(program), np.concatenate(program_row)
 

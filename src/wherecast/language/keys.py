@@ -1,22 +1,20 @@
-"""Values as sortable 64-bit keys.
+"""Values as sortable 64-bit keys, and wall clocks as instants.
 
+Theory of operation
+-------------------
 Every fixed-width value has an order-preserving 64-bit key: integers, booleans, days and microseconds are their own;
 a double's bits are rearranged so that integer order is Spark's order of doubles (-0.0 equals 0.0, NaN equals NaN and is
 above everything). With keys, `<` is `<=` of the key below and every comparison with a constant is a closed interval.
 
-Wall clocks to instants, for columns.
+The key of a timestamp is an instant, in microseconds since 1970 in UTC. A literal or an event without a zone is a wall
+clock: also microseconds, counted as if it were UTC. `instants` goes from wall clocks to instants as Spark (java.time) does.
+Where clocks are set forward, a wall clock that is skipped moves on by the length of the gap; where they are set back, a wall
+clock that occurs twice means its first occurrence. Both say: the offset before the change holds. Python's `zoneinfo` gives
+that offset for `fold=0`, but for one wall clock at a time. So many wall clocks are taken day by day: a day is cut where its
+offset changes (very few days are), and all values of a piece take its offset at once.
 
-Theory of operation
--------------------
-A timestamp is an instant, in microseconds since 1970 in UTC. A literal or an event without a zone is a wall clock: also
-microseconds, counted as if it were UTC. `instants` goes from wall clocks to instants as Spark (java.time) does. Where
-clocks are set forward, a wall clock that is skipped moves on by the length of the gap; where they are set back, a wall clock
-that occurs twice means its first occurrence. Both say: the offset before the change holds. Python's `zoneinfo` gives that
-offset for `fold=0`, but for one wall clock at a time. So the wall clocks of a column are taken day by day: a day is cut where
-its offset changes (nearly no day is), and all values of a piece take its offset at once.
-
-Before 1900 or so a zone has its local mean time, with seconds; after its last rule, that rule holds for good. Both are
-`zoneinfo`'s. Outside the years 1 to 9999, which Python cannot say, the calendar repeats every 400 years.
+Before 1900 or so a zone has its local mean time, with seconds; after its last rule, that rule holds for good. Both come
+from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the calendar repeats every 400 years.
 """
 
 from __future__ import annotations
@@ -56,6 +54,9 @@ def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)
     return np.ascontiguousarray(bits).view(np.float64)
 
+
+
+# -- wall clocks -------------------------------------------------------------------------------------------------------
 
 
 DAY_US = 86_400_000_000

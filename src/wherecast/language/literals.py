@@ -1,8 +1,7 @@
-"""SlotKinds of literals: what Spark takes a literal for, seen for whole columns of them where that is quick.
+"""Literals: what Spark takes each for (`SlotKind`), and their values, for many filters of one shape at once.
 
-Reading literals: numbers with Spark's types, dates, timestamps, strings - as columns.
-
-The literals of many filters of one shape, read once, as typed columns.
+The literals of a slot are read together, as one array of values (`Literals`). Whatever can be wrong with a literal is found
+here (`check_literals`), and is told with its slot.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from wherecast.language.patterns import like_tokens, rlike_regex
 SlotKinds = tuple[SlotKind | str, ...]
 
 _STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
-# A whole column in one C call: the literals joined by commas.
+# All literals in one C call: the literals joined by commas.
 _ALL_INTEGERS = re.compile(r"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*+")
 _DECIMAL = r"-?(?:[0-9]{1,16}\.[0-9]{0,16}|\.[0-9]{1,16})"
 _ALL_DECIMALS = re.compile(rf"{_DECIMAL}(?:,{_DECIMAL})*+")
 
 
-def slot_kinds(column: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
-    """The kind of each literal of a column, or one kind for all of them; a text is the reason why one has none."""
-    kind = _common_kind(column, arithmetic=arithmetic)
-    return [slot_kind(t, arithmetic=arithmetic) for t in column] if kind is None else [kind]
+def slot_kinds(texts: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
+    """The kind of each literal of a slot, or one kind for all of them; a text is the reason why one has none."""
+    kind = _common_kind(texts, arithmetic=arithmetic)
+    return [slot_kind(t, arithmetic=arithmetic) for t in texts] if kind is None else [kind]
 
 
-def _common_kind(column: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
+def _common_kind(texts: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
     """The kind of all literals, where that is quick to see."""
-    if all(map("'".__eq__, map(itemgetter(0), column))):
+    if all(map("'".__eq__, map(itemgetter(0), texts))):
         return _STRING_SLOT
     if arithmetic:  # Spark's decimal arithmetic depends on the digits of each literal
         return None
     try:
-        joined = ",".join(column)  # type: ignore[arg-type]
+        joined = ",".join(texts)  # type: ignore[arg-type]
     except TypeError:  # IN lists
         return None
     if _ALL_INTEGERS.fullmatch(joined):
@@ -105,6 +104,9 @@ def has_arithmetic(skeleton: Skeleton) -> bool:
     return any(c in text for c in "+-*/%") or "abs" in text.lower()
 
 
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
 _DATE = re.compile(r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 _TIMESTAMP = re.compile(
     r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
@@ -156,7 +158,7 @@ def _offset_us(zone: str) -> int:
 
 
 def unquote(literal: str) -> str:
-    """The content of a string literal in the plain form of `literals`."""
+    """The content of a string literal in the plain form of `skeletons`."""
     return literal[1:-1].replace("''", "'")
 
 
@@ -215,7 +217,7 @@ def read_number(literal: str) -> tuple[int, int]:
 
 
 def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArray[np.generic]:
-    """Literals of one type as a column: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
+    """Literals of one type as an array: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
 
     `zone` is that of timestamps that name none.
 
@@ -252,8 +254,11 @@ def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.in
     return out
 
 
+# -- the literals of a shape -------------------------------------------------------------------------------------------
+
+
 class Literals:
-    """Literal texts by slot (`texts[slot][row]`), turned into columns on demand.
+    """Literal texts by slot (`texts[slot][row]`), read on demand.
 
     Raises ValueError when a literal of any row cannot be read; `check_row` tells which slot of a row is at fault.
     """
@@ -275,7 +280,7 @@ class Literals:
         return self._scalars[param]
 
     def listed(self, param: Param, common: Type) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """All values of an IN slot in one column, with offsets per row."""
+        """All values of an IN slot in one array, with offsets per row."""
         key = (param, common)
         if key not in self._lists:
             rows = [t if isinstance(t, tuple) else (t,) for t in self.texts[param.slot]]
@@ -285,22 +290,22 @@ class Literals:
         return self._lists[key]
 
     def take(self, nodes: Sequence[Node]) -> LiteralValues:
-        """The columns that evaluating these expressions needs, in the form that `ProgramScope` serves."""
-        columns: LiteralValues = {}
+        """The literals that evaluating these expressions needs, in the form that `ProgramScope` serves."""
+        found: LiteralValues = {}
         for root in nodes:
             in_lists = {id(v) for n in root.walk() if isinstance(n, InList) for v in n.values}
             for node in root.walk():
                 if isinstance(node, InList):
                     for value in node.values:
-                        columns[(value, node.common)] = self._member_sets(value, node.common)
+                        found[(value, node.common)] = self._member_sets(value, node.common)
                 elif isinstance(node, Param) and id(node) not in in_lists:
-                    columns[node] = _computable(node, self.scalar(node))
-        return columns
+                    found[node] = _computable(node, self.scalar(node))
+        return found
 
     def _member_sets(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         flat, ptr = self.listed(param, common)
-        column = Nullable(_computable(param, flat), np.ones(flat.size, bool))
-        keys = member_keys(param, column, common, self.zone)
+        members = Nullable(_computable(param, flat), np.ones(flat.size, bool))
+        keys = member_keys(param, members, common, self.zone)
         return np.fromiter((frozenset(keys[a:b]) for a, b in pairwise(ptr.tolist())), object, ptr.size - 1)
 
 
@@ -432,11 +437,11 @@ def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
 
 
 class ProgramScope:
-    """Columns for evaluating a program: literals by clause row, attributes by a function of the caller."""
+    """What a program is evaluated with: literals by clause row, attributes by a function of the caller."""
 
     def __init__(
         self,
-        columns: LiteralValues,
+        literals: LiteralValues,
         literal_rows: npt.NDArray[np.integer[Any]],
         attribute: Callable[[int], Nullable],
         zone: Zone,
@@ -444,7 +449,7 @@ class ProgramScope:
         self.zone = zone
         self.length = int(literal_rows.size)
         self.calls: dict[Call, Nullable] = {}
-        self._columns = columns
+        self._literals = literals
         self._rows = literal_rows
         self._attribute = attribute
 
@@ -452,8 +457,8 @@ class ProgramScope:
         return self._attribute(attr.index)
 
     def literal(self, param: Param) -> Nullable:
-        return Nullable(self._columns[param][self._rows], np.ones(self.length, bool))
+        return Nullable(self._literals[param][self._rows], np.ones(self.length, bool))
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
-        keys: npt.NDArray[np.object_] = self._columns[(param, common)][self._rows]
+        keys: npt.NDArray[np.object_] = self._literals[(param, common)][self._rows]
         return keys

@@ -137,9 +137,9 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
-    test = find_predicate(node)
-    if test is not None:
-        return _of_predicate(node, test, truth)
+    predicate = find_predicate(node)
+    if predicate is not None:
+        return _of_predicate(node, predicate, truth)
     return _residual(node, truth)
 
 
@@ -157,8 +157,8 @@ def _is_null(node: IsNull, truth: Truth) -> Logic:
     wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
     item = node.item
     if isinstance(item, Attr):
-        test = Predicate(item.index, "all", complement=True, null=True) if wanted else Predicate(item.index, "all")
-        return Values(item.index, (test,))
+        predicate = Predicate(item.index, "all", complement=True, null=True) if wanted else Predicate(item.index, "all")
+        return Values(item.index, (predicate,))
     if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
         unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
         return unknown if wanted else Any_((push_truth(item, Truth.TRUE), push_truth(item, Truth.FALSE)))
@@ -208,20 +208,20 @@ def _comparison_predicate(node: Compare) -> Predicate | None:
     return None
 
 
-def _of_predicate(node: Node, test: Predicate, truth: Truth) -> Logic:
-    attr = test.attr
-    if test.op == "contains" and truth is not Truth.TRUE:
+def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
+    attr = predicate.attr
+    if predicate.op == "contains" and truth is not Truth.TRUE:
         # "Does not contain" depends on NULL elements too: leave it to the evaluator, behind "the array is there".
         return _residual(node, truth)
     never_unknown = isinstance(node, Compare) and node.op == "<=>"
     if isinstance(node, InList) and node.has_null and truth in (Truth.FALSE, Truth.NOT_FALSE):
         return NEVER if truth is Truth.FALSE else ALWAYS  # with a NULL in the list, "no" is unknown
     if truth in (Truth.FALSE, Truth.NOT_TRUE):
-        test = replace(test, complement=not test.complement)
-        null = never_unknown != test.null if never_unknown else truth is Truth.NOT_TRUE
+        predicate = replace(predicate, complement=not predicate.complement)
+        null = never_unknown != predicate.null if never_unknown else truth is Truth.NOT_TRUE
     else:
-        null = test.null if never_unknown else truth is Truth.NOT_FALSE
-    return Values(attr, (replace(test, null=null),))
+        null = predicate.null if never_unknown else truth is Truth.NOT_FALSE
+    return Values(attr, (replace(predicate, null=null),))
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -274,7 +274,7 @@ def group_sets(logic: Logic) -> Logic:
     if isinstance(logic, Any_):
         flat = _flat(Any_, (group_sets(item) for item in logic.items), ALWAYS)
         return _united(flat) if isinstance(flat, Any_) else flat
-    if isinstance(logic, Values) and any(test.is_full for test in logic.predicates):
+    if isinstance(logic, Values) and any(predicate.is_full for predicate in logic.predicates):
         return ALWAYS
     return logic
 
@@ -293,12 +293,12 @@ def _united(logic: Any_) -> Logic:
     by_attr: dict[int, list[Predicate]] = {}
     others: list[Logic] = []
     for item in logic.items:
-        # An array's element tests stay apart: "contains a or contains b" is two existential statements.
+        # An array's element predicates stay apart: "contains a or contains b" is two existential statements.
         if isinstance(item, Values) and all(t.op != "contains" for t in item.predicates):
             by_attr.setdefault(item.attr, []).extend(item.predicates)
         else:
             others.append(item)
-    sets = [Values(attr, tuple(dict.fromkeys(tests))) for attr, tests in by_attr.items()]
+    sets = [Values(attr, tuple(dict.fromkeys(predicates))) for attr, predicates in by_attr.items()]
     items: tuple[Logic, ...] = (*sets, *others)
     return items[0] if len(items) == 1 else Any_(items)
 
@@ -364,8 +364,8 @@ def _hull(clauses: Sequence[Clause]) -> Clause:
         # Of several sets on one attribute any one is a cover of their intersection.
         chosen = [next(v for v in c.values if v.attr == attr) for c in clauses]
         predicates = tuple(dict.fromkeys(t for v in chosen for t in v.predicates))
-        if all(t.op != "contains" for t in tests) or len(set(chosen)) == 1:
-            values.append(Values(attr, tests))
+        if all(t.op != "contains" for t in predicates) or len(set(chosen)) == 1:
+            values.append(Values(attr, predicates))
     return Clause(tuple(values), ())
 
 

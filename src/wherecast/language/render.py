@@ -1,7 +1,4 @@
-"""Expressions back to SQL, for people and for canonical digests.
-
-Constraints in words: rows of positions back to the SQL a person would write.
-"""
+"""Back to SQL that a person would write: expressions, and constraints from their rows of positions."""
 
 from __future__ import annotations
 
@@ -79,6 +76,9 @@ def written_literal(param: Param, text: LiteralText) -> str:
     keyword = f"{param.type.upper()} " if param.type in MOMENTS else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"
+
+
+# -- constraints -------------------------------------------------------------------------------------------------------
 
 
 #: A bound: its text and whether the value itself is inside.
@@ -184,7 +184,7 @@ _KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Ki
 
 
 def literal_text(kind: Type, value: Any, scale: int) -> str:
-    """A literal as a program's columns hold it (see `columns`), as SQL."""
+    """A literal as a program holds it (see `LiteralValues`), as SQL."""
     if kind is Type.STRING:
         return _quote(value)
     if kind is Type.DECIMAL:

@@ -19,14 +19,9 @@ written form under `__wherecast_time_zone`, which can be the name of no attribut
 
 This module imports neither Arrow nor Spark until they are asked for: a command that only checks a filter starts fast.
 
-One attribute of a schema: its name, its kind and, where known, its domain.
-
-Everything that can be wrong with one attribute alone is found here, when it is made.
-
-The forms a schema is read from and written to: a mapping, JSON, YAML, and Spark's JSON for a StructType.
-
-A reader yields attributes, nested fields under their dotted names, and refuses what has no kind here with a message
-that says what to use instead. Arrow's form is in `arrow`, the only one that needs its library.
+Everything that can be wrong with one attribute alone is found when the `Attribute` is made. The readers of the written
+forms yield attributes, nested fields under their dotted names, and refuse a type that has no kind with a message that says
+what to use instead. Arrow's form is in `arrow`, the only one that needs its library.
 """
 
 from __future__ import annotations
@@ -351,6 +346,9 @@ def _check_names_together(attributes: Sequence[Attribute]) -> None:
 
 def _both(leaf: str, nested: str) -> SchemaError:
     return SchemaError(f"attribute {leaf!r} is a value, but {nested!r} makes it a struct; rename or remove one")
+
+
+# -- the written forms -------------------------------------------------------------------------------------------------
 
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers

@@ -1,6 +1,6 @@
 """From SQL text to a checked expression.
 
-sqlglot parses the shape of a filter (see `literals`) from tokens that hold nothing but the filter language (see `tokens`);
+sqlglot parses the shape of a filter (see `skeletons`) from tokens that hold nothing but the filter language (see `tokens`);
 this module walks the tree it returns and resolves names and types against the schema.
 
 `SlotKind` tells what the literal of a slot is; it is part of the shape's variant, because Spark types `1`, `1.5` and

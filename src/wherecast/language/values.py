@@ -1,4 +1,4 @@
-"""The kinds of values an attribute can have, and which Python values fit them.
+"""Which Python values fit the kind of an attribute.
 
 One function per kind turns a Python value into the canonical one or raises `UnfitValueError`, whose message names what was
 expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
