@@ -1,7 +1,7 @@
 """Vectorised evaluation of an expression under three-valued logic.
 
-One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come with
-equal length from a `Scope`. Each is a `Nullable`: values and a validity mask; what an invalid row's value is does not matter.
+One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come from a
+`Scope`, one value per pair. Each is a `Nullable`: values and a validity mask; the value of an invalid row does not matter.
 Numbers, dates and booleans are NumPy arrays; strings and decimals are object arrays, handled row by row. Residuals see
 only candidates that passed their box, so this is the slow path by design, and kept simple.
 """

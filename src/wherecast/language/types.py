@@ -4,11 +4,11 @@ An attribute has a `Kind` and a width in bits. An expression has a `Type`, which
 `SMALLINT`, `INT` and `BIGINT` (attributes by their width; small literals, `length` and `size` are INT), `DECIMAL` (literals
 with a point, and what arithmetic makes of them), `FLOAT` (32 bits), `DOUBLE`, and so on. `NULL` is the type of a bare NULL.
 
-Decimals are exact, with Spark SQL's precision and scale. A literal such as `1.1` is DECIMAL(2, 1) in Spark, not a double, so `qty * 1.1 > 100` on an integer attribute is decimal
-arithmetic. Decimal values are Python integers, unscaled, in object arrays; the scale is static and stands in the
-expression. It is slow (about a microsecond per operation) and runs only where an integer meets a decimal literal in
-arithmetic, on candidates that passed their box. The rules are those of Spark's DecimalPrecision with
-`spark.sql.decimalOperations.allowPrecisionLoss` on, its default.
+Decimals are exact, with Spark SQL's precision and scale. A literal such as `1.1` is DECIMAL(2, 1) in Spark, not a double,
+so `qty * 1.1 > 100` on an integer attribute is decimal arithmetic. Decimal values are Python integers, unscaled, in object
+arrays; the scale is static and stands in the expression. That is slow (about a microsecond per operation) and runs only
+where an integer meets a decimal literal in arithmetic, on candidates that passed their box. The rules are those of Spark's
+DecimalPrecision with `spark.sql.decimalOperations.allowPrecisionLoss` on, its default.
 """
 
 from __future__ import annotations
