@@ -32,7 +32,7 @@ RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
 #: Cycles of checking one clause by itself: a bitmap leaf with very many columns is no dearer than that.
-CHECK = 8.0
+CHECK_CYCLES = 8.0
 #: Up to this many codes, the codes that a test answers are counted exactly.
 NARROW = 256
 
@@ -142,8 +142,8 @@ def choose_tests(
     present = (np.diff(start) > 0).sum()
     work = np.empty(members.size, np.float32)
     for i in range(members.size):
-        checks = CHECK * left_over(members[i], ptr, column, passed, used, width)
-        work[i] = min(present * costs[3] / 64 + checks, CHECK)
+        checks = CHECK_CYCLES * left_over(members[i], ptr, column, passed, used, width)
+        work[i] = min(present * costs[3] / 64 + checks, CHECK_CYCLES)
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
     spared = np.zeros(n_columns, np.float32)
