@@ -25,7 +25,7 @@ from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.descent import Projected
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.leaves import COARSE_BITS, EXACT_CODES
+from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
 from wherecast.matchers.projection import Projection, project
 from wherecast.kernels.arrays import Ints, Longs, Singles
 

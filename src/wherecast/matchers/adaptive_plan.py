@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, Projected, LookupTree
 from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
-from wherecast.kernels.leaves import EXACT_CODES, build_leaves
+from wherecast.kernels.filing import EXACT_CODES, build_leaves
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
 from wherecast.matchers.projection import Projection
 from wherecast.kernels.arrays import Ints, Longs
