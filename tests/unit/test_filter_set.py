@@ -7,7 +7,7 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.boxtree import cut_boxes, join_boxes
+from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
 from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch

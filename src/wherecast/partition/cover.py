@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.boxtree import cut_boxes, join_boxes
+from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.events import EventBatch
 from wherecast.partition.axes import Axes, Items
 from wherecast.partition.boxmaps import BoxMaps

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.boxtree import cut_boxes
+from wherecast.kernels.covers import cut_boxes
 from wherecast.kernels.covers import settle_filters
 from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
