@@ -25,7 +25,7 @@ import numpy.typing as npt
 from wherecast.errors import PlanError
 from wherecast.index.codes import keys_of
 from wherecast.index.strings import string_buffers
-from wherecast.kernels.signatures import NULL_HASH, fold_values, hash_values, sign_rows
+from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
 from wherecast.language.filters import take_filters, take_ranges
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.summaries import add_counts, take_counts, test_keys
+from wherecast.kernels.dispatch import add_counts, take_counts, test_keys
 from wherecast.kernels.arrays import Bools, Longs, Words
 
 
