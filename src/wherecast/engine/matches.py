@@ -15,7 +15,7 @@ from wherecast.engine.ids import id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.fanout import count_subscriptions, write_values
+from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.protocol import DenseMatcher
 from wherecast.kernels.arrays import Longs

@@ -50,7 +50,7 @@ from wherecast.kernels.descent import (
     list_bits,
     list_word,
 )
-from wherecast.kernels.fanout import copy_run
+from wherecast.kernels.events import copy_run
 from wherecast.kernels.jit import Scalar, hot, inlined, jit
 from wherecast.kernels.arrays import Ints, Longs, Words
 

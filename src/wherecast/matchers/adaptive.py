@@ -46,7 +46,7 @@ from wherecast.kernels.descent import (
     tally_descend,
 )
 from wherecast.kernels.events import drop_repeats
-from wherecast.kernels.fanout import count_subscriptions
+from wherecast.kernels.events import count_subscriptions
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_check import check_adaptive
