@@ -17,7 +17,7 @@ from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, 
 from wherecast.errors import SubscriptionError
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.search import find_places, find_texts
+from wherecast.kernels.codes import find_places, find_texts
 from wherecast.kernels.arrays import Ints, Longs
 
 #: Ids on their way: an int64 array, or a list where some are strings.

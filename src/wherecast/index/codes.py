@@ -32,7 +32,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.keys import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
+from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.language.schema import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters

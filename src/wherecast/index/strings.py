@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
+from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.arrays import Ints, Words
 
 

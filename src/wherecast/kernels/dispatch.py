@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from wherecast.kernels.jit import hot, inlined, Scalar
-from wherecast.kernels.strings import hash_bytes
+from wherecast.kernels.codes import hash_bytes
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Words, Longs
 
 _MULTIPLIER = np.uint64(0x9FB21C651E98DF25)
