@@ -22,17 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import (
-    HAS_COMPRESS,
-    ONE,
-    ZERO,
-    count_both_4,
-    count_rows_1,
-    count_rows_4,
-    count_rows_16,
-    popcount,
-    trailing_zeros,
-)
+from wherecast.kernels.jit import HAS_COMPRESS, ONE, ZERO, count_both_4, count_rows_1, count_rows_4, count_rows_16, popcount, trailing_zeros
 from wherecast.kernels.descent import (
     COLUMN,
     COLUMN_END,

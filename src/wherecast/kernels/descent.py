@@ -30,19 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import (
-    FULL,
-    HAS_COMPRESS,
-    ONE,
-    ZERO,
-    and_rows_1,
-    and_rows_2,
-    and_rows_4,
-    and_rows_16,
-    compress_16,
-    popcount,
-    trailing_zeros,
-)
+from wherecast.kernels.jit import FULL, HAS_COMPRESS, ONE, ZERO, and_rows_1, and_rows_2, and_rows_4, and_rows_16, compress_16, popcount, trailing_zeros
 from wherecast.kernels.jit import Scalar, hot, inlined, jit
 from wherecast.kernels.rows import Points, Rows, box_holds
 from wherecast.kernels.arrays import Ints, Longs, Words

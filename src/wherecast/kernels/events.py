@@ -27,7 +27,7 @@ import numpy.typing as npt
 from wherecast.kernels.jit import Scalar, jit, hot, inlined
 from wherecast.kernels.arrays import Ints, Longs
 from typing import Any
-from wherecast.kernels.bits import copy_8
+from wherecast.kernels.jit import copy_8
 
 @jit
 def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Ints) -> Scalar:

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from wherecast.kernels.bits import ONE, popcount
+from wherecast.kernels.jit import ONE, popcount
 from wherecast.kernels.descent import BITS_AT, CHECKED, COLUMN, COLUMN_END, FOLD_AT, LEAF_WORDS, MAP, ROW_AT, SHIFT_AT, SIZE, SLOT, SURE, WORDS
 from wherecast.kernels.jit import Scalar, jit
 from wherecast.kernels.arrays import Ints, Longs, Singles, Bools

@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
+from wherecast.kernels.jit import ONE, ZERO, popcount, trailing_zeros
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.arrays import Ints, Longs, Words
 

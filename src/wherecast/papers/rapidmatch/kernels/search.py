@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import popcount
+from wherecast.kernels.jit import popcount
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.rapidmatch.kernels.binary import BLOCK, BLOCK_END, NODE, ON_STAR, ON_ZERO, bit_at, has_bit, level_of, next_level, property_at
 from wherecast.kernels.arrays import Ints, Longs, Words

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
+from wherecast.kernels.jit import ONE, ZERO, popcount, trailing_zeros
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.papers.topss.kernels.words import add_word
+from wherecast.kernels.jit import add_word
 from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 
 #: Unsigned integers, wide enough for the largest number of predicates of a clause.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE
+from wherecast.kernels.jit import ONE
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.arrays import Ints, Longs, Words
 
