@@ -48,7 +48,7 @@ class KeyCodes:
 
     def __init__(self, starts: Longs, table: Ints, facts: Longs) -> None:
         self.starts = starts  # sorted, distinct: where a new cell begins
-        self._table = table  # see kernels.keys
+        self._table = table  # see kernels.codes
         self._facts = facts  # scale, low and step of the buckets
         scale, low, step = facts.tolist()
         self._read_only = frozen(starts), frozen(table), scale, np.int64(low), np.int64(step)  # what kernels are given
@@ -104,7 +104,7 @@ def _check_keys(stored: StoredArrays) -> None:
 
 
 def _bucket_table(starts: Longs) -> tuple[Ints, Longs]:
-    """A bucket table (see kernels.keys) on the scale that spreads the starts best."""
+    """A bucket table (see kernels.codes) on the scale that spreads the starts best."""
     if not starts.size:
         return np.zeros(2, np.int32), np.zeros(3, np.int64)
     best: tuple[float, Ints, Longs] | None = None

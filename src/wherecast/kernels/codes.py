@@ -1,21 +1,20 @@
-"""Keys to codes: a bucket table, then a short binary search.
+"""From values to integers: keys and strings to codes, ids to places.
 
-A plain binary search over 100,000 starts takes about 100 ns, more than matching does on many workloads. So the range of
-the starts is cut into equal buckets, about one per two starts, and a table says where each bucket's starts begin: what is
+Theory of operation
+-------------------
+*Keys.* A plain binary search over 100,000 starts takes about 100 ns, more than matching does on many workloads. So the range
+of the starts is cut into equal buckets, about one per two starts, and a table says where each bucket's starts begin: what is
 left to search is a step or two (8 ns). Equal means equal in key space; or, for integers that crowd at one end (volumes,
 prices in cents), in the bits of their double, which is about logarithmic; or, for doubles, in value, because the keys
 of values around zero are far apart. `index.codes` tries what applies and keeps what spreads best.
 
-Strings to codes: a hash table over Arrow's string layout.
+*Strings.* The strings of an attribute are one byte buffer and offsets (Arrow's layout), sorted; a table maps a string's hash
+to its place. Tables are open-addressed with linear probing at half load; a slot holds the place and 32 bits of the hash, so
+that bytes are compared about once. The hash is seeded: nobody can prepare strings that collide.
 
-The strings of an attribute are one byte buffer and offsets, sorted; the table maps a string's hash to its place. Tables are
-open-addressed with linear probing at half load; a slot holds the place and 32 bits of the hash, so that bytes are
-compared about once. The hash is seeded: nobody can prepare strings that collide.
-
-Binary search of many values or texts at once, through a sorted order.
-
-NumPy's `searchsorted` with a `sorter` first converts values and order to one type: of a mapped index it would read all of both.
-Texts are UTF-8, text i being letters[ptr[i]:ptr[i + 1]]; the order of their bytes is that of their characters.
+*Ids* are found by binary search, many at once, through a sorted order. NumPy's `searchsorted` with a `sorter` first converts
+values and order to one type: of a mapped index it would read all of both. Texts are UTF-8, text i being
+letters[ptr[i]:ptr[i + 1]]; the order of their bytes is that of their characters.
 """
 
 from __future__ import annotations
@@ -110,6 +109,9 @@ def buckets_into(keys: Longs, scale: Scale, low: np.int64, step: np.int64, last:
     """The bucket of every key (for building a table)."""
     for i in range(keys.size):
         out[i] = bucket_of(keys[i], scale, low, step, last)
+
+
+# -- strings -----------------------------------------------------------------------------------------------------------
 
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -213,6 +215,9 @@ def encode_strings(
     for row in range(valid.size):
         if not valid[row]:
             out[row] = 0
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
 
 
 @hot

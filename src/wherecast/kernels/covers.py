@@ -1,4 +1,4 @@
-"""Which boxes hold an event, for many boxes at once, and which box a new one fits best.
+"""Boxes of cells: which of them hold an event, how a set of them is cut into parts, and which part a new one fits best.
 
 Theory of operation
 -------------------
@@ -6,10 +6,6 @@ Box b is bit b. Per axis, every cell has the bitmap of the boxes that hold it; a
 bitmaps of its cells are ANDed. 500 boxes are eight words, and neighbouring cells between which no box begins or
 ends share a bitmap, so the maps stay in the second-level cache. An event's array is in the boxes of any of its elements: their bitmaps are ORed first.
 
-Boxes of cells cut apart from the top, and joined again from the bottom.
-
-Theory of operation
--------------------
 `cut_boxes` is the greedy top-down bulk load of an R-tree (Garcia, Lopez and Leutenegger; EDN, section III.C). To make k
 parts of a set of boxes, order them by the lower or the upper end on some axis, lay k - 1 marks at equal weight, and
 look at every mark of every order: what is left of it becomes i parts, what is right of it k - i. The cost of a cut is
@@ -241,6 +237,9 @@ def find_partner(
             grown = joint_growth(lo[j], hi[j], lo[i], hi[i], shares, share_ptr)
             if grown < growth[i]:
                 growth[i], partner[i] = grown, j
+
+
+# -- which boxes hold an event -----------------------------------------------------------------------------------------
 
 
 @hot

@@ -19,7 +19,7 @@ A column is an attribute, except that the second and further constraints of a cl
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
 
 Measured and rejected: four accumulators written out in Numba for the AND (LLVM gathers over the rows instead, see
-`bits`); padding leaves to whole vectors (a tenth more memory on `gryphon`, no faster); checking clauses one by one without
+`jit`); padding leaves to whole vectors (a tenth more memory on `gryphon`, no faster); checking clauses one by one without
 bitmaps, as a tree of small leaves does (on `gryphon` the leaves of 16 clauses that pay then cost five times as much).
 """
 

@@ -1,12 +1,12 @@
 """The dispatcher's loop: an event is hashed, finds its bucket, is tested by the summary of the bucket and sent on.
 
-Signatures: 64-bit hashes of the values that events have in the routing attributes.
-
-A value is its bytes: those of a string, the eight of a key. A value hashes alike wherever it comes from, a filter or an
+Theory of operation
+-------------------
+A *signature* is a 64-bit hash of the values that an event has in the routing attributes. A value is its bytes: those of a string, the eight of a key. A value hashes alike wherever it comes from, a filter or an
 event, and no codebook is needed to know it. NULL is a value of its own. A signature folds the values of the routing
 attributes in order; its upper half says the bucket, its lower half is left to the summaries.
 
-What a dispatcher asks of a signature: may its bucket hold it?
+A summary says whether a bucket may hold a signature. There are two:
 
 *Bloom.* Bucket b owns the words `ptr[b] .. ptr[b + 1] - 1`, a power of two of them or none. The lower half of a signature
 chooses one word of its bucket and, mixed, `BITS` bits in it: a test reads one word, whatever the size. A word filter lets
@@ -85,6 +85,9 @@ def buckets_into(signatures: Words, n_buckets: int, out: npt.NDArray[np.int64]) 
     """The bucket of every signature."""
     for i in range(signatures.size):
         out[i] = bucket_of(signatures[i], n_buckets)
+
+
+# -- summaries ---------------------------------------------------------------------------------------------------------
 
 
 #: Bits that a signature sets in its word.
@@ -178,6 +181,9 @@ def test_keys(keys: Words, counts: Longs, signatures: Words, out: Bools) -> None
     """Which signatures are there."""
     for i in range(signatures.size):
         out[i] = counts[find_slot(keys, signatures[i])] > 0
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
 
 
 #: How an event is tested: not at all, by Bloom filters, by the dictionary.

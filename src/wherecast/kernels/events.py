@@ -1,23 +1,20 @@
-"""Events before and after the descent: codes of the index's columns, and clauses found twice.
+"""Events before and after matching: their codes as a matcher sees them, clauses found twice, and the fan-out.
 
 Theory of operation
 -------------------
-An attribute of few codes is renumbered when an index is built: codes that no constraint contains (gaps between the
-values asked for, NULL) become the one code 0, the others follow in order. That makes bitmaps smaller, and intervals
-remain intervals. Columns that no clause constrains are left out. The lists of array attributes are sorted and freed
+*Before.* An attribute of few codes is renumbered when a matcher is built: codes that no constraint contains (gaps between
+the values asked for, NULL) become the one code 0, the others follow in order. That makes bitmaps smaller, and intervals
+remain intervals. Attributes that no clause constrains are left out. The lists of array attributes are sorted and freed
 of repetitions, so that a lookup can skip equal keys.
 
-A clause filed in several cells is met twice only by an event with several codes in that column; `drop_repeats` then
-keeps the first of each, in one pass, with one stamp per clause.
+*Clauses found twice.* A clause filed in several cells is met twice only by an event with several codes in that column;
+`drop_repeats` then keeps the first of each, in one pass, with one stamp per clause.
 
-Fan-out: from the filters an event satisfies to the subscriptions of each.
-
-Two passes over the filter ids, one to measure and one to write, so that the output is exactly as long as needed. An engine
-has several segments; each writes its part of every event behind the `cursor` that the one before it left, so the
-subscriptions of an event end up together without sorting.
-
-`died` is the version at which each slot's subscription was removed, or empty where none was; a reader at `version` skips
-what died then or before.
+*Fan-out*, from the filters an event satisfies to the subscriptions of each: two passes over the filter ids, one to measure
+and one to write, so that the output is exactly as long as needed. An engine has several segments; each writes its part of
+every event behind the `cursor` that the one before it left, so the subscriptions of an event end up together without
+sorting. `died` is the version at which each slot's subscription was removed, or empty where none was; a reader at `version`
+skips what died then or before.
 """
 
 from __future__ import annotations
@@ -94,6 +91,9 @@ def drop_repeats(ids: Ints, ptr: Longs, stamps: Ints) -> Scalar:
         read = ptr[event + 1]
         ptr[event + 1] = write
     return write
+
+
+# -- fan-out -----------------------------------------------------------------------------------------------------------
 
 
 @hot

@@ -1,4 +1,4 @@
-"""Where clauses are filed: the choice of tests for a node, and the cells of each clause.
+"""Building the tree of `descent`: which tests a node has, in which cells each clause is filed, and what its leaves hold.
 
 Theory of operation
 -------------------
@@ -15,11 +15,7 @@ alike: spread over all columns, every node would have thirty lookups and as many
 Every clause is assigned once, and its leaving is subtracted from the savings of the other columns it could have had:
 the choice costs time linear in the number of constraints, plus columns squared.
 
-From a list of clauses to a leaf: which columns become bitmaps, and what is left to check.
-
-Theory of operation
--------------------
-A leaf knows the cells of its path. A column filed under at shift 0 is settled: the code is known, the constraint
+The clauses that are left make leaves. A leaf knows the cells of its path. A column filed under at shift 0 is settled: the code is known, the constraint
 holds, nothing is stored. A column filed under at a larger shift keeps buckets of the cell only. Any other column gets
 one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_BITS` bits of buckets over its whole
 range; the boxes of the few clauses that survive the AND of such inexact columns are checked.
@@ -296,12 +292,15 @@ def build_leaves(
     return n_packed, n_words
 
 
+# -- tests of a node ---------------------------------------------------------------------------------------------------
+
+
 #: A constraint that holds more often than this is not worth a test.
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
 #: Cycles of checking one clause by itself: a bitmap leaf with very many columns is no dearer than that.
-CHECK_CYCLES = 8.0
+CHECK_CYCLES = float(CHECK)
 #: Up to this many codes, the codes that a test answers are counted exactly.
 NARROW = 256
 

@@ -41,8 +41,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from wherecast.kernels.private import make_private
-from llvmlite import binding, ir
-from numba.core import cgutils as _cgutils, types
+from llvmlite import binding, ir  # type: ignore[import-untyped]
+from numba.core import cgutils as _cgutils
+from numba.core import types
 from numba.extending import intrinsic
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Naively, filters are dealt out at random and every event goes to every server, or each server says exactly what it wants
 and the dispatcher becomes a matcher. Filter-set partitioning (EDN, section III.C) stands between. Every filter is a box on the partition's
-`Axes`. A greedy top-down cut (`kernels.boxtree`) makes as many parts of equal weight as there are servers, chosen so
+`Axes`. A greedy top-down cut (`kernels.covers`) makes as many parts of equal weight as there are servers, chosen so
 that the bounding boxes of the parts hold few events; the cut goes on below each server, and the boxes of some level
 are its `Cover`, `boxes_per_server` of them. The dispatcher sends an event to every server with a box that holds it
 (`BoxMaps`). A filter lives on exactly one server.
