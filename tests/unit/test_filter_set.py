@@ -9,9 +9,8 @@ from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
-from wherecast.language.filters import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import EQUALITY, MOST_AXES, MOST_CUTS, RANGE, Axes
 from wherecast.partition.boxmaps import BoxMaps

@@ -11,8 +11,27 @@ import wherecast
 PACKAGE = Path(wherecast.__file__).parent
 #: Names that still stand for two things. Each is to be renamed; the set must be empty in the end.
 SHARED = frozenset(
-    "Case Constraints Entry Links Network Node Outcome Partition Placement Plan "
-    "Predicates Record Registration Settings Summary Tally Truth Watch Way".split()  # noqa: SIM905
+    {
+        "Case",
+        "Constraints",
+        "Entry",
+        "Links",
+        "Network",
+        "Node",
+        "Outcome",
+        "Partition",
+        "Placement",
+        "Plan",
+        "Predicates",
+        "Record",
+        "Registration",
+        "Settings",
+        "Summary",
+        "Tally",
+        "Truth",
+        "Watch",
+        "Way",
+    }
 )
 
 

@@ -22,14 +22,13 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Param
-from wherecast.language.skeletons import cut_text
 from wherecast.language.normalize import (
     All,
     Any_,
     Clause,
     Logic,
-    Residual,
     Predicate,
+    Residual,
     Truth,
     Values,
     expand,
@@ -37,8 +36,9 @@ from wherecast.language.normalize import (
     normalize,
     push_truth,
 )
-from wherecast.language.render import attribute_namer, written_literal, render
+from wherecast.language.render import attribute_namer, render, written_literal
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import cut_text
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "normalize"
 SCHEMA = Schema.of(

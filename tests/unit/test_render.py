@@ -4,9 +4,9 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Node, Param
-from wherecast.language.skeletons import cut_text
-from wherecast.language.render import attribute_namer, written_literal, render
+from wherecast.language.render import attribute_namer, render, written_literal
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import cut_text
 
 SCHEMA = Schema.of(
     {

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine, EventError, Limits
+from wherecast.index.residuals import count_reads, text_bytes
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
-from wherecast.index.residuals import count_reads, text_bytes
 
 SCHEMA = {"cmd": "string", "host": "string", "tags": "array<string>", "price": "double"}
 KIB = 1 << 10

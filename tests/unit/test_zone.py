@@ -16,10 +16,10 @@ from wherecast import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
-from wherecast.language.types import Type
+from wherecast.language.keys import DAY_US, days_around, instants, only_walls
 from wherecast.language.literals import read_literals
 from wherecast.language.schema import Schema
-from wherecast.language.keys import DAY_US, days_around, instants, only_walls
+from wherecast.language.types import Type
 from wherecast.language.zone import find_zone
 
 BERLIN = "Europe/Berlin"

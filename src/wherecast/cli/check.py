@@ -15,13 +15,12 @@ from wherecast.cli.intervals import Constraint, constraints_of
 from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
-from wherecast.language.render import describe_constraint
 from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters import Filters
-from wherecast.language.skeletons import LiteralText, cut_text
 from wherecast.language.normalize import multiply_out
-from wherecast.language.render import attribute_namer, written_literal, render
+from wherecast.language.render import attribute_namer, describe_constraint, render, written_literal
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import LiteralText, cut_text
 
 
 class CheckedClause(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.language.schema import Attribute
-from wherecast.language.schema import Schema
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.types import Kind
 
 _INTEGER = r"^\s*-?[0-9]+\s*$"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
 from wherecast.kernels.arrays import Longs
 
 TRADED, WATCHED = 20_000, 3_000
@@ -25,7 +25,6 @@ SCHEMA: dict[str, object] = {
     "volume": {"type": "integer", "min": 0},
     "time": "timestamp",
 }
-
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.log import LOG_LIMIT, LOOK_EVERY, NextState, LogEntry, Log, LogReader, EngineState, admit, carry_deaths, count_places, first_to_merge
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
@@ -29,6 +28,19 @@ from wherecast.engine.ids import (
     take_ids,
     without_ids,
 )
+from wherecast.engine.log import (
+    LOG_LIMIT,
+    LOOK_EVERY,
+    EngineState,
+    Log,
+    LogEntry,
+    LogReader,
+    NextState,
+    admit,
+    carry_deaths,
+    count_places,
+    first_to_merge,
+)
 from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
 from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
@@ -37,10 +49,9 @@ from wherecast.engine.segment import Members, OverworkError, Segment, build_segm
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch, OnError, read_event
+from wherecast.language.events import EventBatch, NameCheck, OnError, read_event
 from wherecast.language.filters import Filters
 from wherecast.language.limits import Limits
-from wherecast.language.events import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 

@@ -9,12 +9,11 @@ import numpy as np
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
 from wherecast.index.packed import unpack_boxes
-from wherecast.language.render import describe_constraint, literal_text, member_text
 from wherecast.language.evaluate import decimal_scale
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import Param
 from wherecast.language.filters import Filters
-from wherecast.language.render import attribute_namer, render
+from wherecast.language.render import attribute_namer, describe_constraint, literal_text, member_text, render
 
 
 @dataclass(frozen=True, slots=True)

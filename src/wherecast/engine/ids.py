@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.jit import frozen
-from wherecast.kernels.codes import find_places, find_texts
 from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.codes import find_places, find_texts
+from wherecast.kernels.jit import frozen
 
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]

@@ -15,11 +15,10 @@ from wherecast.engine.ids import id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
+from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.protocol import DenseMatcher
-from wherecast.kernels.arrays import Longs
-
 
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
@@ -39,9 +38,7 @@ class SegmentMatches(NamedTuple):
         """Add the subscriptions of each event that are alive at a version."""
         count_subscriptions(*self._fan_out(version), counts)
 
-    def write(
-        self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]
-    ) -> None:
+    def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
         write_values(*self._fan_out(version), frozen(values), cursor, ends, out)
 

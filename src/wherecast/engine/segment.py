@@ -18,19 +18,17 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.errors import EventError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.index.build import code_filters
+from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
-from wherecast.index.build import restore_filters
-from wherecast.language.filters import concat_filters, take_filters, take_ranges
+from wherecast.kernels.arrays import Longs
 from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
 from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
-from wherecast.kernels.arrays import Longs
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.

@@ -21,7 +21,6 @@ from wherecast.errors import SnapshotError
 from wherecast.kernels.arrays import Numbers
 
 
-
 class StoredArrays:
     """The arrays of one structure. Every method raises SnapshotError where they are not what it says."""
 

@@ -7,17 +7,20 @@ a filter is explained.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
-from typing import NamedTuple
-from wherecast.index.boxes import Boxes, FAR, FIRST_CODE, NULL_CODE
-from wherecast.index.codes import Codebook, build_codes, KeyCodes
+
+from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
+from wherecast.index.codes import Codebook, KeyCodes, build_codes
 from wherecast.index.residuals import Residuals
-from wherecast.language.filters import Filters, take_ranges, AFTER, AT, BEFORE
-from wherecast.language.schema import Schema
 from wherecast.index.strings import StringCodes
-from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.kernels.arrays import Longs
+from wherecast.language.filters import AFTER, AT, BEFORE, Filters, take_ranges
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.schema import Schema
+
 
 class CodedFilters(NamedTuple):
     """Filters in code space, with what it takes to bring events there and to finish what boxes cannot say."""
@@ -38,8 +41,6 @@ def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
     return CodedFilters(
         codebook, boxes, Residuals(filters.programs, filters.program[with_residual], filters.program_row[with_residual])
     )
-
-
 
 
 def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Longs | None = None) -> Filters:

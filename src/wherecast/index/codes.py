@@ -31,16 +31,14 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
-from wherecast.language.schema import Attribute
+from wherecast.kernels.jit import frozen
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Attribute, Kind, Schema
 from wherecast.language.values import Scalar
-from wherecast.kernels.arrays import Ints, Longs
-
 
 
 class KeyCodes:
@@ -279,9 +277,7 @@ def _key_codes(filters: Filters, _rows: Longs, real: Longs, attribute: Attribute
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(
-    filters: Filters, rows: Longs, real: Longs, _attribute: Attribute
-) -> tuple[StringCodes, Ints, Ints]:
+def _string_codes(filters: Filters, rows: Longs, real: Longs, _attribute: Attribute) -> tuple[StringCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
     used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))

@@ -28,17 +28,16 @@ import pyarrow as pa
 from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
-from wherecast.language.types import MAX_PRECISION, Digits
-from wherecast.language.types import FLOATS, MOMENTS, NUMBERS, Type
 from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
 from wherecast.language.filters import LiteralValues, Program
 from wherecast.language.limits import Limits
-from wherecast.language.skeletons import Shape
 from wherecast.language.normalize import Residual, Truth
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Shape
 from wherecast.language.sql import Checker, SlotKind, parse_shape
+from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)

@@ -13,25 +13,26 @@ exceed one is computed pair by pair.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from collections.abc import Mapping, Iterable
-from typing import Any, NamedTuple
+
 from wherecast.index.bounds import StoredArrays
-from wherecast.language.literals import ProgramScope
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import attributes_of, And, Attr, IsNull, IsTruth, Node, Not, Or
+from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters import Program
-from wherecast.language.schema import Kind
-from collections import Counter
-from wherecast.language.types import Type
 from wherecast.language.limits import Limits
+from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
-from wherecast.kernels.arrays import Bools, Longs
-
+from wherecast.language.schema import Kind
+from wherecast.language.types import Type
 
 
 class Residuals:

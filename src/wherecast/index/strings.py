@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.jit import frozen
-from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.arrays import Ints, Words
-
+from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
+from wherecast.kernels.jit import frozen
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)

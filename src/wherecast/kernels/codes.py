@@ -19,11 +19,13 @@ letters[ptr[i]:ptr[i + 1]]; the order of their bytes is that of their characters
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from wherecast.kernels.jit import hot, inlined, jit, Scalar
-from wherecast.kernels.arrays import Ints, Longs, Bytes
-from typing import Any
+
+from wherecast.kernels.arrays import Bytes, Ints, Longs
+from wherecast.kernels.jit import hot, inlined, jit
 
 Scale = int
 

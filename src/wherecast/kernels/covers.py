@@ -26,10 +26,9 @@ overlaps, however much the bounding box adds.) Chances are products over the axe
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-from wherecast.kernels.jit import Scalar, inlined, jit, hot
+
 from wherecast.kernels.arrays import Floats, Ints, Longs, Words
-from wherecast.kernels.jit import ONE, ZERO, trailing_zeros
+from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, jit, trailing_zeros
 
 #: Growth by less than this is none: sums of shares are rounded.
 NO_GROWTH = 1e-12

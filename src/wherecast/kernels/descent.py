@@ -30,10 +30,25 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import FULL, HAS_COMPRESS, ONE, ZERO, and_rows_1, and_rows_2, and_rows_4, and_rows_16, compress_16, popcount, trailing_zeros
-from wherecast.kernels.jit import Scalar, hot, inlined, jit
-from wherecast.kernels.rows import Points, Rows, box_holds
 from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import (
+    FULL,
+    HAS_COMPRESS,
+    ONE,
+    ZERO,
+    Scalar,
+    and_rows_1,
+    and_rows_2,
+    and_rows_4,
+    and_rows_16,
+    compress_16,
+    hot,
+    inlined,
+    jit,
+    popcount,
+    trailing_zeros,
+)
+from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
@@ -44,7 +59,6 @@ SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
 B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
-
 
 
 class LookupTree(NamedTuple):
@@ -270,7 +284,14 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 @hot
 def descend(
-    tree: LookupTree, rows: Rows, batch: Projected, points: Points, start: Scalar, scratch: Scratch, out: Ints, ptr: Longs
+    tree: LookupTree,
+    rows: Rows,
+    batch: Projected,
+    points: Points,
+    start: Scalar,
+    scratch: Scratch,
+    out: Ints,
+    ptr: Longs,
 ) -> Scalar:
     """Match events start: into `out`; return the first event that did not fit.
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from wherecast.kernels.jit import hot, inlined, Scalar
+
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import hash_bytes
-from wherecast.kernels.arrays import Bools, Bytes, Ints, Words, Longs
+from wherecast.kernels.jit import Scalar, hot, inlined
 
 _MULTIPLIER = np.uint64(0x9FB21C651E98DF25)
 #: The hash of NULL.

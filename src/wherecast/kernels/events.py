@@ -19,12 +19,14 @@ skips what died then or before.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from wherecast.kernels.jit import Scalar, jit, hot, inlined
+
 from wherecast.kernels.arrays import Ints, Longs
-from typing import Any
-from wherecast.kernels.jit import copy_8
+from wherecast.kernels.jit import Scalar, copy_8, hot, inlined, jit
+
 
 @jit
 def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Ints) -> Scalar:

@@ -32,10 +32,24 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from wherecast.kernels.jit import ONE, popcount
-from wherecast.kernels.descent import BITS_AT, CHECKED, COLUMN, COLUMN_END, FOLD_AT, LEAF_WORDS, MAP, ROW_AT, SHIFT_AT, SIZE, SLOT, SURE, WORDS
-from wherecast.kernels.jit import Scalar, jit
-from wherecast.kernels.arrays import Ints, Longs, Singles, Bools
+
+from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
+from wherecast.kernels.descent import (
+    BITS_AT,
+    CHECKED,
+    COLUMN,
+    COLUMN_END,
+    FOLD_AT,
+    LEAF_WORDS,
+    MAP,
+    ROW_AT,
+    SHIFT_AT,
+    SIZE,
+    SLOT,
+    SURE,
+    WORDS,
+)
+from wherecast.kernels.jit import ONE, Scalar, jit, popcount
 
 #: Most clauses of a leaf that never has bitmaps.
 ROW_LEAF = 8

@@ -35,16 +35,18 @@ With the JIT off the same names are plain Python.
 
 from __future__ import annotations
 
-import numba
-import numpy as np
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from wherecast.kernels.private import make_private
+
+import numba
+import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils as _cgutils
 from numba.core import types
 from numba.extending import intrinsic
+
+from wherecast.kernels.private import make_private
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])

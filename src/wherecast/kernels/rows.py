@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, inlined, jit
 from wherecast.kernels.arrays import Ints, Longs
-
+from wherecast.kernels.jit import Scalar, inlined, jit
 
 
 class Rows(NamedTuple):

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Attribute
-from wherecast.language.schema import Fields, check_size, nest, refuse_type
+from wherecast.language.schema import Attribute, Fields, check_size, nest, refuse_type
 from wherecast.language.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:

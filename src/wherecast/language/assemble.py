@@ -17,22 +17,25 @@ for elements of an array, goes the ordinary way, which also finds the error's po
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import re
-from typing import NamedTuple
-from wherecast.language.bind import Bound, IntervalRows, StringPool, settle, take_rows, Ragged, everything, intersection
-from wherecast.language.canonical import residual_writer, digest_filters
-from wherecast.language.literals import Literals
-from wherecast.language.expression import is_constant
-from wherecast.language.filters import Filters, Program
-from wherecast.language.normalize import Clause, Residual, Predicate
-from wherecast.language.schema import Schema
 from collections.abc import Sequence
 from functools import lru_cache
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.skeletons import Skeleton
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
 from wherecast.kernels.arrays import Longs
+from wherecast.language.bind import Bound, IntervalRows, Ragged, StringPool, everything, intersection, settle, take_rows
+from wherecast.language.canonical import digest_filters, residual_writer
+from wherecast.language.expression import is_constant
+from wherecast.language.filters import Filters, Program
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.literals import Literals
+from wherecast.language.normalize import Clause, Predicate, Residual
+from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Skeleton
+
 
 class Group(NamedTuple):
     """Filters of one normalised shape, tests placed but not settled."""
@@ -81,14 +84,18 @@ def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join |
 
 
 def _part(
-    bound: Bound, clauses: list[Clause], residuals: list[tuple[Residual, ...]], programs: list[Program], literals: Literals
+    bound: Bound,
+    clauses: list[Clause],
+    residuals: list[tuple[Residual, ...]],
+    programs: list[Program],
+    literals: Literals,
 ) -> _Part:
     index: dict[tuple[Residual, ...], int] = {}
-    for residual in residuals:
-        if rest and rest not in index:
-            index[rest] = len(programs)
-            programs.append(Program(rest, literals.take([r.node for r in rest]), literals.length))
-    which = np.array([index.get(residual, -1) for residual in residuals] or [0], np.int64)
+    for of_clause in residuals:
+        if of_clause and of_clause not in index:
+            index[of_clause] = len(programs)
+            programs.append(Program(of_clause, literals.take([r.node for r in of_clause]), literals.length))
+    which = np.array([index.get(of_clause, -1) for of_clause in residuals] or [0], np.int64)
     if len(residuals) > 1:
         order = _fixed_order(clauses)
         if order is not None and not bound.rows.null.any():
@@ -344,7 +351,9 @@ def _intersected(sources: Sources, number: Longs, count: Longs) -> Ragged:
     return Ragged(*(a[order] for a in both))
 
 
-def _rows(keys: Longs, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object) -> IntervalRows:
+def _rows(
+    keys: Longs, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object
+) -> IntervalRows:
     """NULL rows first, then intervals; what is always true is left out."""
     living = np.asarray(alive)[keys >> 15]
     full = np.zeros(keys.size, bool)

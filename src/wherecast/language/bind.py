@@ -14,22 +14,23 @@ takes the gaps. Union is a merge of piles and intersection follows by De Morgan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
-from typing import NamedTuple, Any
-from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys, DAY_US, days_around, only_walls
-from collections.abc import Sequence
-from wherecast.language.literals import Literals, ProgramScope
+
+from wherecast.kernels.arrays import Longs
 from wherecast.language.evaluate import Nullable, as_moments, holds
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
-from wherecast.language.normalize import Clause, Residual, Predicate, Values
+from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
+from wherecast.language.literals import Literals, ProgramScope
+from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.zone import Zone
-from wherecast.kernels.arrays import Longs
-
 
 
 class Ragged(NamedTuple):
@@ -248,7 +249,9 @@ def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) 
     """Bounds of an attribute of type `own` that is compared with values of type `common`."""
     if own is common:
         return _exact_bounds(op, values)
-    if common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ:  # `check_literals` has refused values that have no only wall
+    if (
+        common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ
+    ):  # `check_literals` has refused values that have no only wall
         return _exact_bounds(op, only_walls(zone, values)[0])
     floor, ceil = days_around(zone, values) if common is Type.TIMESTAMP else (values // DAY_US, -(-values // DAY_US))
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))

@@ -13,16 +13,35 @@ two filters collide would receive another's events.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
-from collections.abc import Callable
-from wherecast.language.expression import FLIPPED, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param
-from wherecast.language.types import Type
-from wherecast.language.filters import LiteralValues, Program, Filters
-from wherecast.language.normalize import Truth, plain_truth
-from itertools import pairwise
+
+from wherecast.language.expression import (
+    FLIPPED,
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+)
+from wherecast.language.filters import Filters, LiteralValues, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.normalize import Truth, plain_truth
 from wherecast.language.schema import Kind, Schema
+from wherecast.language.types import Type
 
 Writer = Callable[[int], str]
 

@@ -22,10 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import FilterError
-from wherecast.language.assemble import Group, Join, assemble
+from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, assemble, split_terms
 from wherecast.language.bind import StringPool, place
-from wherecast.language.literals import LiteralFault, Literals, check_literals, nodes_with_literals
-from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
     And,
     Attr,
@@ -36,13 +34,34 @@ from wherecast.language.expression import (
     Or,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.literals import SlotKinds, are_strings, has_arithmetic, slot_kind, slot_kinds
 from wherecast.language.limits import Limits
-from wherecast.language.skeletons import Cut, LiteralText, Shape, Skeleton, cut_text, find_surrogate, is_string, literal_spans, locate, shape_of
+from wherecast.language.literals import (
+    LiteralFault,
+    Literals,
+    SlotKinds,
+    are_strings,
+    check_literals,
+    has_arithmetic,
+    nodes_with_literals,
+    slot_kind,
+    slot_kinds,
+    unquote,
+)
 from wherecast.language.normalize import Clause, Predicate, normalize
 from wherecast.language.patterns import like_form
-from wherecast.language.literals import unquote
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import (
+    Cut,
+    LiteralText,
+    Shape,
+    Skeleton,
+    cut_text,
+    find_surrogate,
+    is_string,
+    literal_spans,
+    locate,
+    shape_of,
+)
 from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
 from wherecast.language.tokens import keyword_names, too_many_terms
 

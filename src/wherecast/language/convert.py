@@ -24,10 +24,18 @@ from pyarrow import types
 
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
-from wherecast.language.schema import Attribute
-from wherecast.language.values import DATE_PATTERN, INTEGER_MAX, TIMESTAMP_PATTERN, UnfitValueError, coerce, coerce_array, describe
-from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, integer_range
 from wherecast.language.keys import instants
+from wherecast.language.schema import Attribute
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, integer_range
+from wherecast.language.values import (
+    DATE_PATTERN,
+    INTEGER_MAX,
+    TIMESTAMP_PATTERN,
+    UnfitValueError,
+    coerce,
+    coerce_array,
+    describe,
+)
 from wherecast.language.zone import UTC, Zone
 
 if TYPE_CHECKING:

@@ -14,18 +14,42 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.types import MAX_PRECISION, common_scale, compute, rescale
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, WIDTH_OF, Type
-from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, attributes_of
-from wherecast.language.keys import float_keys
+from wherecast.kernels.arrays import Bools
+from wherecast.language.expression import (
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+    attributes_of,
+)
+from wherecast.language.keys import DAY_US, float_keys, instants
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
-from wherecast.language.types import integer_range
-from wherecast.language.keys import DAY_US, instants
+from wherecast.language.types import (
+    FLOATS,
+    INTEGERS,
+    MAX_PRECISION,
+    MOMENTS,
+    WIDTH_OF,
+    Type,
+    common_scale,
+    compute,
+    integer_range,
+    rescale,
+)
 from wherecast.language.zone import Zone
-from wherecast.kernels.arrays import Bools
-
 
 
 class Nullable(NamedTuple):

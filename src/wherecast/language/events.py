@@ -15,25 +15,38 @@ it is, an index sees one Arrow array per attribute, of the attribute's canonical
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from pyarrow import types
+
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type
-from wherecast.language.convert import Converted, convert_array, convert_values, null_column, refused_column, valid_rows, whole_array
+from wherecast.language.convert import (
+    Converted,
+    convert_array,
+    convert_values,
+    null_column,
+    refused_column,
+    valid_rows,
+    whole_array,
+)
 from wherecast.language.limits import Limits
-from wherecast.language.values import UnfitValueError, Misplaced, Scalar, coerce, describe
+from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    import numpy.typing as npt
+
     from wherecast.language.schema import Attribute, Schema
     from wherecast.language.zone import Zone
-    import numpy.typing as npt
+
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any
 

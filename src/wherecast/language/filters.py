@@ -12,17 +12,19 @@ Each filter has a digest of its canonical form: equal digests mean equal filters
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from wherecast.language.expression import Param
-from wherecast.language.types import Type
-from wherecast.language.normalize import Residual
-from collections.abc import Sequence
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Kind, Schema
+
+import numpy as np
+import numpy.typing as npt
+
 from wherecast.kernels.arrays import Longs
+from wherecast.language.expression import Param
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.normalize import Residual
+from wherecast.language.schema import Kind, Schema
+from wherecast.language.types import Type
 
 BEFORE, AT, AFTER = 0, 1, 2
 
@@ -57,8 +59,6 @@ class Filters(NamedTuple):
     @property
     def n_filters(self) -> int:
         return int(self.clause_ptr.size - 1)
-
-
 
 
 # -- choosing and joining ----------------------------------------------------------------------------------------------

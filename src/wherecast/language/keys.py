@@ -19,18 +19,19 @@ from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the c
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
-import datetime as dt
-from functools import lru_cache
-from wherecast.language.zone import Zone
+
 from wherecast.kernels.arrays import Longs
+from wherecast.language.zone import Zone
 
 KEY_MIN = -(2**63)
 KEY_MAX = 2**63 - 1
 NAN_KEY = KEY_MAX
-
 
 
 def float_keys(values: npt.NDArray[np.float64]) -> Longs:
@@ -53,7 +54,6 @@ def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     """The doubles of keys made by `float_keys`; keys of no double are NaN."""
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)
     return np.ascontiguousarray(bits).view(np.float64)
-
 
 
 # -- wall clocks -------------------------------------------------------------------------------------------------------

@@ -6,25 +6,26 @@ here (`check_literals`), and is told with its slot.
 
 from __future__ import annotations
 
-import re
 import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from collections.abc import Sequence, Callable
-from functools import lru_cache
-from operator import itemgetter
-from wherecast.language.types import NUMBERS, Type, INTEGERS
+
+from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
+from wherecast.language.filters import LiteralValues
+from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
-from wherecast.language.types import MAX_PRECISION, Digits
-from wherecast.language.keys import instants, KEY_MAX, KEY_MIN, days_around, only_walls
+from wherecast.language.types import INTEGERS, MAX_PRECISION, NUMBERS, Digits, Type
 from wherecast.language.zone import UTC, Zone
-from itertools import pairwise
-from typing import Any
-from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.filters import LiteralValues
-from wherecast.language.patterns import like_tokens, rlike_regex
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
 SlotKinds = tuple[SlotKind | str, ...]

@@ -24,7 +24,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wherecast.language.expression import FLIPPED, And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, attributes_of
+from wherecast.language.expression import (
+    FLIPPED,
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+    attributes_of,
+)
 from wherecast.language.types import Type
 
 

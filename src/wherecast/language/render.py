@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import datetime as dt
-import numpy as np
 from collections.abc import Callable
-from wherecast.language.advice import KEYWORDS
-from wherecast.language.types import MOMENTS, FLOATS, TYPE_OF_KIND, Type
-from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param
-from wherecast.language.skeletons import LiteralText
-from wherecast.language.schema import Schema, Kind
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-from wherecast.language.schema import Attribute
-from wherecast.language.types import MAX_PRECISION
+
+import numpy as np
+
+from wherecast.language.advice import KEYWORDS
+from wherecast.language.expression import (
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+)
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.skeletons import LiteralText
+from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, TYPE_OF_KIND, Type
+
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:
     """SQL text of an expression; every compound operand stands in parentheses."""

@@ -26,23 +26,25 @@ what to use instead. Arrow's form is in `arrow`, the only one that needs its lib
 
 from __future__ import annotations
 
-import unicodedata
 import importlib
 import json
 import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from wherecast.errors import SchemaError
-from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
-from wherecast.language.values import UnfitValueError, Scalar, coerce, is_finite, iso_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
+
+from wherecast.errors import SchemaError
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
+from wherecast.language.values import Scalar, UnfitValueError, coerce, is_finite, iso_text
 from wherecast.language.zone import UTC, Zone, find_zone
-from collections.abc import Iterable, Mapping, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pyspark.sql.types import StructType
+
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 _RESERVED_PREFIX = "__wherecast"
 _ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
@@ -570,10 +572,10 @@ def write_spark(attributes: Iterable[Attribute]) -> dict[str, object]:
 
 
 def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribute], depth: int) -> None:
-    for field in struct["fields"]:
-        name, data_type = prefix + field["name"], field["type"]
+    for part in struct["fields"]:
+        name, data_type = prefix + part["name"], part["type"]
         check_size(name, out, depth)
-        if "__COLLATIONS" in field.get("metadata", {}):
+        if "__COLLATIONS" in part.get("metadata", {}):
             raise SchemaError(f"attribute {name!r}: collated strings are not supported; use plain STRING")
         nested = data_type if isinstance(data_type, dict) else {"type": data_type}
         if nested["type"] == "struct":

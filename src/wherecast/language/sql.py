@@ -19,13 +19,30 @@ from sqlglot.errors import SqlglotError
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, name_advice
-from wherecast.language.types import Digits, arithmetic_digits
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Type, common_number
-from wherecast.language.expression import And, Arith, Attr, Call, Compare, Const, InList, IsNull, IsTruth, Like, Negate, Node, Not, Or, Param, Span, element_type
+from wherecast.language.expression import (
+    And,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Const,
+    InList,
+    IsNull,
+    IsTruth,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+    Param,
+    Span,
+    element_type,
+)
 from wherecast.language.limits import Limits
-from wherecast.language.skeletons import Shape
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Shape
 from wherecast.language.tokens import Operand, read_shape
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Digits, Type, arithmetic_digits, common_number
 
 _DIALECT = Spark()
 

@@ -45,14 +45,6 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-
-
-
-
-
-
-
-
 class UnfitValueError(ValueError):
     """A value that does not fit its kind. Callers add the place and raise an error of their own."""
 

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
     Planes,
     copy_events,
@@ -38,24 +39,20 @@ from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
     WORDS,
+    LookupTree,
     Projected,
     Scratch,
-    LookupTree,
     descend,
     mark_codes,
     tally_descend,
 )
-from wherecast.kernels.events import drop_repeats
-from wherecast.kernels.events import count_subscriptions
+from wherecast.kernels.events import count_subscriptions, drop_repeats
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
-from wherecast.kernels.arrays import Ints, Longs
-
-
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints
 from wherecast.kernels.descent import (
     BITS_AT,
     CHECKED,
@@ -27,8 +27,6 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_plan import weigh_words
-from wherecast.kernels.arrays import Ints, Longs
-
 
 #: Numbers of `AdaptiveMatcher._tally`, the last of which says how much room matches get.
 _VISITS = 5
@@ -117,7 +115,9 @@ def _check_leaves(stored: StoredArrays, tree: LookupTree, width: Ints) -> None:
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
 
-def _check_dense(stored: StoredArrays, tree: LookupTree, width: Ints, first: int, end: int, weights: Ints | None) -> None:
+def _check_dense(
+    stored: StoredArrays, tree: LookupTree, width: Ints, first: int, end: int, weights: Ints | None
+) -> None:
     """That bitmaps alone decide the dense part, code by code, and that what is counted is what will be written."""
     leaves = tree.leaves[first:end]
     stored.require(((leaves[:, WORDS] > 0) & (leaves[:, CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do")

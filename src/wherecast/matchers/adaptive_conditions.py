@@ -23,12 +23,11 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.kernels.descent import Projected
-from wherecast.kernels.jit import frozen
-from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
-from wherecast.matchers.projection import Projection, project
 from wherecast.kernels.arrays import Ints, Longs, Singles
-
+from wherecast.kernels.descent import Projected
+from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
+from wherecast.kernels.jit import frozen
+from wherecast.matchers.projection import Projection, project
 
 #: Attributes with at most this many codes are renumbered.
 RENUMBERED = 4096

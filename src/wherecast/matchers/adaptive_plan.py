@@ -23,13 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, Projected, LookupTree
-from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
-from wherecast.kernels.filing import EXACT_CODES, build_leaves
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, LookupTree, Projected
+from wherecast.kernels.filing import EXACT_CODES, NARROW, build_leaves, choose_tests, count_cells, fill_hash, list_cells
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
 from wherecast.matchers.projection import Projection
-from wherecast.kernels.arrays import Ints, Longs
-
 
 #: Most clauses of a leaf.
 LEAF_CLAUSES = 64 * LEAF_WORDS
@@ -89,7 +87,12 @@ class TreeBuilder:
     """Grows nodes, tests and tables; `finish` lays out the leaves."""
 
     def __init__(
-        self, columns: Projection, conditions: Conditions, sample: Projected | None, costs: Costs, weights: Ints | None = None
+        self,
+        columns: Projection,
+        conditions: Conditions,
+        sample: Projected | None,
+        costs: Costs,
+        weights: Ints | None = None,
     ) -> None:
         self.columns, self.conditions, self.costs, self.weights = columns, conditions, costs, weights
         self.leaves = Leaves()

@@ -33,8 +33,8 @@ from typing import Literal
 
 import numpy as np
 
-from wherecast.language.schema import Attribute
 from wherecast.language.keys import NAN_KEY, float_key, key_floats
+from wherecast.language.schema import Attribute
 from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
 from wherecast.overlay.ids import sha1_id

@@ -29,12 +29,11 @@ import pyarrow as pa
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
 from wherecast.index.strings import StringCodes
+from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Attribute, Kind, Schema
-from wherecast.kernels.arrays import Floats, Ints, Longs
-
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048

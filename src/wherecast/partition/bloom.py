@@ -19,9 +19,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.dispatch import buckets_into
-from wherecast.kernels.dispatch import BITS, set_bits, test_bits
 from wherecast.kernels.arrays import Bools, Longs, Words
+from wherecast.kernels.dispatch import BITS, buckets_into, set_bits, test_bits
 
 #: Bits per signature at least; sizes are rounded up. At 14 bits 0.6 % of the others pass, at 28 bits 0.1 %.
 BITS_PER_SIGNATURE = 14

@@ -7,14 +7,12 @@ comparison.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import EventCodes
+from wherecast.kernels.arrays import Ints
 from wherecast.kernels.covers import fill_maps, route_events
 from wherecast.partition.axes import Axes
 from wherecast.partition.protocol import Routes
-from wherecast.kernels.arrays import Ints
-
 
 
 class BoxMaps:

@@ -20,13 +20,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Floats, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.protocol import Partition, Placement, Routes
-from wherecast.kernels.arrays import Floats, Longs
 
 #: One event to one server: a million rows a second pass from one process to another in Arrow batches.
 SEND_US = 1.0
@@ -36,7 +35,6 @@ RECEIVE_US = 1.0
 MATCH_US = 0.02
 #: Compiling and indexing a subscription takes about 5 us; it is done anew every million events.
 HOLD_US = 5e-6
-
 
 
 class Cost(NamedTuple):

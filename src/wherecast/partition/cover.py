@@ -15,12 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.events import EventBatch
 from wherecast.partition.axes import Axes, Items
 from wherecast.partition.boxmaps import BoxMaps
-from wherecast.kernels.arrays import Ints, Longs
-
 
 #: A cover is joined from this many boxes of each kind, drawn around items that are alike, and from no fewer than _FINER times
 #: as many as are wanted. The tree cuts at equal weight, which a cover does not need: joining makes up for that.

@@ -7,26 +7,23 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.segment import Members, build_segment
-from wherecast.language.filters import take_ranges
+from wherecast.kernels.arrays import Longs
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_ranges
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.partition.balance import imbalance
 from wherecast.partition.costs import dropped_share, held_subscriptions
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
 from wherecast.partition.protocol import Routes
-from wherecast.kernels.arrays import Longs
 
 #: Events that a dispatcher is given at a time, and how often it is timed.
 BATCH, ROUNDS = 10_000, 5
 #: Events matched at a time, to find out which deliveries were needed.
 MATCHED = 1000
-
 
 
 class Evaluation(NamedTuple):

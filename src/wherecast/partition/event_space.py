@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import PlanError
+from wherecast.kernels.arrays import Longs, Words
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
@@ -36,7 +37,6 @@ from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
 from wherecast.partition.summary import Dictionary
-from wherecast.kernels.arrays import Longs, Words
 
 #: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
 RATIO = 10

@@ -27,19 +27,16 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.covers import cut_boxes
-from wherecast.kernels.covers import settle_filters
-from wherecast.language.filters import take_filters
+from wherecast.kernels.arrays import Floats, Ints, Longs
+from wherecast.kernels.covers import cut_boxes, settle_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
 from wherecast.partition.boxmaps import BoxMaps
 from wherecast.partition.cover import Cover
 from wherecast.partition.protocol import Placement, Routes
-from wherecast.kernels.arrays import Floats, Ints, Longs
-
 
 BOXES_PER_SERVER = 10
 #: How far above the mean a server's load may be brought by a new filter.

@@ -20,12 +20,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events import EventBatch
 from wherecast.partition.protocol import Routes
-from wherecast.kernels.arrays import Bools, Longs
-
 
 
 class RouteUpdate(Protocol):

@@ -7,10 +7,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.language.filters import Filters
 from wherecast.partition.protocol import Placement
-from wherecast.kernels.arrays import Ints, Longs
-
 
 
 class Placing(Protocol):

@@ -25,12 +25,11 @@ import numpy.typing as npt
 from wherecast.errors import PlanError
 from wherecast.index.codes import keys_of
 from wherecast.index.strings import string_buffers
-from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
-from wherecast.language.filters import take_filters, take_ranges
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters
-from wherecast.language.schema import Kind, Schema
 from wherecast.kernels.arrays import Bools, Longs, Words
+from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
+from wherecast.language.events import EventBatch
+from wherecast.language.filters import AT, Filters, take_filters, take_ranges
+from wherecast.language.schema import Kind, Schema
 
 Array = TypeVar("Array", bound="npt.NDArray[Any]")
 

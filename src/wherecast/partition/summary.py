@@ -13,9 +13,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.dispatch import add_counts, take_counts, test_keys
 from wherecast.kernels.arrays import Bools, Longs, Words
-
+from wherecast.kernels.dispatch import add_counts, take_counts, test_keys
 
 
 class Summary(Protocol):

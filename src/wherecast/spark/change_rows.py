@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.segment import Members
 from wherecast.errors import LimitError, SubscriptionError
+from wherecast.kernels.arrays import Longs
 from wherecast.language.compile import Compiler
 from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
@@ -35,7 +36,6 @@ from wherecast.spark.names import ERROR, MESSAGE
 from wherecast.spark.parts import id_values
 from wherecast.spark.sequences import Gaps, find_replays
 from wherecast.spark.subscriptions import INTEGERS, priority_column, reason_of, text_column, text_fault
-from wherecast.kernels.arrays import Longs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

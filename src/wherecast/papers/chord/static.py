@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.papers.chord.kernels.ring import count_hops, count_owned, count_spanned, fill_buckets
 from wherecast.kernels.arrays import Longs, Words
-
+from wherecast.papers.chord.kernels.ring import count_hops, count_owned, count_spanned, fill_buckets
 
 BITS = 64
 

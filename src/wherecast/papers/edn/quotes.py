@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from wherecast.bench.workloads.form import Entry, FilterSource, Predicates, Workload
+from wherecast.kernels.arrays import Floats
 from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 from wherecast.papers.edn.workload import (
     CONTINUATIONS,
@@ -23,7 +24,6 @@ from wherecast.papers.edn.workload import (
     count_subscriptions,
     make_market,
 )
-from wherecast.kernels.arrays import Floats
 
 
 class Quotes:

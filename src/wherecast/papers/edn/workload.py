@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from wherecast.bench.workloads.form import Predicates, Workload, WorkloadError
-from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 from wherecast.kernels.arrays import Floats, Longs
+from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 
 #: What new subscriptions may follow.
 CONTINUATIONS = ("actual", "anticipated", "perturb100", "permute7", "uniform")

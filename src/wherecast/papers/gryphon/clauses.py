@@ -16,14 +16,12 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes
-from wherecast.papers.gryphon.kernels.grow import Clauses, Levels, Workspace
 from wherecast.kernels.arrays import Ints, Longs
-
+from wherecast.papers.gryphon.kernels.grow import Clauses, Levels, Workspace
 
 #: Most subtrees of one tree.
 MOST_SUBTREES = 4096

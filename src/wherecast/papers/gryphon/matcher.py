@@ -35,6 +35,7 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
@@ -81,8 +82,6 @@ from wherecast.papers.gryphon.store import (
     trimmed,
     writable,
 )
-from wherecast.kernels.arrays import Ints, Longs
-
 
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 

@@ -9,8 +9,44 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.papers.gryphon.kernels.tree import CLAUSE, CLAUSES, ENTRIES, ENTRY, FIRST, FOLLOWING, FREE_CLAUSE, FREE_ENTRY, FREE_NODE, FREE_SET, LABEL, LEVEL, LIVE_CLAUSES, LIVE_ENTRIES, LIVE_NODES, LIVE_POOL, LIVE_SETS, NEXT, NODE, NODES, NONE, PARENT, POINTS, POOL, PRECEDING, PREVIOUS, SET_ROWS, SETS, SIZE, STAR, STARS, WANTED_ENTRIES, WANTED_NODES, Tree, fill_table
 from wherecast.kernels.arrays import Ints
+from wherecast.papers.gryphon.kernels.tree import (
+    CLAUSE,
+    CLAUSES,
+    ENTRIES,
+    ENTRY,
+    FIRST,
+    FOLLOWING,
+    FREE_CLAUSE,
+    FREE_ENTRY,
+    FREE_NODE,
+    FREE_SET,
+    LABEL,
+    LEVEL,
+    LIVE_CLAUSES,
+    LIVE_ENTRIES,
+    LIVE_NODES,
+    LIVE_POOL,
+    LIVE_SETS,
+    NEXT,
+    NODE,
+    NODES,
+    NONE,
+    PARENT,
+    POINTS,
+    POOL,
+    PRECEDING,
+    PREVIOUS,
+    SET_ROWS,
+    SETS,
+    SIZE,
+    STAR,
+    STARS,
+    WANTED_ENTRIES,
+    WANTED_NODES,
+    Tree,
+    fill_table,
+)
 
 #: Rows are numbered in 32 bits, and a table has twice as many places.
 MOST_ROWS = 2**30

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+
 from wherecast.kernels.arrays import Floats
 
 Cell: TypeAlias = str | int | float | bool

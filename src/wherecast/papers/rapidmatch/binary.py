@@ -27,11 +27,24 @@ import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.protocol import Hits
-from wherecast.papers.rapidmatch.kernels.binary import BLOCK, BLOCK_END, FREE, MOST_ONES, NODE, USED, copy_tree, fill_tree, insert_rows, list_members, measure_rows, remove_rows
+from wherecast.papers.rapidmatch.kernels.binary import (
+    BLOCK,
+    BLOCK_END,
+    FREE,
+    MOST_ONES,
+    NODE,
+    USED,
+    copy_tree,
+    fill_tree,
+    insert_rows,
+    list_members,
+    measure_rows,
+    remove_rows,
+)
 from wherecast.papers.rapidmatch.kernels.search import choose_trees, search_trees, tally_search, walk_trees
-from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 
 #: "Does not matter" in an array of subscriptions.
 STAR = 2

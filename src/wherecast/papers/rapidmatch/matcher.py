@@ -26,6 +26,7 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
@@ -39,7 +40,6 @@ from wherecast.papers.rapidmatch.partition import (
     cut_partition,
     make_partition,
 )
-from wherecast.kernels.arrays import Ints, Longs, Words
 
 #: Share of the sample's events that shall be light.
 SHARE = 0.95

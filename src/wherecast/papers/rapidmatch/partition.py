@@ -28,18 +28,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 from wherecast.kernels.jit import frozen
 from wherecast.papers.rapidmatch.kernels.partition import join_tests, set_properties
-from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 
 #: A tree has a level per property and a subscription a row of two bits per property.
 MOST_PROPERTIES = 2048
-
 
 
 class MisfitError(MatcherError):

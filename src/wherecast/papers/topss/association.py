@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.papers.topss.kernels.counting import (
     count_bits,
     count_bytes,
@@ -34,8 +34,6 @@ from wherecast.papers.topss.kernels.counting import (
 )
 from wherecast.papers.topss.kernels.lists import count_in, drop_clauses, merge_clauses
 from wherecast.papers.topss.lists import GrowingLists, grown, offsets
-from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
-
 
 #: A larger association matrix is refused. W4 of the paper with 5,000,000 subscriptions takes 250 MB of bits.
 MOST_MATRIX_BYTES = 1 << 30

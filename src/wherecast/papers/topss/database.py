@@ -36,10 +36,21 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.topss.database_predicates import PredicateTable
-from wherecast.papers.topss.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, UNEQUAL, WORD, PredicateRows, event_rows, hits_of_words, predicate_rows
-from wherecast.kernels.arrays import Ints
+from wherecast.papers.topss.database_relations import (
+    ABOVE,
+    BELOW,
+    BETWEEN,
+    EQUAL,
+    UNEQUAL,
+    WORD,
+    PredicateRows,
+    event_rows,
+    hits_of_words,
+    predicate_rows,
+)
 
 #: Groups of (word, subscription) that one statement may form; twice as many take more than twice the time.
 _GROUPS = 2_000_000

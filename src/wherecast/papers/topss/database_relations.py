@@ -22,10 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes, EventCodes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits
-from wherecast.kernels.arrays import Ints, Longs
-
 
 #: Events in a word.
 WORD = 64

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.papers.topss.kernels.lists import fill_lists, move_lists, read_lists
 from wherecast.kernels.arrays import Ints, Longs
-
+from wherecast.papers.topss.kernels.lists import fill_lists, move_lists, read_lists
 
 
 def grown(array: npt.NDArray[Any], n: int, fill: int = 0) -> npt.NDArray[Any]:

@@ -28,6 +28,7 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
+from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.kernels.rows import Rows
 from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits, weigh_hits
@@ -36,8 +37,6 @@ from wherecast.papers.topss.kernels.counting import tally_predicates
 from wherecast.papers.topss.lists import grown, offsets
 from wherecast.papers.topss.predicate_index import ListIndex, PredicateIndex, TableIndex
 from wherecast.papers.topss.predicates import Constraints, Predicates
-from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
-
 
 #: Predicate bit vectors made at a time, in bytes: they should stay in the cache between the stages.
 _MARKED_BYTES = 1 << 20

@@ -7,11 +7,9 @@ is kept: at 2^20 nodes it would take 160 MB, and a search in a bucket table take
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.arrays import Longs, Words
-
+from wherecast.kernels.jit import Scalar, hot, inlined
 
 
 @inlined

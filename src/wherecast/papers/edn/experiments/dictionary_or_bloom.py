@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, WrongCountError, time_in_turns
+from wherecast.kernels.arrays import Bools
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
@@ -28,7 +28,6 @@ from wherecast.partition.bloom import Bloom
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
 from wherecast.partition.summary import Dictionary
-from wherecast.kernels.arrays import Bools
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

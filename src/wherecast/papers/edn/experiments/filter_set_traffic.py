@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import Spread, prepare
 from wherecast.papers.lab.claims import Claim, Finding
@@ -15,7 +16,6 @@ from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.filter_set import BOXES_PER_SERVER, FilterSet
 from wherecast.partition.protocol import Routes
-from wherecast.kernels.arrays import Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

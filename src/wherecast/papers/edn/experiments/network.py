@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from wherecast.kernels.arrays import Floats
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions, every_symbol
@@ -25,7 +26,6 @@ from wherecast.papers.lab.experiment import Progress
 from wherecast.partition.balance import Moves, apply_moves, assign_buckets, imbalance, server_loads
 from wherecast.partition.bloom import buckets_of
 from wherecast.partition.signatures import sign_events
-from wherecast.kernels.arrays import Floats
 
 PAPER = "event-distribution-network-2002"
 MILLION = 1_000_000

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.build import code_filters
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -26,8 +26,6 @@ from wherecast.papers.edn.places import make_places
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.plan import weigh
 from wherecast.partition.protocol import Routes
-from wherecast.kernels.arrays import Ints, Longs
-
 
 #: Events that are counted, and as many before them for the sample.
 N_EVENTS = 10_000

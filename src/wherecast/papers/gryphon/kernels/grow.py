@@ -27,10 +27,46 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.sets import implies, meets, rest_implies
-from wherecast.papers.gryphon.kernels.tree import CLAUSES, ENTRY, EXAMINE, FIRST, FREE_CLAUSE, LABEL, LEVEL, LIVE_CLAUSES, LIVE_ENTRIES, LIVE_NODES, NONE, PARENT, POINTS, SETS, SIZE, STAR, STARS, TEST, TWIN, WANTED_ENTRIES, WANTED_NODES, Tree, add_node, attach, detach, free_node, hand_over, hang, label_outside, label_set, release_label, set_label, step, unhang, use_label
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.papers.gryphon.kernels.tree import (
+    CLAUSES,
+    ENTRY,
+    EXAMINE,
+    FIRST,
+    FREE_CLAUSE,
+    LABEL,
+    LEVEL,
+    LIVE_CLAUSES,
+    LIVE_ENTRIES,
+    LIVE_NODES,
+    NONE,
+    PARENT,
+    POINTS,
+    SETS,
+    SIZE,
+    STAR,
+    STARS,
+    TEST,
+    TWIN,
+    WANTED_ENTRIES,
+    WANTED_NODES,
+    Tree,
+    add_node,
+    attach,
+    detach,
+    free_node,
+    hand_over,
+    hang,
+    label_outside,
+    label_set,
+    release_label,
+    set_label,
+    step,
+    unhang,
+    use_label,
+)
 
 #: Ways to follow the tree.
 BY_LEVELS, COLLAPSED, BY_TESTS = range(3)

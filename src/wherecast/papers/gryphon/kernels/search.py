@@ -20,12 +20,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.descent import Projected
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.grow import Levels
 from wherecast.papers.gryphon.kernels.sets import in_set
-from wherecast.papers.gryphon.kernels.tree import CLAUSE, ENTRY, FOLLOWING, LABEL, LEVEL, NEXT, POINTS, SETS, STARS, Tree, find_child
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.papers.gryphon.kernels.tree import (
+    CLAUSE,
+    ENTRY,
+    FOLLOWING,
+    LABEL,
+    LEVEL,
+    NEXT,
+    POINTS,
+    SETS,
+    STARS,
+    Tree,
+    find_child,
+)
 
 
 class Links(NamedTuple):

@@ -8,10 +8,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.descent import in_intervals
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.papers.gryphon.kernels.tree import FIRST, FREE_SET, HASH, LIVE_POOL, LIVE_SETS, NONE, POOL, SET_ROWS, SIZE, USES, Tree, add_row, hash_pair, label_outside, label_set, release_label, set_label
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.papers.gryphon.kernels.tree import (
+    FIRST,
+    FREE_SET,
+    HASH,
+    LIVE_POOL,
+    LIVE_SETS,
+    NONE,
+    POOL,
+    SET_ROWS,
+    SIZE,
+    USES,
+    Tree,
+    add_row,
+    hash_pair,
+    label_outside,
+    label_set,
+    release_label,
+    set_label,
+)
 
 
 @inlined

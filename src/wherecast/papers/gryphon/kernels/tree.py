@@ -20,11 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, inlined, jit
 from wherecast.kernels.arrays import Ints, Longs
-
+from wherecast.kernels.jit import Scalar, inlined, jit
 
 #: No row, no level, no test.
 NONE = -1

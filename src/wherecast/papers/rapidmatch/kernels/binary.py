@@ -27,12 +27,9 @@ them are 1. `words` is k // 64 + 1, so that property k has a place.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.kernels.jit import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.arrays import Ints, Longs, Words
-
+from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, popcount, trailing_zeros
 
 #: Fields of a node.
 ON_ZERO, ON_ONE, ON_STAR, NODE = 1, 2, 3, 4

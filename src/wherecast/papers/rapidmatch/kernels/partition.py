@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import Scalar, hot, inlined
 
 
 @inlined

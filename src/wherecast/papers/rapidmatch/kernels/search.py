@@ -15,10 +15,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import popcount
-from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.papers.rapidmatch.kernels.binary import BLOCK, BLOCK_END, NODE, ON_STAR, ON_ZERO, bit_at, has_bit, level_of, next_level, property_at
 from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import Scalar, hot, inlined, popcount
+from wherecast.papers.rapidmatch.kernels.binary import (
+    BLOCK,
+    BLOCK_END,
+    NODE,
+    ON_STAR,
+    ON_ZERO,
+    bit_at,
+    has_bit,
+    level_of,
+    next_level,
+    property_at,
+)
 
 
 @hot

@@ -17,15 +17,11 @@ W4 lists take 12 ms an event instead of 25, bits 24 instead of 46.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.kernels.jit import add_word
 from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
+from wherecast.kernels.jit import ONE, ZERO, Scalar, add_word, hot, inlined, popcount, trailing_zeros
 
 #: Unsigned integers, wide enough for the largest number of predicates of a clause.
 

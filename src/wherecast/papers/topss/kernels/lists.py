@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.jit import Scalar, hot
 from wherecast.kernels.arrays import Ints, Longs
-
+from wherecast.kernels.jit import Scalar, hot
 
 
 @hot
