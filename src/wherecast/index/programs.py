@@ -32,7 +32,7 @@ from wherecast.language.expression import Compare, InList, Like, Negate, Node, P
 from wherecast.language.filters import LiteralValues, Program
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Residual, Truth
-from wherecast.language.patterns import like_tokens, rlike_regex
+from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import Shape
@@ -44,7 +44,7 @@ _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_00
 _TEXTUAL = {Type.STRING: "", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
 _MARK = re.compile(r"`(?:[^`]|``)*+`|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
-_FORMS = ("general", "exact", "prefix", "any")
+_FORMS = ("general", "exact", "prefix", "any", "suffix", "infix", "pieces", "prefixed", "folded")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}
 _TEXTS = ("texts", "decimals")
 
@@ -246,7 +246,7 @@ def _check_patterns(residuals: tuple[Residual, ...], literals: LiteralValues) ->
             if like.kind == "rlike":
                 rlike_regex(pattern)
             elif "\\" in pattern:
-                like_tokens(pattern)
+                like_parts(pattern)
 
 
 # -- literals ---------------------------------------------------------------------------------------------------------

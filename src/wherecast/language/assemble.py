@@ -108,15 +108,13 @@ def _part(
 def _fixed_order(clauses: list[Clause]) -> list[int] | None:
     """The canonical order of clauses that cannot interact whatever their constants, or None.
 
-    One clause covers another only if it constrains a part of the other's attributes, and two are joined only if they
-    constrain the same. Where no set of attributes holds another, neither can happen.
+    One clause covers another only if it constrains a part of the other's columns, and two are joined only if they
+    constrain the same. Where no set of columns holds another, neither can happen.
     """
-    attributes = [frozenset(v.attr for v in c.values) for c in clauses]
-    if any(t.op == "contains" for c in clauses for v in c.values for t in v.predicates):
+    columns = [frozenset(v.column for v in c.values) for c in clauses]
+    if any(a <= b for i, a in enumerate(columns) for j, b in enumerate(columns) if i != j):
         return None
-    if any(a <= b for i, a in enumerate(attributes) for j, b in enumerate(attributes) if i != j):
-        return None
-    return sorted(range(len(clauses)), key=lambda i: sorted(attributes[i]))
+    return sorted(range(len(clauses)), key=lambda i: sorted(columns[i]))
 
 
 def _ordered(bound: Bound, which: Longs, order: list[int]) -> _Part:
@@ -181,17 +179,14 @@ def _flatten(parts: list[_Part], bases: Longs, strings: list[str], programs: lis
     clause_ptr = np.searchsorted(clause_filter, np.arange(n + 1))
     rows = IntervalRows(*(np.concatenate([getattr(p.rows, f) for p in parts] or [none]) for f in IntervalRows._fields))
     owner = rows.filter + np.repeat(bases[:-1], [p.rows.filter.size for p in parts])
-    # Clause numbers are unique within a filter and below 2**16; attributes are below 2**15.
+    # Clause numbers are unique within a filter and below 2**16; columns are below 2**15.
     clause_key = (owner << 16) | rows.clause
     key = (clause_key << 15) | rows.attr
-    repeated = rows.part > 0
-    order = np.lexsort((rows.lo, ~rows.null, repeated, key)) if repeated.any() else np.argsort(key, kind="stable")
+    order = _element_order(rows, key) if rows.part.any() else np.argsort(key, kind="stable")
     rows, key, clause_key = take_rows(rows, order), key[order], clause_key[order]
-    keep = ~_repeats(rows, key)
-    rows, key, clause_key = take_rows(rows, keep), key[keep], clause_key[keep]
     row_ptr = np.searchsorted(clause_key, np.append((clause_filter << 16) | numbers, np.iinfo(np.int64).max))
     continued = np.zeros(key.size, bool)
-    continued[:-1] = (key[1:] == key[:-1]) & (rows.part[1:] == 0) & (rows.part[:-1] == 0)
+    continued[:-1] = (key[1:] == key[:-1]) & (rows.part[1:] == rows.part[:-1])
     attr = rows.attr.astype(np.int16)
     return Filters(
         clause_ptr.astype(np.int64),
@@ -208,11 +203,24 @@ def _flatten(parts: list[_Part], bases: Longs, strings: list[str], programs: lis
     )
 
 
-def _repeats(rows: IntervalRows, key: Longs) -> npt.NDArray[np.bool_]:
-    """Elements of an array asked for twice in one clause."""
-    out = np.zeros(key.size, bool)
-    out[1:] = (key[1:] == key[:-1]) & (rows.part[1:] > 0) & (rows.part[:-1] > 0) & (rows.lo[1:] == rows.lo[:-1])
-    return out
+def _element_order(rows: IntervalRows, key: Longs) -> Longs:
+    """The rows in canonical order: of one column its own set first, then elements by the first of their intervals.
+
+    An element that is asked for twice in one clause stands once.
+    """
+    order = np.lexsort((rows.lo, ~rows.null, rows.part, key))
+    key, part, lo, hi = key[order], rows.part[order], rows.lo[order], rows.hi[order]
+    starts = np.ones(key.size, bool)
+    starts[1:] = (key[1:] != key[:-1]) | (part[1:] != part[:-1])
+    group = np.cumsum(starts) - 1
+    first_lo, size = lo[starts], np.bincount(group)
+    by_first = np.lexsort((lo, part, first_lo[group], part > 0, key))
+    key, part, lo, hi, group = key[by_first], part[by_first], lo[by_first], hi[by_first], group[by_first]
+    keep = np.ones(key.size, bool)
+    same = (key[1:] == key[:-1]) & (part[1:] > 0) & (part[:-1] > 0) & (lo[1:] == lo[:-1]) & (hi[1:] == hi[:-1])
+    keep[1:] = ~(same & (group[1:] != group[:-1]) & (size[group[1:]] == 1) & (size[group[:-1]] == 1))
+    return order[by_first][keep]
+
 
 
 # -- conjunctions, term by term ----------------------------------------------------------------------------------------

@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
+from wherecast.language.columns import Column, marked
 from wherecast.language.evaluate import Nullable, as_moments, holds
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
-from wherecast.language.patterns import like_form, prefix_end
+from wherecast.language.patterns import find_form, prefix_end
 from wherecast.language.schema import Kind, Schema
 from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.zone import Zone
@@ -171,7 +172,7 @@ class Bound(NamedTuple):
 def place(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
     """The values of a predicate, without complement and NULL; strings by provisional ids."""
     n = literals.length
-    attribute = schema.attributes[predicate.attr]
+    attribute = schema.attributes[predicate.column.attr]
     if predicate.op == "all":
         return everything(n)
     if predicate.op == "true":
@@ -201,16 +202,14 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
         owners, points = [], []
         for param in predicate.params:
             values, ptr = literals.listed(param, predicate.common)
-            points.append(4 * pool.intern(values.tolist()) + AT)
+            points.append(4 * pool.intern(_read_literals(predicate, values)) + AT)
             owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
         return Ragged(np.concatenate(owners), at, at)
     values = literals.scalar(predicate.params[0])
     if predicate.op == "prefix":
         return _place_prefixes(predicate, values, pool)
-    if predicate.pattern:
-        values = np.fromiter((like_form(v)[1] for v in values), object, n)
-    base = 4 * pool.intern(values.tolist())
+    base = 4 * pool.intern(_read_literals(predicate, values))
     low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
     ends = {
         "=": (AT, AT),
@@ -225,9 +224,19 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
 
 
-def _place_prefixes(predicate: Predicate, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
-    n = patterns.size
-    prefixes = [like_form(p)[1] if predicate.pattern else p for p in patterns]
+def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
+    """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
+    if predicate.pattern:
+        forms = [find_form(predicate.pattern, v) for v in values.tolist()]
+        return [form.literal if predicate.is_element else form.prefix for form in forms]
+    if predicate.mark:
+        return [marked(predicate.mark, v) for v in values.tolist()]
+    return values.tolist()  # type: ignore[no-any-return]
+
+
+def _place_prefixes(predicate: Predicate, values: npt.NDArray[Any], pool: StringPool) -> Ragged:
+    n = values.size
+    prefixes = _read_literals(predicate, values)
     ends = [prefix_end(p) for p in prefixes]
     starts = 4 * pool.intern(prefixes) + AT
     bounded = np.fromiter((e is not None for e in ends), bool, n)
@@ -328,8 +337,8 @@ def settle(
     blocks: list[IntervalRows] = []
     for number, clause in enumerate(clauses):
         found = []
-        for attr in sorted({v.attr for v in clause.values}):
-            found += _constraints(attr, [v for v in clause.values if v.attr == attr], placed, ranks, schema, n)
+        for column in sorted({v.column for v in clause.values}, key=schema.number_of):
+            found += _constraints(column, [v for v in clause.values if v.column == column], placed, ranks, schema, n)
         for _, _, sets, null in found:
             if not null:
                 present = np.zeros(n, bool)
@@ -345,18 +354,18 @@ def settle(
     return Bound(IntervalRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
 
 
-Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL allowed
+Constraint = tuple[int, int, Ragged, bool]  # column, part, intervals, NULL allowed
 
 
 def _constraints(
-    attr: int, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Longs, schema: Schema, n: int
+    column: Column, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Longs, schema: Schema, n: int
 ) -> list[Constraint]:
-    """The constraints of one clause on one attribute: one, or one per element asked of an array."""
-    attribute = schema.attributes[attr]
+    """The constraints of one clause on one column: one, or one per element asked of a set."""
+    attribute, number = schema.attributes[column.attr], schema.number_of(column)
     is_string = attribute.kind is Kind.STRING
     resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.predicates}
-    elements = [v for v in unions if any(t.op == "contains" for t in v.predicates)]
-    plain = [v for v in unions if v not in elements]
+    elements = [v for v in unions if v.is_elements]
+    plain = [v for v in unions if not v.is_elements]
     out: list[Constraint] = []
     if plain:
         sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
@@ -366,8 +375,8 @@ def _constraints(
         if elements and not null and sets.rows.size == n:
             pass  # "the array is there" follows from any element asked for
         else:
-            out.append((attr, 0, sets, null and not elements))
-    out += [(attr, part, union([resolved[t] for t in v.predicates]), False) for part, v in enumerate(elements, 1)]
+            out.append((number, 0, sets, null and not elements))
+    out += [(number, part, union([resolved[t] for t in v.predicates]), False) for part, v in enumerate(elements, 1)]
     return out
 
 

@@ -47,8 +47,8 @@ from wherecast.language.literals import (
     slot_kinds,
     unquote,
 )
-from wherecast.language.normalize import Clause, Predicate, normalize
-from wherecast.language.patterns import like_form
+from wherecast.language.normalize import Clause, Predicate, literals_of, normalize
+from wherecast.language.patterns import find_form, rlike_regex
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import (
     Cut,
@@ -118,7 +118,7 @@ class _Variant:
 
     shape: Shape
     node: Node
-    like_slots: tuple[int, ...]
+    like_slots: tuple[tuple[int, str], ...]
     forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
 
 
@@ -158,7 +158,7 @@ class Compiler:
         kinds = tuple(slot_kind(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
-        form = self._form(variant, tuple(_like_form(literals[s]) for s in variant.like_slots))
+        form = self._form(variant, tuple(_like_form(kind, literals[s]) for s, kind in variant.like_slots))
         return form.node, form.clauses
 
     def compile_many(self, texts: Sequence[str]) -> Compiled:
@@ -249,7 +249,7 @@ class Compiler:
         return (
             len(clauses) == 1
             and not clauses[0].residuals
-            and not any(self.schema.attributes[v.attr].is_array for v in clauses[0].values)
+            and not any(self.schema.is_set(self.schema.number_of(v.column)) for v in clauses[0].values)
         )
 
     def _refused(self, text: object) -> FilterError | None:
@@ -296,7 +296,7 @@ class Compiler:
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [[_like_form(slots[s][m]) for m in members] for s in variant.like_slots]
+            forms = [[_like_form(kind, slots[s][m]) for m in members] for s, kind in variant.like_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
@@ -369,7 +369,7 @@ class Compiler:
     def _form(self, variant: _Variant, form: tuple[str, ...]) -> _Form:
         known = variant.forms.get(form)
         if known is None:
-            node = _replace_likes(variant.node, dict(zip(variant.like_slots, form, strict=True)))
+            node = _replace_likes(variant.node, {slot: name for (slot, _), name in zip(variant.like_slots, form, strict=True)})
             clauses = normalize(node, self.limits.clauses)
             predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
             known = variant.forms[form] = _Form(node, clauses, predicates, nodes_with_literals(node))
@@ -412,15 +412,23 @@ def _split(slots: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequen
 # -- LIKE -------------------------------------------------------------------------------------------------------------
 
 
-def _like_slots(node: Node) -> tuple[int, ...]:
-    """Slots of plain LIKE patterns on an attribute: what they amount to depends on the literal."""
-    likes = (n for n in node.walk() if isinstance(n, Like) and n.kind == "like" and isinstance(n.item, Attr))
-    return tuple(sorted({n.pattern.slot for n in likes}))
+def _like_slots(node: Node) -> tuple[tuple[int, str], ...]:
+    """Slots of patterns whose form matters to the index, and what kind of patterns they are."""
+    likes = (n for n in node.walk() if isinstance(n, Like) and _has_form(n))
+    return tuple(sorted({(n.pattern.slot, n.kind) for n in likes}))
 
 
-def _like_form(literal: LiteralText) -> str:
+def _has_form(node: Like) -> bool:
+    return literals_of(node.item, in_lower_case=node.kind == "ilike") is not None
+
+
+def _like_form(kind: str, literal: LiteralText) -> str:
+    if not isinstance(literal, str) or not is_string(literal):
+        return "general"
     try:
-        return like_form(unquote(literal))[0] if isinstance(literal, str) and is_string(literal) else "general"
+        if kind == "rlike":
+            rlike_regex(unquote(literal))
+        return find_form(kind, unquote(literal)).name
     except ValueError:
         return "general"  # the pattern is refused when the literals are checked
 
@@ -428,7 +436,7 @@ def _like_form(literal: LiteralText) -> str:
 def _replace_likes(node: Node, forms: dict[int, str]) -> Node:
     if not forms:
         return node
-    if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
+    if isinstance(node, Like) and _has_form(node):
         return replace(node, form=forms[node.pattern.slot])
     if isinstance(node, (And, Or)):
         return replace(node, items=tuple(_replace_likes(i, forms) for i in node.items))

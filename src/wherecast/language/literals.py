@@ -21,7 +21,7 @@ from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, mem
 from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
 from wherecast.language.filters import LiteralValues
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
-from wherecast.language.patterns import like_tokens, rlike_regex
+from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
 from wherecast.language.types import INTEGERS, MAX_PRECISION, NUMBERS, Digits, Type
@@ -434,7 +434,7 @@ def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
         if node.kind == "rlike":
             rlike_regex(pattern)
         else:
-            like_tokens(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
+            like_parts(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
 
 
 class ProgramScope:

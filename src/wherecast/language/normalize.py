@@ -1,4 +1,4 @@
-"""Normal form: an expression as a short list of clauses over attribute sets.
+"""Normal form: an expression as a short list of clauses over sets of columns.
 
 Theory of operation
 -------------------
@@ -6,10 +6,12 @@ Three-valued logic is removed first. For an expression e and an event, "e is tru
 "e is not false" are plain two-valued statements, and each is built from the same statements about e's parts: NOT swaps
 true and false, "a AND b is not true" is "a is not true or b is not true", and so on. At the leaves, a comparison of an
 attribute with a constant is a set of values, its falsity the complement among the values that are there, and the two
-weaker statements add NULL. So after `push_truth` nothing is left but AND, OR, value sets of one attribute and
-residuals (what is no set: `high > low`, a general LIKE, a function call), each residual behind the sets that it implies.
+weaker statements add NULL. What asks for a literal in a text or for an element of an array is a set of elements, one of
+which must be there. So after `push_truth` nothing is left but AND, OR, sets of one column and residuals (all else:
+`high > low`, a function call, a negated LIKE), each residual behind the sets that it implies: a text that matches
+`%a%b%` contains `a`.
 
-Then `group_sets` unites the alternatives of one attribute, and `expand` multiplies out to a disjunction of clauses. Where
+Then `group_sets` unites the alternatives of one column, and `expand` multiplies out to a disjunction of clauses. Where
 that would pass the limit, an OR is replaced by a cover, the hull of its alternatives, and the whole expression becomes
 the residual of every clause: any filter compiles, at bounded cost.
 
@@ -24,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
 from wherecast.language.expression import (
     FLIPPED,
     And,
@@ -74,23 +77,28 @@ _SWAPPED = {
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A set of values of one attribute.
+    """A set of values of one column, or of elements of which it must have one (`is_element`).
 
     `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
     `complement` takes it among the values that are there; `null` adds NULL.
     """
 
-    attr: int
+    column: Column
     op: str
     params: tuple[Param, ...] = ()
     common: Type = Type.NULL
     complement: bool = False
     null: bool = False
-    pattern: bool = False  # the literal is a LIKE pattern, to be read without its wildcards and escapes
+    pattern: str = ""  # like, ilike or rlike: the literal is such a pattern, and means what its form says
+    mark: str = ""  # where a literal must stand in the text (see `columns`), if it is not a pattern
 
     @property
     def is_full(self) -> bool:
         return self.op == "all" and not self.complement and self.null
+
+    @property
+    def is_element(self) -> bool:
+        return self.op == "contains" or self.column.reading is not Reading.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +112,19 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A union of sets of one attribute."""
+    """A union of sets of one column."""
 
-    attr: int
+    column: Column
     predicates: tuple[Predicate, ...]
+
+    @property
+    def is_elements(self) -> bool:
+        """Whether it asks for elements, of which one must be there."""
+        return any(p.is_element for p in self.predicates)
+
+
+def _values(predicate: Predicate) -> Values:
+    return Values(predicate.column, (predicate,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +145,7 @@ Logic = Values | Residual | All | Any_
 
 
 class Clause(NamedTuple):
-    """A conjunction: the value sets of each attribute are intersected, the residuals all hold."""
+    """A conjunction: the value sets of each column are intersected, the residuals all hold."""
 
     values: tuple[Values, ...]
     residuals: tuple[Residual, ...]
@@ -175,8 +192,8 @@ def _is_null(node: IsNull, truth: Truth) -> Logic:
     wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
     item = node.item
     if isinstance(item, Attr):
-        predicate = Predicate(item.index, "all", complement=True, null=True) if wanted else Predicate(item.index, "all")
-        return Values(item.index, (predicate,))
+        column = Column(item.index)
+        return _values(Predicate(column, "all", complement=True, null=True) if wanted else Predicate(column, "all"))
     if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
         unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
         return unknown if wanted else Any_((push_truth(item, Truth.TRUE), push_truth(item, Truth.FALSE)))
@@ -191,45 +208,82 @@ def _is_truth(node: IsTruth, truth: Truth) -> Logic:
 
 
 def find_predicate(node: Node) -> Predicate | None:
-    """The set of values for which `node` is true, if it speaks of one attribute and constants only."""
+    """The set of values for which `node` is true, if it speaks of one column and constants only."""
     if isinstance(node, Attr) and node.type is Type.BOOLEAN:
-        return Predicate(node.index, "true")
+        return Predicate(Column(node.index), "true")
     if isinstance(node, Compare):
         return _comparison_predicate(node)
-    if isinstance(node, InList) and isinstance(node.item, Attr):
-        return Predicate(node.item.index, "in", node.values, node.common)
-    if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr) and node.form != "general":
-        op = {"exact": "=", "prefix": "prefix", "any": "all"}[node.form]
-        return Predicate(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
-    if isinstance(node, Call) and isinstance(node.args[0], Attr) and isinstance(node.args[-1], Param):
-        if node.name == "startswith":
-            return Predicate(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
-        if node.name == "array_contains":
-            return Predicate(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
+    if isinstance(node, InList):
+        if isinstance(node.item, Attr):
+            return Predicate(Column(node.item.index), "in", node.values, node.common)
+        column = literals_of(node.item)
+        return None if column is None else Predicate(column, "in", node.values, node.common, mark=WHOLE)
+    if isinstance(node, Like):
+        return _like_predicate(node)
+    if isinstance(node, Call) and isinstance(node.args[-1], Param):
+        return _call_predicate(node, node.args[-1])
     return None
+
+
+def literals_of(node: Node, *, in_lower_case: bool = False) -> Column | None:
+    """The column of the literals in a text, if it is an attribute or one in lower case."""
+    while isinstance(node, Call) and (node.name == "lower" or (in_lower_case and node.name == "upper")):
+        # Spark drops what is inside of lower: lower(upper(a)) is lower(a).
+        node, in_lower_case = node.args[0], True
+    if not isinstance(node, Attr) or node.type is not Type.STRING:
+        return None
+    return Column(node.index, Reading.LOWER_LITERALS if in_lower_case else Reading.LITERALS)
+
+
+def _like_predicate(node: Like) -> Predicate | None:
+    if isinstance(node.item, Attr) and node.form == "any":
+        return Predicate(Column(node.item.index), "all")
+    if isinstance(node.item, Attr) and node.kind == "like" and node.form in ("exact", "prefix"):
+        op = "=" if node.form == "exact" else "prefix"
+        return Predicate(Column(node.item.index), op, (node.pattern,), Type.STRING, pattern="like")
+    column = literals_of(node.item, in_lower_case=node.kind == "ilike")
+    if column is None or node.form not in ("exact", "prefix", "suffix", "infix"):
+        return None
+    return Predicate(column, "contains", (node.pattern,), Type.STRING, pattern=node.kind)
+
+
+_MARKS = {"startswith": AT_START, "endswith": AT_END, "contains": ANYWHERE}
+
+
+def _call_predicate(node: Call, wanted: Param) -> Predicate | None:
+    item = node.args[0]
+    if isinstance(item, Attr) and node.name == "startswith":
+        return Predicate(Column(item.index), "prefix", (wanted,), Type.STRING)
+    if isinstance(item, Attr) and node.name == "array_contains":
+        return Predicate(Column(item.index), "contains", (wanted,), item.element)
+    column = literals_of(item) if node.name in _MARKS else None
+    return None if column is None else Predicate(column, "contains", (wanted,), Type.STRING, mark=_MARKS[node.name])
 
 
 def _comparison_predicate(node: Compare) -> Predicate | None:
     left, op, right = node.left, node.op, node.right
-    if isinstance(right, Attr):
+    if isinstance(left, (Param, Const)):
         left, op, right = right, FLIPPED[op], left
+    if isinstance(right, Param) and op in ("=", "<=>") and isinstance(left, Call):
+        column = literals_of(left)
+        return None if column is None else Predicate(column, "contains", (right,), Type.STRING, mark=WHOLE)
     if not isinstance(left, Attr) or left.type is Type.ARRAY:
         return None
+    column = Column(left.index)
     if isinstance(right, Const):
         if right.value is None:
-            return Predicate(left.index, "all", complement=True, null=True) if op == "<=>" else None
+            return Predicate(column, "all", complement=True, null=True) if op == "<=>" else None
         if op in ("=", "<=>", "<>"):
-            return Predicate(left.index, "true", complement=(right.value is False) != (op == "<>"))
+            return Predicate(column, "true", complement=(right.value is False) != (op == "<>"))
         return None
     if isinstance(right, Param):
-        return Predicate(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
+        return Predicate(column, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
     return None
 
 
 def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
-    attr = predicate.attr
-    if predicate.op == "contains" and truth is not Truth.TRUE:
-        # "Does not contain" depends on NULL elements too: leave it to the evaluator, behind "the array is there".
+    if predicate.is_element and truth is not Truth.TRUE:
+        # "None of these is there" is not "another one is there": leave it to the evaluator.
         return _residual(node, truth)
     never_unknown = isinstance(node, Compare) and node.op == "<=>"
     if isinstance(node, InList) and node.has_null and truth in (Truth.FALSE, Truth.NOT_FALSE):
@@ -239,7 +293,7 @@ def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
         null = never_unknown != predicate.null if never_unknown else truth is Truth.NOT_TRUE
     else:
         null = predicate.null if never_unknown else truth is Truth.NOT_FALSE
-    return Values(attr, (replace(predicate, null=null),))
+    return _values(replace(predicate, null=null))
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -262,14 +316,22 @@ def _residual(node: Node, truth: Truth) -> Logic:
     rest = Residual(node, truth)
     if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
         return rest
-    implied: list[Logic] = [Values(a, (Predicate(a, "all"),)) for a in sorted(attributes_of(node))]
-    if truth is Truth.TRUE and isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
-        # The literal before the first wildcard; an empty one means every value.
-        start = Predicate(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
-        implied = [Values(node.item.index, (start,))]
-    if not _is_strict(node):
-        implied = []
-    return All((*implied, rest))
+    implied = _implied(node) if truth is Truth.TRUE and isinstance(node, Like) else []
+    if not implied and _is_strict(node):
+        implied = [Predicate(Column(a), "all") for a in sorted(attributes_of(node))]
+    return All((*map(_values, implied), rest))
+
+
+def _implied(node: Like) -> list[Predicate]:
+    """What a text that matches a pattern has for certain: the literal before the first wildcard, and another one."""
+    implied = []
+    if node.kind == "like" and node.form in ("prefixed", "general") and isinstance(node.item, Attr):
+        # Where there is no such literal, every text begins with it.
+        implied.append(Predicate(Column(node.item.index), "prefix", (node.pattern,), Type.STRING, pattern="like"))
+    column = literals_of(node.item, in_lower_case=node.kind == "ilike" or node.form == "folded")
+    if column is not None and node.form in ("pieces", "prefixed", "folded"):
+        implied.append(Predicate(column, "contains", (node.pattern,), Type.STRING, pattern=node.kind))
+    return implied
 
 
 def _is_null_const(*nodes: Node) -> bool:
@@ -282,11 +344,11 @@ def _is_strict(node: Node) -> bool:
     return all(isinstance(n, strict) and getattr(n, "op", "") != "<=>" for n in node.walk())
 
 
-# -- pass 2: alternatives of one attribute become one set -----------------------------------------------------------
+# -- pass 2: alternatives of one column become one set ---------------------------------------------------------------
 
 
 def group_sets(logic: Logic) -> Logic:
-    """Flatten nested connectives and unite the alternatives of one attribute into one set."""
+    """Flatten nested connectives and unite the alternatives of one column into one set."""
     if isinstance(logic, All):
         return _flat(All, (group_sets(item) for item in logic.items), NEVER)
     if isinstance(logic, Any_):
@@ -308,15 +370,14 @@ def _flat(kind: type[All | Any_], items: Iterable[Logic], zero: Logic) -> Logic:
 
 
 def _united(logic: Any_) -> Logic:
-    by_attr: dict[int, list[Predicate]] = {}
+    together: dict[tuple[Column, bool], list[Predicate]] = {}
     others: list[Logic] = []
     for item in logic.items:
-        # An array's element predicates stay apart: "contains a or contains b" is two existential statements.
-        if isinstance(item, Values) and all(t.op != "contains" for t in item.predicates):
-            by_attr.setdefault(item.attr, []).extend(item.predicates)
+        if isinstance(item, Values):  # "is there" and "has an element" stay apart
+            together.setdefault((item.column, item.is_elements), []).extend(item.predicates)
         else:
             others.append(item)
-    sets = [Values(attr, tuple(dict.fromkeys(predicates))) for attr, predicates in by_attr.items()]
+    sets = [Values(column, tuple(dict.fromkeys(predicates))) for (column, _), predicates in together.items()]
     items: tuple[Logic, ...] = (*sets, *others)
     return items[0] if len(items) == 1 else Any_(items)
 
@@ -369,21 +430,20 @@ def _joined(*clauses: Clause) -> Clause:
 
 def _cover(clauses: Sequence[Clause], limit: int) -> list[Clause]:
     """At most `limit` clauses that together hold wherever one of the given does."""
-    ordered = sorted(clauses, key=lambda c: sorted({v.attr for v in c.values}))  # alike ones make the tighter hulls
+    ordered = sorted(clauses, key=lambda c: sorted({v.column for v in c.values}))  # alike ones make the tighter hulls
     size = -(-len(ordered) // limit)
     return [_hull(ordered[i : i + size]) for i in range(0, len(ordered), size)]
 
 
 def _hull(clauses: Sequence[Clause]) -> Clause:
-    """One clause around several: an attribute stays constrained only if each of them constrains it."""
-    attrs = set.intersection(*({v.attr for v in c.values} for c in clauses))
+    """One clause around several: a column stays constrained only if each of them constrains it."""
+    columns = set.intersection(*({v.column for v in c.values} for c in clauses))
     values = []
-    for attr in sorted(attrs):
-        # Of several sets on one attribute any one is a cover of their intersection.
-        chosen = [next(v for v in c.values if v.attr == attr) for c in clauses]
-        predicates = tuple(dict.fromkeys(t for v in chosen for t in v.predicates))
-        if all(t.op != "contains" for t in predicates) or len(set(chosen)) == 1:
-            values.append(Values(attr, predicates))
+    for column in sorted(columns):
+        # Of several sets on one column any one is a cover of their intersection.
+        chosen = [next(v for v in c.values if v.column == column) for c in clauses]
+        if len({v.is_elements for v in chosen}) == 1:
+            values.append(Values(column, tuple(dict.fromkeys(p for v in chosen for p in v.predicates))))
     return Clause(tuple(values), ())
 
 

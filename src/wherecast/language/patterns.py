@@ -13,52 +13,75 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2
+
+from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 _TOKEN = re.compile(r"\\(.)|\\|([%_])|([^\\%_]+)", re.DOTALL)
 
 
-def like_tokens(pattern: str) -> list[str]:
-    """A LIKE pattern as literal runs, `%` and `_`, wildcards marked by a leading NUL.
+def like_parts(pattern: str) -> list[tuple[bool, str]]:
+    """A LIKE pattern as (is a wildcard, text): `%` and `_` one by one, and the literals between them.
 
     Raises ValueError where Spark refuses the pattern: a backslash before anything but `_`, `%` or itself.
     """
-    tokens: list[str] = []
+    parts: list[tuple[bool, str]] = []
     for match in _TOKEN.finditer(pattern):
         escaped, wildcard, plain = match.groups()
         if wildcard:
-            tokens.append("\0" + wildcard)
-        elif plain is not None:
-            tokens.append(plain)
-        elif escaped is not None and escaped in "%_\\":
-            tokens.append(escaped)
-        else:
+            parts.append((True, wildcard))
+            continue
+        if plain is None and (escaped is None or escaped not in "%_\\"):
             raise ValueError("a backslash may only stand before %, _ or another backslash (write '\\\\\\\\' for one)")
-    return tokens
+        text = escaped if plain is None else plain
+        parts.append((False, parts.pop()[1] + text if parts and not parts[-1][0] else text))
+    return parts
 
 
-def _is_wildcard(token: str) -> bool:
-    return len(token) == 2 and token[0] == "\0" and token[1] in "%_"
+class PatternForm(NamedTuple):
+    """What a pattern amounts to.
+
+    - `exact`, `prefix`, `suffix`, `infix`: one literal, which says it all; `any`: every text.
+    - `pieces`: a text that matches contains the literal, and there is more to it; `prefixed`: it begins with `prefix` too.
+    - `folded`: as `pieces`, but it is the text in lower case that contains the literal.
+    - `general`: none of these; the text may have to begin with `prefix`.
+    """
+
+    name: str
+    prefix: str = ""
+    literal: str = ""  # marked (see `columns`)
 
 
-def like_form(pattern: str) -> tuple[str, str]:
-    """What a LIKE pattern amounts to, and its literal prefix: exact, prefix, any or general."""
-    # NUL in the pattern itself would be taken for a mark; such patterns are rare enough to be general ones.
-    if "\0" in pattern:
-        like_tokens(pattern)
-        return "general", pattern[: pattern.index("\0")].split("%", maxsplit=1)[0].split("_", maxsplit=1)[0].split(
-            "\\", maxsplit=1
-        )[0]
-    tokens = like_tokens(pattern)
-    prefix = ""
-    for i, token in enumerate(tokens):
-        if _is_wildcard(token):
-            only_percent = all(t == "\0%" for t in tokens[i:])
-            return ("prefix" if prefix else "any") if only_percent else "general", prefix
-        prefix += token
-    return "exact", prefix
+@lru_cache(maxsize=1 << 16)
+def like_form(pattern: str) -> PatternForm:
+    """The form of a LIKE pattern. Of several literals the longest is looked for, and the first one is a prefix already."""
+    parts = like_parts(pattern)
+    prefix = parts[0][1] if parts and not parts[0][0] else ""
+    literals = [text for is_wildcard, text in parts if not is_wildcard]
+    if len(parts) == len(literals):
+        return PatternForm("exact", prefix, WHOLE + prefix)
+    if len(literals) <= 1 and all(text == "%" for is_wildcard, text in parts if is_wildcard):
+        if not literals:
+            return PatternForm("any")
+        if prefix:
+            return PatternForm("prefix", prefix, AT_START + prefix)
+        name, mark = ("infix", ANYWHERE) if parts[-1][0] else ("suffix", AT_END)
+        return PatternForm(name, "", mark + literals[0])
+    later = [(len(text), i) for i, (is_wildcard, text) in enumerate(parts) if i and not is_wildcard]
+    if not later:
+        return PatternForm("general", prefix)
+    _, chosen = max(later)
+    mark = AT_END if chosen == len(parts) - 1 else ANYWHERE
+    return PatternForm("prefixed" if prefix else "pieces", prefix, mark + parts[chosen][1])
+
+
+def find_form(kind: str, pattern: str) -> PatternForm:
+    """The form of a pattern of LIKE, ILIKE or RLIKE. Spark's ILIKE is LIKE of both sides in lower case."""
+    if kind == "rlike":
+        return rlike_form(pattern)
+    return like_form(pattern.lower() if kind == "ilike" else pattern)
 
 
 @lru_cache(maxsize=4096)
@@ -311,3 +334,84 @@ def prefix_end(prefix: str) -> str | None:
         if point <= 0x10FFFF:
             return prefix[:i] + chr(point)
     return None
+
+
+# -- literals that a regular expression requires ----------------------------------------------------------------------
+
+_QUANTIFIER = re.compile(r"(?:[*+?]|\{([0-9]+)(?:,[0-9]*)?\})[?+]?")
+_GROUP_HEAD = re.compile(r"\?(?::|<[a-zA-Z][a-zA-Z0-9]*>)")
+
+
+@lru_cache(maxsize=1 << 16)
+def rlike_form(pattern: str) -> PatternForm:
+    """The form of a regular expression that has been checked: `pieces`, `folded` or `general`."""
+    literal = max(_Requirements(pattern).alternatives(), key=len, default="")
+    if "(?i)" in pattern:
+        # Of letters beyond ASCII, lower case may depend on their neighbours.
+        lower = literal.lower() if literal.isascii() else ""
+        return PatternForm("folded", "", ANYWHERE + lower) if lower else PatternForm("general")
+    return PatternForm("pieces", "", ANYWHERE + literal) if literal else PatternForm("general")
+
+
+class _Requirements:
+    """One walk over a regular expression for the runs of characters that every match contains.
+
+    A run is required as long as none of its characters is optional and there is no other alternative. Whatever else
+    stands there ends the run: that costs speed and never an answer.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+
+    def alternatives(self) -> list[str]:
+        """The runs up to the end of the group; none if there are several alternatives."""
+        found = self._sequence()
+        while self.pattern.startswith("|", self.at):
+            self.at += 1
+            self._sequence()
+            found = []
+        return found
+
+    def _sequence(self) -> list[str]:
+        runs, run = [], ""
+        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+            char, inside = self._atom()
+            quantifier = _QUANTIFIER.match(self.pattern, self.at)
+            if quantifier is None and char:
+                run += char
+                continue
+            least = 1
+            if quantifier is not None:
+                self.at = quantifier.end()
+                least = int(quantifier[1]) if quantifier[1] else int(quantifier[0][0] == "+")
+            runs += [run + char, *inside] if least else [run]
+            run = ""
+        return [*runs, run]
+
+    def _atom(self) -> tuple[str, list[str]]:
+        """The next character if it is a plain one, else "", and the runs that a group requires."""
+        pattern, char = self.pattern, self.pattern[self.at]
+        self.at += 1
+        if char == "\\":
+            self.at += 1
+            escaped = pattern[self.at - 1]
+            return _CONTROLS.get(escaped, "" if escaped.isalnum() else escaped), []
+        if char == "[":
+            while pattern[self.at] != "]":
+                self.at += 2 if pattern[self.at] == "\\" else 1
+            self.at += 1
+            return "", []
+        if char == "(":
+            return "", self._group()
+        return ("" if char in ".^$" else char), []
+
+    def _group(self) -> list[str]:
+        if self.pattern.startswith("?i)", self.at):
+            self.at += 3
+            return []
+        head = _GROUP_HEAD.match(self.pattern, self.at)
+        self.at = head.end() if head else self.at
+        inside = self.alternatives()
+        self.at += 1
+        return inside

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from wherecast.errors import SchemaError
+from wherecast.language.columns import Column, Reading, columns_of
 from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
 from wherecast.language.values import Scalar, UnfitValueError, coerce, is_finite, iso_text
 from wherecast.language.zone import UTC, Zone, find_zone
@@ -167,6 +168,9 @@ class Schema:
     time_zone: str = UTC.name
     _by_name: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_lower_name: dict[str, int] = field(init=False, repr=False, compare=False)
+    #: what an index can take from an event; their numbers are what filters and boxes speak of
+    columns: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    _numbers: dict[Column, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
@@ -176,6 +180,22 @@ class Schema:
         _check_names_together(self.attributes)
         object.__setattr__(self, "_by_name", {a.name: i for i, a in enumerate(self.attributes)})
         object.__setattr__(self, "_by_lower_name", {a.name.lower(): i for i, a in enumerate(self.attributes)})
+        object.__setattr__(self, "columns", columns_of(self.attributes))
+        object.__setattr__(self, "_numbers", {column: i for i, column in enumerate(self.columns)})
+
+    # Columns
+
+    def number_of(self, column: Column) -> int:
+        return self._numbers[column]
+
+    def is_set(self, number: int) -> bool:
+        """Whether an event has a set of codes in a column, not one."""
+        column = self.columns[number]
+        return column.reading is not Reading.VALUE or self.attributes[column.attr].is_array
+
+    def is_text(self, number: int) -> bool:
+        """Whether the constants of a column are strings."""
+        return self.attributes[self.columns[number].attr].kind is Kind.STRING
 
     # Reading a schema
 

@@ -1,0 +1,56 @@
+"""Columns: the functions of an event that an index knows.
+
+The commonest column is the value of an attribute. A scalar text attribute has two more: the *literals* that occur in it, of
+all that filters look for, and those that occur in it once it is in lower case. An event has one code in a column of
+values, and a set of codes in a column of literals or of an array's elements.
+
+The columns of a schema are numbered: first the values, by attribute, then the literals. A number is what `Filters` and
+`Boxes` speak of; a `Column` is what it stands for, and what normal forms speak of, which know no schema.
+
+A literal has a mark before it that says where it must stand in the text (`ANYWHERE` and so on). So `LIKE '%x%'` asks for
+the element `*x` of a set of marked texts, exactly as `array_contains` asks for an element of an array.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from wherecast.language.types import Kind
+
+if TYPE_CHECKING:
+    from wherecast.language.schema import Attribute
+
+#: Where a literal must stand.
+ANYWHERE, AT_START, AT_END, WHOLE = "*", "^", "$", "="
+
+
+class Reading(enum.IntEnum):
+    """What an index takes from an attribute."""
+
+    VALUE = 0
+    LITERALS = 1
+    LOWER_LITERALS = 2  # of the text in lower case
+
+
+class Column(NamedTuple):
+    """An attribute, by its position in the schema, and what is taken from it."""
+
+    attr: int
+    reading: Reading = Reading.VALUE
+
+
+def columns_of(attributes: Iterable[Attribute]) -> tuple[Column, ...]:
+    """The columns of a schema, in their order."""
+    attributes = tuple(attributes)
+    texts = [i for i, a in enumerate(attributes) if a.kind is Kind.STRING and not a.is_array]
+    return (
+        *(Column(i) for i in range(len(attributes))),
+        *(Column(i, reading) for i in texts for reading in (Reading.LITERALS, Reading.LOWER_LITERALS)),
+    )
+
+
+def marked(mark: str, literal: str) -> str:
+    """A literal with its mark; an empty one that may stand anywhere stands at the start, once for all."""
+    return mark + literal if literal or mark == WHOLE else AT_START
