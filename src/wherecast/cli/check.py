@@ -106,8 +106,7 @@ def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
     clauses = []
     for clause in range(int(filters.clause_ptr[1])):
         constraints = [
-            (describe_constraint(filters, schema, c.first, c.end), c)
-            for c in constraints_of(filters, schema.attributes, clause)
+            (describe_constraint(filters, schema, c.first, c.end), c) for c in constraints_of(filters, schema, clause)
         ]
         clauses.append(CheckedClause(constraints, _residual_text(text, filters, schema, clause)))
     is_cover = bool(clauses) and not multiply_out(node, compiler.limits.clauses)[1]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wherecast.language.columns import Reading
 from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.render import high_bound, low_bound
-from wherecast.language.schema import Attribute
+from wherecast.language.render import describe_constraint, high_bound, low_bound
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.types import Kind
 
 
@@ -32,30 +33,38 @@ class Interval(NamedTuple):
 
 
 class Constraint(NamedTuple):
-    """What a clause says of one attribute (of an array: of one element): the rows `first` .. `end - 1`."""
+    """What a clause says of one column (of a set: of one element): the rows `first` .. `end - 1`."""
 
     attribute: Attribute
+    literals: list[str]  # that are looked for in its text, as SQL; then there are no intervals
     first: int
     end: int
     null: bool
     intervals: list[Interval]
 
     def __str__(self) -> str:
+        if self.literals:
+            return " | ".join(self.literals)
         if not self.null and len(self.intervals) == 1 and self.intervals[0].is_everything:
             return "not NULL"
         return " | ".join(["{NULL}"] * self.null + [str(i) for i in self.intervals])
 
 
-def constraints_of(filters: Filters, attributes: tuple[Attribute, ...], clause: int) -> list[Constraint]:
+def constraints_of(filters: Filters, schema: Schema, clause: int) -> list[Constraint]:
     """The constraints of one clause."""
     found = []
     first = int(filters.row_ptr[clause])
     for row in range(first, int(filters.row_ptr[clause + 1])):
         attr = int(filters.attr[row])
         if attr >= 0:  # the last row of its constraint
-            attribute, null = attributes[attr], bool(filters.null[first])
-            spans = [_interval(filters, attribute, r) for r in range(first + null, row + 1)]
-            found.append(Constraint(attribute, first, row + 1, null, spans))
+            column, null = schema.columns[attr], bool(filters.null[first])
+            attribute = schema.attributes[column.attr]
+            if column.reading is Reading.VALUE:
+                spans = [_interval(filters, attribute, r) for r in range(first + null, row + 1)]
+                found.append(Constraint(attribute, [], first, row + 1, null, spans))
+            else:
+                texts = describe_constraint(filters, schema, first, row + 1).split(" OR ")
+                found.append(Constraint(attribute, texts, first, row + 1, null, []))
             first = row + 1
     return found
 

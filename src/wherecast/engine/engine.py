@@ -52,6 +52,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch, NameCheck, OnError, read_event
 from wherecast.language.filters import Filters
 from wherecast.language.limits import Limits
+from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 
@@ -457,7 +458,7 @@ class Engine:
                     "filters": s.boxes.n_filters,
                     "clauses": s.boxes.n_clauses,
                     "residuals": int(s.residuals.rows.size),
-                    "codes": {self.schema.attributes[a].name: int(s.boxes.widths[a]) for a in s.codebook.used},
+                    "codes": {column_text(self.schema, c): int(s.boxes.widths[c]) for c in s.codebook.used},
                     "matcher": s.matcher.name,
                     **s.matcher.stats(),
                 }

@@ -73,7 +73,7 @@ def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explana
     for clause in clauses:
         found = []
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            value = events.array(int(boxes.attr[end - 1]))[0].as_py()
+            value = events.array(schema.columns[int(boxes.attr[end - 1])].attr)[0].as_py()
             text = describe_constraint(filters, schema, first - first_row, end - first_row)
             found.append(PredicateOutcome(text, value, held))
         if boxes.residuals[clause] >= 0:

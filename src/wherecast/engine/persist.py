@@ -19,16 +19,20 @@ from wherecast.engine.ids import open_ids
 from wherecast.engine.segment import ALIVE, Segment, Subscriptions
 from wherecast.errors import SnapshotError, WherecastError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
+from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes
+from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.columns import Reading
+from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 
 Arrays = dict[str, Any]
+#: Codes by the name of their kind in a snapshot.
+_CODES: dict[str, type[ColumnCodes]] = {"keys": KeyCodes, "strings": StringCodes, "literals": LiteralCodes}
 
 
 def save_segments(
@@ -67,7 +71,7 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
     for attr in segment.codebook.used:
         codes = segment.codebook.codes[attr]
         assert codes is not None
-        kinds[str(attr)] = "strings" if isinstance(codes, StringCodes) else "keys"
+        kinds[str(attr)] = next(kind for kind, made in _CODES.items() if isinstance(codes, made))
         arrays.update({f"codes{attr}/{n}": a for n, a in codes.arrays().items()})
     # A matcher that shares the boxes has them among its arrays: they are stored once.
     shared = {f"rows_{n}" for n in segment.boxes._fields}
@@ -107,15 +111,14 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
     return segment
 
 
-def _open_codes(
-    kinds: Mapping[str, str], schema: Schema, group: Callable[[str], Arrays]
-) -> list[AttributeCodes | None]:
-    codes: list[AttributeCodes | None] = [None] * len(schema)
-    for attr, kind in kinds.items():
-        is_string = schema.attributes[_count(int(attr))].kind is Kind.STRING
-        if kind != ("strings" if is_string else "keys"):
-            raise SnapshotError(f"attribute {attr} cannot have codes of {kind!r:.20}")
-        codes[int(attr)] = (StringCodes if is_string else KeyCodes).from_arrays(group(f"codes{attr}"))
+def _open_codes(kinds: Mapping[str, str], schema: Schema, group: Callable[[str], Arrays]) -> list[ColumnCodes | None]:
+    numbers = {_count(int(number)): kind for number, kind in kinds.items()}
+    codes: list[ColumnCodes | None] = [None] * max(len(schema), max(numbers, default=-1) + 1)
+    for number, kind in numbers.items():
+        is_literals = schema.columns[number].reading is not Reading.VALUE
+        if kind != ("literals" if is_literals else "strings" if schema.is_text(number) else "keys"):
+            raise SnapshotError(f"column {number} cannot have codes of {kind!r:.20}")
+        codes[number] = _CODES[kind].from_arrays(group(f"codes{number}"))
     return codes
 
 

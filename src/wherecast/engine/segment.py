@@ -70,9 +70,9 @@ class Segment:
         self.boxes = boxes
         self.residuals = residuals
         self.subscriptions = subscriptions
-        self.attributes = set(codebook.used) | residuals.attributes  # that matching reads
-        arrays = any(codebook.schema.attributes[a].is_array for a in codebook.used)
-        self.is_plain = not arrays and not boxes.residuals.size  # boxes of scalars say it all
+        self.attributes = codebook.attributes | residuals.attributes  # that matching reads
+        sets = any(codebook.schema.is_set(number) for number in codebook.used)
+        self.is_plain = not sets and not boxes.residuals.size  # boxes of scalars say it all
         self._install(matcher)
         self.died: Longs | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
@@ -109,7 +109,7 @@ class Segment:
         rows = np.flatnonzero(open_codes[gate])
         if rows.size > _MOST_ADMITTED * len(events):
             return None, events, self.codebook.encode(events, {attr: gate})
-        events = events.take(rows, self.attributes if attr in self.residuals.attributes else self.attributes - {attr})
+        events = events.take(rows, self._read_after_gate)
         return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
     def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
@@ -190,8 +190,10 @@ class Segment:
             matcher.share_boxes(self.boxes)
         gate = matcher.gate()
         self.matcher = matcher
+        others = [c for c in self.codebook.used if gate is None or c != gate[0]]
+        self._read_after_gate = {self.codebook.schema.columns[c].attr for c in others} | self.residuals.attributes
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
-        self._gate = gate if gate is not None and not self.codebook.schema.attributes[gate[0]].is_array else None
+        self._gate = gate if gate is not None and not self.codebook.schema.is_set(gate[0]) else None
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -288,7 +290,7 @@ def build_segment(
     index = code_filters(take_filters(pile, chosen[order]), schema)
     subscriptions = _subscriptions(place[owner], parts, chosen.size)
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
-    known = sample is not None and sample.has_read(index.codebook.used)
+    known = sample is not None and sample.has_read(index.codebook.attributes)
     codes = index.codebook.encode(sample) if sample is not None and known else None
     built = matcher.build(index.boxes, codes, _weights(index.boxes, subscriptions))
     return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)

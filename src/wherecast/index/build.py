@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
 from wherecast.index.codes import Codebook, KeyCodes, build_codes
+from wherecast.index.literals import FIRST_LITERAL, LiteralCodes
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Longs
@@ -59,6 +60,8 @@ def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chos
         codes = codebook.codes[a]
         if isinstance(codes, KeyCodes):
             lo[here], hi[here] = _key_ends(codes.starts, low[here], high[here])
+        elif isinstance(codes, LiteralCodes):
+            lo[here] = hi[here] = 4 * ranks[a][low[here] - FIRST_LITERAL] + AT
         else:
             lo[here], hi[here] = _string_ends(ranks[a], low[here], high[here])
     residual = boxes.residuals[clauses]
@@ -97,8 +100,8 @@ def _string_ends(ranks: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.
 
 
 def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Longs]]:
-    """The strings of all attributes in one order, and the ranks of each attribute's own."""
-    own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, StringCodes)}
+    """The strings of all columns in one order, and the ranks of each column's own."""
+    own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, (StringCodes, LiteralCodes))}
     if len(own) == 1:
         (attr, strings), *_ = own.items()
         return strings, {attr: np.arange(len(strings))}

@@ -30,10 +30,12 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
-from wherecast.index.strings import StringCodes
+from wherecast.index.literals import FIRST_LITERAL, LiteralCodes
+from wherecast.index.strings import StringCodes, string_buffers
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.kernels.jit import frozen
+from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
@@ -136,7 +138,9 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
         yield BY_VALUE, low, step, wanted
 
 
-AttributeCodes = KeyCodes | StringCodes
+#: Codes of a column of values, or of elements.
+ValueCodes = KeyCodes | StringCodes
+ColumnCodes = ValueCodes | LiteralCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -176,12 +180,13 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class Codebook:
-    """The codes of every attribute that filters of one index constrain."""
+    """The codes of every column that filters of one index constrain."""
 
-    def __init__(self, schema: Schema, codes: list[AttributeCodes | None]) -> None:
+    def __init__(self, schema: Schema, codes: list[ColumnCodes | None]) -> None:
         self.schema = schema
-        self.codes = codes  # None: no filter constrains the attribute
-        self.used = [a for a, c in enumerate(codes) if c is not None]
+        self.codes = codes  # by column, as far as they go; None: no filter constrains it
+        self.used = [c for c, found in enumerate(codes) if found is not None]
+        self.attributes = {schema.columns[c].attr for c in self.used}
         self._encoders: list[tuple[int, Any]] = [(a, c.encode_value) for a, c in enumerate(codes) if c is not None]
 
     @property
@@ -189,7 +194,7 @@ class Codebook:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
     def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
-        """One event as a point, from canonical values by attribute; not for indexes with array attributes."""
+        """One event as a point, from canonical values by attribute; not for indexes that have columns of sets."""
         matrix = np.zeros((1, len(self.codes)), np.int32)
         for attr, encode in self._encoders:
             value = values[attr]
@@ -200,7 +205,7 @@ class Codebook:
     def encode_column(self, events: EventBatch, attr: int) -> Ints:
         """Codes of a scalar attribute that filters constrain."""
         codes = self.codes[attr]
-        assert codes is not None
+        assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
             return codes.encode(events.array(attr), events.derive(attr, codes.seed, codes.hash))
         return codes.encode(events.array(attr))
@@ -211,28 +216,51 @@ class Codebook:
         matrix = np.zeros((n, len(self.codes)), np.int32)
         list_ptr: list[Longs] = [np.zeros(1, np.int64)]
         list_codes: list[Ints] = []
-        for attr in self.used:
-            codes = self.codes[attr]
-            assert codes is not None
-            if known is not None and attr in known:
-                matrix[:, attr] = known[attr]
-                continue
-            if self.schema.attributes[attr].is_array:
-                ptr, flat = _encode_lists(codes, events.array(attr))
+        for number in self.used:
+            if known is not None and number in known:
+                matrix[:, number] = known[number]
+            elif self.schema.is_set(number):
+                ptr, flat = self._encode_sets(events, number)
                 first = sum(p.size for p in list_ptr) - 1
-                matrix[:, attr] = ~np.arange(first, first + n, dtype=np.int32)
+                matrix[:, number] = ~np.arange(first, first + n, dtype=np.int32)
                 list_codes.append(flat)
                 list_ptr.append(ptr[1:] + list_ptr[-1][-1])
             else:
-                matrix[:, attr] = self.encode_column(events, attr)
+                matrix[:, number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
         return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
+
+    def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
+        """The sets of codes that events have in a column, one after the other."""
+        codes, column = self.codes[number], self.schema.columns[number]
+        assert codes is not None
+        if not isinstance(codes, LiteralCodes):
+            return _encode_lists(codes, events.array(column.attr))
+        if column.reading is Reading.LITERALS:
+            return codes.encode(events.array(column.attr))
+        return codes.encode(events.derive(column.attr, _IN_LOWER_CASE, lower_texts))
+
+
+#: The key under which a batch keeps its texts in lower case.
+_IN_LOWER_CASE = -1
+
+
+def lower_texts(values: pa.Array) -> pa.Array:
+    """Texts in lower case, as Spark's `lower` has them."""
+    if _is_ascii(values):
+        return pc.ascii_lower(values)
+    return pa.array([None if v is None else v.lower() for v in values.to_pylist()], values.type)
+
+
+def _is_ascii(values: pa.Array) -> bool:
+    ends, data = string_buffers(values)
+    return bool(data[ends[0] : ends[-1]].max(initial=0) < 128)
 
 
 _NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 
-def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Longs, Ints]:
+def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""
     n = len(values)
     there = values.is_valid().to_numpy(zero_copy_only=False)
@@ -253,16 +281,19 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
-    codes: list[AttributeCodes | None] = [None] * len(schema)
+    # Columns of literals that nobody asks for are left out, so that events have no codes for them.
+    codes: list[ColumnCodes | None] = [None] * max(len(schema), int(column.max(initial=-1)) + 1)
     order = np.argsort(column, kind="stable")
-    bounds = np.searchsorted(column[order], np.arange(len(schema) + 1))
-    for attr, attribute in enumerate(schema.attributes):
-        rows = order[bounds[attr] : bounds[attr + 1]]
-        if not rows.size:
-            continue
+    bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
+    for number in np.flatnonzero(np.diff(bounds)).tolist():
+        rows = order[bounds[number] : bounds[number + 1]]
         real = rows[~filters.null[rows]]
-        make = _string_codes if attribute.kind is Kind.STRING else _key_codes
-        codes[attr], lo[real], hi[real] = make(filters, rows, real, attribute)
+        made = schema.columns[number]
+        attribute = schema.attributes[made.attr]
+        make = _key_codes if attribute.kind is not Kind.STRING else _string_codes
+        if made.reading is not Reading.VALUE:
+            make = _literal_codes
+        codes[number], lo[real], hi[real] = make(filters, rows, real, attribute)
     return Codebook(schema, codes), lo, hi
 
 
@@ -286,6 +317,15 @@ def _string_codes(filters: Filters, rows: Longs, real: Longs, _attribute: Attrib
         ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
     strings = [filters.strings[i] for i in used.tolist()]
     return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
+
+
+def _literal_codes(
+    filters: Filters, _rows: Longs, real: Longs, _attribute: Attribute
+) -> tuple[LiteralCodes, Ints, Ints]:
+    """Every row asks for one literal."""
+    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
+    code = (place + FIRST_LITERAL).astype(np.int32)
+    return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
 
 
 def _tells_gaps_apart(filters: Filters, rows: Longs, real: Longs, lo: Ints, hi: Ints, n_strings: int) -> bool:

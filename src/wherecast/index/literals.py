@@ -10,19 +10,19 @@ the table, and one byte per literal for each thread that encodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.errors import LimitError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays as Stored
 from wherecast.kernels.automaton import (
     END,
     END_AT,
+    FIRST_LITERAL,
     LABEL,
     NO_CHILD,
     START,
@@ -34,6 +34,9 @@ from wherecast.kernels.automaton import (
     search_texts,
 )
 from wherecast.kernels.jit import frozen, plain
+from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE
+
+__all__ = ["FIRST_LITERAL", "LiteralCodes"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -50,12 +53,9 @@ _ALL_VALID = frozen(np.zeros(0, np.bool_))
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
-class Literal(NamedTuple):
-    """A text to look for; with both anchors it is the whole text."""
-
-    text: str
-    start: bool = False
-    end: bool = False
+#: Anchors by mark: 1 for the start, 2 for the end.
+_ANCHORS = {ANYWHERE: 0, AT_START: 1, AT_END: 2, WHOLE: 3}
+_MARKS = {anchors: mark for mark, anchors in _ANCHORS.items()}
 
 
 class LiteralCodes:
@@ -71,22 +71,21 @@ class LiteralCodes:
         self._spare: list[tuple[Bytes, Int32s]] = []
 
     @classmethod
-    def of(cls, literals: Sequence[Literal]) -> LiteralCodes:
-        """Codes for distinct literals. One without text must be the whole text: all others are everywhere."""
-        encoded = [literal.text.encode() for literal in literals]
-        for literal, text in zip(literals, encoded, strict=True):
-            if not text and not (literal.start and literal.end):
-                raise ValueError(f"{literal} occurs in every text; ask whether the text is NULL instead")
-        anchors = np.array([a.start + 2 * a.end for a in literals], np.uint8)
+    def of(cls, literals: list[str]) -> LiteralCodes:
+        """Codes for sorted, distinct literals with their marks (see `language.columns`)."""
+        encoded = [literal[1:].encode() for literal in literals]
+        anchors = np.array([_ANCHORS[literal[0]] for literal in literals], np.uint8)
         offsets, data = _join(encoded)
         if data.size > _MOST_BYTES:
-            raise LimitError(f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns")
+            raise LimitError(
+                f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns"
+            )
         before, behind = (b"", bytes([START])), (b"", bytes([END]))
         anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
         ends, symbols = _join(anchored)
         repeated, automaton = build_automaton(symbols, ends, _TABLE_WORDS)
         if repeated >= 0:
-            raise ValueError(f"{literals[repeated]} is given twice")
+            raise ValueError(f"the literal {literals[repeated]!r} is given twice")
         return cls(offsets, data, anchors, Automaton(*automaton))
 
     @property
@@ -97,11 +96,12 @@ class LiteralCodes:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.arrays().values())
 
-    def literals(self) -> list[Literal]:
+    def strings(self) -> list[str]:
+        """The literals with their marks."""
         text, ends = self.data.tobytes(), self.offsets.tolist()
         return [
-            Literal(text[a:b].decode(), bool(anchor & 1), bool(anchor & 2))
-            for (a, b), anchor in zip(pairwise(ends), self.anchors.tolist(), strict=True)
+            _MARKS[anchors] + text[a:b].decode()
+            for (a, b), anchors in zip(pairwise(ends), self.anchors.tolist(), strict=True)
         ]
 
     def encode_value(self, value: str) -> Int32s:
@@ -151,7 +151,9 @@ def _check(stored: Stored) -> None:
     stored.offsets(offsets, data.size, "offsets")
     n = offsets.size - 1
     try:
-        pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)]).validate(full=True)
+        pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)]).validate(
+            full=True
+        )
     except pa.ArrowException:
         stored.require(False, "data", "holds no texts")
     stored.within(stored.column("anchors", np.uint8, size=n), 0, 4, "anchors")
@@ -160,7 +162,9 @@ def _check(stored: Stored) -> None:
     table, labels = stored.column("table", np.uint32), stored.column("labels", np.uint16)
     fails = stored.column("fails", np.uint32, size=labels.size)
     row_words = int(classes.max()) + 1
-    stored.require(table.size and table.size % row_words == 0, "table", f"has {table.size} words in rows of {row_words}")
+    stored.require(
+        table.size and table.size % row_words == 0, "table", f"has {table.size} words in rows of {row_words}"
+    )
     last = labels[-1:] & np.uint16(LABEL)
     stored.require((last == NO_CHILD).all(), "labels", "has a child behind its end")
     rows = table.reshape(-1, row_words)

@@ -118,7 +118,9 @@ def write_outputs(code: Scalar, shorter: Ints, seen: Bytes, out: Ints, end: Scal
 
 
 @inlined
-def search_text(automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar) -> Scalar:
+def search_text(
+    automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
+) -> Scalar:
     """Write THERE and the sorted codes of the literals in data[start:end] to out[at:].
 
     `seen` is 0 everywhere, before and after. Returns where the codes end, or -1 if `out` is too small.
@@ -284,9 +286,7 @@ def _breadth_first(child: Ints, sibling: Ints) -> Ints:
 
 
 @jit
-def _choose_rows(
-    child: Ints, sibling: Ints, order: Ints, row_words: int, most_words: int
-) -> tuple[Ints, int, int]:
+def _choose_rows(child: Ints, sibling: Ints, order: Ints, row_words: int, most_words: int) -> tuple[Ints, int, int]:
     """Rows for nodes with several children, those near the root first.
 
     Returns the place of each node's row, -1 if it has none; how many rows there are; how many links that are not states.
@@ -308,7 +308,14 @@ def _choose_rows(
 
 @jit
 def _lay_out(
-    child: Ints, sibling: Ints, label_of: Shorts, place: Ints, n_extra: int, rows_end: int, labels: Shorts, fails: States
+    child: Ints,
+    sibling: Ints,
+    label_of: Shorts,
+    place: Ints,
+    n_extra: int,
+    rows_end: int,
+    labels: Shorts,
+    fails: States,
 ) -> Ints:
     """Give every node without a row its links, so that the first child of each stands next to it.
 
@@ -403,9 +410,7 @@ def _set_output(table: States, labels: Shorts, outputs: Ints, place: int, tail: 
 
 
 @jit
-def _fill_row(
-    table: States, labels: Shorts, fails: States, place: int, state: Scalar, filled: Ints, node: int
-) -> None:
+def _fill_row(table: States, labels: Shorts, fails: States, place: int, state: Scalar, filled: Ints, node: int) -> None:
     """Enter what failures lead to for classes that the node itself has no child for; the nearest failure counts."""
     while state >= np.uint64(table.size):
         link = state - np.uint64(table.size)

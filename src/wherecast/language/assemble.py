@@ -23,7 +23,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
 from wherecast.language.bind import Bound, IntervalRows, Ragged, StringPool, everything, intersection, settle, take_rows
@@ -220,7 +219,6 @@ def _element_order(rows: IntervalRows, key: Longs) -> Longs:
     same = (key[1:] == key[:-1]) & (part[1:] > 0) & (part[:-1] > 0) & (lo[1:] == lo[:-1]) & (hi[1:] == hi[:-1])
     keep[1:] = ~(same & (group[1:] != group[:-1]) & (size[group[1:]] == 1) & (size[group[:-1]] == 1))
     return order[by_first][keep]
-
 
 
 # -- conjunctions, term by term ----------------------------------------------------------------------------------------

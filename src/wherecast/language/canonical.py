@@ -40,7 +40,7 @@ from wherecast.language.expression import (
 from wherecast.language.filters import Filters, LiteralValues, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Truth, plain_truth
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
 from wherecast.language.types import Type
 
 Writer = Callable[[int], str]
@@ -178,7 +178,7 @@ def _digest(data: bytes, kind: bytes) -> bytes:
 
 def _row_bytes(filters: Filters, schema: Schema) -> bytes:
     """The rows with digests in place of the ranks of strings."""
-    is_string = np.array([a.kind is Kind.STRING for a in schema.attributes] or [False])
+    is_string = np.array([schema.is_text(number) for number in range(len(schema.columns))] or [False])
     rows = np.zeros(filters.attr.size, _ROW)
     rows["attr"] = filters.attr
     attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr)

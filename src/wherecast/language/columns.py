@@ -52,5 +52,5 @@ def columns_of(attributes: Iterable[Attribute]) -> tuple[Column, ...]:
 
 
 def marked(mark: str, literal: str) -> str:
-    """A literal with its mark; an empty one that may stand anywhere stands at the start, once for all."""
-    return mark + literal if literal or mark == WHOLE else AT_START
+    """A literal with its mark. An empty one is in every text, so one mark will do: every text ends with it."""
+    return mark + literal if literal or mark == WHOLE else AT_END

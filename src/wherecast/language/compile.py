@@ -26,7 +26,6 @@ from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, as
 from wherecast.language.bind import StringPool, place
 from wherecast.language.expression import (
     And,
-    Attr,
     IsTruth,
     Like,
     Node,
@@ -369,7 +368,9 @@ class Compiler:
     def _form(self, variant: _Variant, form: tuple[str, ...]) -> _Form:
         known = variant.forms.get(form)
         if known is None:
-            node = _replace_likes(variant.node, {slot: name for (slot, _), name in zip(variant.like_slots, form, strict=True)})
+            node = _replace_likes(
+                variant.node, {slot: name for (slot, _), name in zip(variant.like_slots, form, strict=True)}
+            )
             clauses = normalize(node, self.limits.clauses)
             predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
             known = variant.forms[form] = _Form(node, clauses, predicates, nodes_with_literals(node))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wherecast.language.advice import KEYWORDS
+from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
 from wherecast.language.expression import (
     And,
     Arith,
@@ -104,14 +105,38 @@ Bound = tuple[str, bool]
 
 def describe_constraint(filters: Filters, schema: Schema, first: int, end: int) -> str:
     """SQL of the constraint in rows `first` .. `end - 1`."""
-    attr = int(filters.attr[end - 1])
-    attribute, name = schema.attributes[attr], attribute_namer(schema)(attr)
+    column = schema.columns[int(filters.attr[end - 1])]
+    attribute, name = schema.attributes[column.attr], attribute_namer(schema)(column.attr)
+    if column.reading is not Reading.VALUE:
+        text = _text_read(column, name)
+        return " OR ".join(_describe_literal(text, filters.strings[int(filters.lo[r]) >> 2]) for r in range(first, end))
     nulls = bool(filters.null[first])
     spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
     texts = [f"{name} IS NULL"] if nulls else []
     if spans:
         texts.append(_describe_spans(name, attribute, spans, filters.strings))
     return " OR ".join(texts)
+
+
+def column_text(schema: Schema, number: int) -> str:
+    """A column in SQL: an attribute, or what is looked for in a text."""
+    column = schema.columns[number]
+    name = attribute_namer(schema)(column.attr)
+    return name if column.reading is Reading.VALUE else f"contains({_text_read(column, name)}, ?)"
+
+
+def _text_read(column: Column, name: str) -> str:
+    return f"lower({name})" if column.reading is Reading.LOWER_LITERALS else name
+
+
+def _describe_literal(text: str, literal: str) -> str:
+    mark, quoted = literal[0], _quote(literal[1:])
+    if mark == WHOLE:
+        return f"{text} = {quoted}"
+    return f"{_CALLS[mark]}({text}, {quoted})"
+
+
+_CALLS = {ANYWHERE: "contains", AT_START: "startswith", AT_END: "endswith"}
 
 
 def _describe_spans(name: str, attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> str:

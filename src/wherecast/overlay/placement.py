@@ -152,7 +152,9 @@ class Placement:
         for row in range(first, end):
             attr = int(filters.attr[row])
             index = attr if attr >= 0 else ~attr
-            attribute = self.schema.attributes[index]
+            attribute = self.schema.attributes[self.schema.columns[index].attr]
+            if index >= len(self.schema):
+                raise _refusal(f"it looks for a text in {attribute.name!r}")
             if attribute.is_array:
                 raise _refusal(f"{attribute.name!r} is an array")
             if filters.null[row]:

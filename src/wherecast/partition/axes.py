@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE, EventCodes
-from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
+from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, ValueCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
@@ -89,8 +89,8 @@ class Axes:
     def choose(cls, filters: Filters, weights: Longs, schema: Schema, sample: EventBatch | None = None) -> Axes:
         """Axes for these filters: at most MOST_AXES, those whose constraints hold off the most events."""
         column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
-        codes: list[AttributeCodes | None] = [None] * len(schema)
-        for attr in np.unique(column).tolist():
+        codes: list[ColumnCodes | None] = [None] * len(schema)
+        for attr in np.unique(column[column < len(schema)]).tolist():  # literals in texts have no order to cut
             codes[attr] = _cut_axis(filters, np.flatnonzero((column == attr) & ~filters.null), schema.attributes[attr])
         every = cls(book := Codebook(schema, codes), _estimate_chances(book, sample))
         if len(every) <= MOST_AXES:
@@ -174,7 +174,7 @@ class Axes:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], schema: Schema) -> Axes:
-        codes: list[AttributeCodes | None] = [None] * len(schema)
+        codes: list[ColumnCodes | None] = [None] * len(schema)
         attributes = arrays["attributes"].tolist()
         for attr in attributes:
             kind = StringCodes if schema.attributes[attr].kind is Kind.STRING else KeyCodes
@@ -223,7 +223,7 @@ class _Splits:
         return items
 
 
-def _cut_axis(filters: Filters, rows: Longs, attribute: Attribute) -> AttributeCodes:
+def _cut_axis(filters: Filters, rows: Longs, attribute: Attribute) -> ValueCodes:
     """Cuts at the constants of these rows, or at some of them at equal depth."""
     low, high = filters.lo[rows], filters.hi[rows]
     if attribute.kind is Kind.STRING:
