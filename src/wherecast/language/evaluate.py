@@ -35,7 +35,7 @@ from wherecast.language.expression import (
 )
 from wherecast.language.keys import DAY_US, float_keys, instants
 from wherecast.language.normalize import Truth
-from wherecast.language.patterns import like_regex, rlike_regex
+from wherecast.language.patterns import text_test
 from wherecast.language.sql import digits_of
 from wherecast.language.types import (
     FLOATS,
@@ -248,14 +248,9 @@ def _like(node: Like, scope: Scope) -> Nullable:
     item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
     valid = item.valid & pattern.valid
     found = np.zeros(scope.length, bool)
-    for i in np.flatnonzero(valid).tolist():
-        text, wanted = item.values[i], pattern.values[i]
-        if node.kind == "rlike":
-            found[i] = rlike_regex(wanted).is_found(text)
-        elif node.kind == "ilike":
-            found[i] = like_regex(wanted.lower()).search(text) is not None
-        else:
-            found[i] = like_regex(wanted).search(text) is not None
+    rows = np.flatnonzero(valid)
+    pairs = zip(item.values[rows].tolist(), pattern.values[rows].tolist(), strict=True)
+    found[rows] = np.fromiter((text_test(node.kind, wanted)(text) for text, wanted in pairs), bool, rows.size)
     return Nullable(found, valid)
 
 

@@ -12,6 +12,7 @@ engine has, are refused, and so is what Java refuses. `\b` counts ASCII letters,
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -82,6 +83,26 @@ def find_form(kind: str, pattern: str) -> PatternForm:
     if kind == "rlike":
         return rlike_form(pattern)
     return like_form(pattern.lower() if kind == "ilike" else pattern)
+
+
+@lru_cache(maxsize=1 << 16)
+def text_test(kind: str, pattern: str) -> Callable[[str], bool]:
+    """Whether a text matches a pattern, as a function of the text; of ILIKE, of the text in lower case."""
+    if kind == "rlike":
+        return lambda text: rlike_regex(pattern).is_found(text)
+    if kind == "ilike":
+        pattern = pattern.lower()
+    form = like_form(pattern)
+    literal = form.literal[1:]
+    if form.name == "infix":
+        return lambda text: literal in text
+    if form.name == "suffix":
+        return lambda text: text.endswith(literal)
+    if form.name == "prefix":
+        return lambda text: text.startswith(literal)
+    if form.name == "exact":
+        return lambda text: text == literal
+    return lambda text: like_regex(pattern).search(text) is not None
 
 
 @lru_cache(maxsize=4096)
