@@ -21,12 +21,11 @@ import time
 from typing import TYPE_CHECKING
 
 from wherecast.spark.leases import read_leases
-from wherecast.spark.manifest import LAYERS, PLANS
 from wherecast.spark.pins import pinned_versions
+from wherecast.spark.store import LAYERS, PLANS, Store
 
 if TYPE_CHECKING:
     from wherecast.spark.index import Index
-    from wherecast.spark.store import Store
 
 #: Files that no version names are left alone this long: somebody may be about to commit the version that does.
 GRACE_S = 3600.0

@@ -28,7 +28,7 @@ from wherecast.spark.servers import run_on_servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RESULT = "server int, layer string, filters binary"
+_MERGED = "server int, layer string, filters binary"
 
 
 def compact(spark: SparkSession, index: Index | str) -> Manifest:
@@ -41,7 +41,7 @@ def compact(spark: SparkSession, index: Index | str) -> Manifest:
     with index.change() as manifest:
         if manifest.compacted:
             return manifest
-        done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _RESULT)
+        done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _MERGED)
         layers = {row["server"]: Layer.from_json(row["layer"]) for row in done.select(["server", "layer"]).to_pylist()}
         merged = tuple((layers[s],) for s in range(len(manifest.servers)))
         plan = _count_anew(index, manifest, done["filters"].to_pylist())

@@ -25,21 +25,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
+from wherecast.partition.plan import Plan
+from wherecast.spark.clean import GRACE_S, missing_folders, remove_versions, sweep
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.layers import open_layers
 from wherecast.spark.leases import hold
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.store import Store
-
-if TYPE_CHECKING:
-    from wherecast.partition.plan import Plan
+from wherecast.spark.plans import open_plan
+from wherecast.spark.store import VERSIONS, Store
 
 _COMMITTING = threading.Lock()
-VERSIONS, PINS, REPORTS = "versions", "pins", "reports"
 
 
 class Index:
@@ -136,8 +134,6 @@ class Index:
 
     def _check_folders(self, manifest: Manifest) -> None:
         """Raises if a version would name what is not there, or is being removed."""
-        from wherecast.spark.clean import missing_folders  # noqa: PLC0415 - cleaning knows the index
-
         missing = missing_folders(self.store, manifest.folders)
         if not missing:
             return
@@ -160,8 +156,6 @@ class Index:
         """How events are routed; None: to the one server there is. Raises IndexStoreError as `serve` does."""
         if manifest.plan is None:
             return None
-        from wherecast.spark.plans import open_plan  # noqa: PLC0415 - loads the partitioner
-
         with self._explained(manifest):
             plan = open_plan(self.url, manifest.plan)
         if plan.n_servers != len(manifest.servers):
@@ -191,8 +185,6 @@ class Index:
         `grace_s` (an hour) and than the work of every writer; so do drafts of those who were killed. It may run at any
         time, beside streams, builds, changes and other clean-ups.
         """
-        from wherecast.spark.clean import GRACE_S, remove_versions, sweep  # noqa: PLC0415 - cleaning knows the index
-
         gone = remove_versions(self, keep)
         sweep(self, GRACE_S if grace_s is None else grace_s)
         return gone

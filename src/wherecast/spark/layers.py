@@ -18,8 +18,8 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import SnapshotError, SubscriptionError
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.manifest import LAYERS, Layer
-from wherecast.spark.store import Store, checksum
+from wherecast.spark.manifest import Layer
+from wherecast.spark.store import LAYERS, Store, checksum
 
 ENGINE, REMOVED = "engine", "removed.arrow"
 #: Engines kept open per worker process: mapped, so an idle one costs address space and little else.

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
-from wherecast.spark.store import Store
+from wherecast.spark.store import LEASES, Store
 
-LEASES = "writers"
 #: A lease is renewed this often, and ends when it was not renewed for so long.
 RENEW_S, EXPIRY_S = 60.0, 900.0
 

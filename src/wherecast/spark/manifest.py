@@ -21,12 +21,11 @@ from typing import Any
 
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.store import LAYERS, PLANS
 
 FORMAT = "wherecast-index"
 FORMAT_VERSION = 2
 _READABLE = (1, 2)
-#: Folders of an index that hold what manifests name; what is in them is named by a random number.
-LAYERS, PLANS = "layers", "plans"
 _NUMBER = re.compile("[0-9a-f]{16}")
 _NONE = type(None)
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.index import PINS, Index
-from wherecast.spark.store import Store
+from wherecast.spark.store import PINS, Store
+
+if TYPE_CHECKING:
+    from wherecast.spark.index import Index
 
 #: Pins kept behind the newest one. Spark replays the last batch only; the others are for people.
 _KEPT = 10

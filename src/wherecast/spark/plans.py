@@ -16,8 +16,8 @@ from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.manifest import PLANS, SavedPlan
-from wherecast.spark.store import Store, checksum
+from wherecast.spark.manifest import SavedPlan
+from wherecast.spark.store import PLANS, Store, checksum
 
 
 def make_plan(

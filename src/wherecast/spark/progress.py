@@ -21,10 +21,11 @@ from rich.live import Live
 from rich.table import Table
 
 from wherecast.spark.reports import BatchReport
-from wherecast.spark.stream import MatchQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from wherecast.spark.stream import MatchQuery
 
 #: Batches that the live view shows.
 _SHOWN = 12

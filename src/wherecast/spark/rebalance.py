@@ -34,7 +34,7 @@ from wherecast.spark.servers import run_on_servers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RESULT = "server int, layer string"
+_MOVED = "server int, layer string"
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ def move_buckets(
         plan = save_plan(index.store, new)
         move = MoveTask(index.url, manifest, plan)
         layers = [list(below) for below in manifest.servers]
-        for row in run_on_servers(spark, len(manifest.servers), move.move_servers, _RESULT).to_pylist():
+        for row in run_on_servers(spark, len(manifest.servers), move.move_servers, _MOVED).to_pylist():
             layers[row["server"]].append(Layer.from_json(row["layer"]))
         return index.commit(
             replace(manifest, plan=plan, servers=tuple(map(tuple, layers)), parent=manifest.version, compacted=False)

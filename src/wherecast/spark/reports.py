@@ -10,8 +10,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from wherecast.spark.index import REPORTS, Index
+from wherecast.spark.index import Index
 from wherecast.spark.pins import stream_name
+from wherecast.spark.store import REPORTS
 
 #: Batches whose reports are kept.
 _KEPT = 100

@@ -14,6 +14,7 @@ that change meanwhile make a new version, which the next batch pins.
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
@@ -22,7 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from wherecast.partition.balance import imbalance
+from wherecast.spark.change_rows import check_change_columns
 from wherecast.spark.checkpoint import Batch, Checkpoint, dead_letters_of
+from wherecast.spark.follow import ChangeRunner
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import FOUND, Output, check_columns, match
@@ -88,8 +91,6 @@ class ChangesQuery(ReportingQuery[ChangeReport]):
 def _as_dict(progress: Any) -> dict[str, Any]:
     if isinstance(progress, Mapping):
         return dict(progress)
-    import json  # noqa: PLC0415
-
     return dict(json.loads(progress.json))
 
 
@@ -293,9 +294,6 @@ def follow_changes(
     Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
     are among the newest `keep_versions` are removed.
     """
-    from wherecast.spark.change_rows import check_change_columns  # noqa: PLC0415
-    from wherecast.spark.follow import ChangeRunner  # noqa: PLC0415
-
     index = Index(index) if isinstance(index, str) else index
     place = Checkpoint(checkpoint)
     _admit(place, None, dead_letters)
