@@ -7,8 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from wherecast.spark.progress import BatchProgress, draw_table, live_view, summarize
-from wherecast.spark.reports import BatchReport
+from wherecast.spark.progress import BatchProgress, BatchReport, draw_table, live_view, summarize
 
 
 def batch(number, events=1000, seconds=2.0, **ours):

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wherecast.spark.checkpoint import Batch, Checkpoint
+from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
 from wherecast.spark.errors import IndexStoreError, SinkError
 from wherecast.spark.index import Index
-from wherecast.spark.pins import Pins
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet
 from wherecast.spark.store import Store
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from wherecast.spark.build import Built
     from wherecast.spark.config import PipelineConfig
     from wherecast.spark.pipeline import Pipeline, Running
-    from wherecast.spark.progress import BatchProgress, Show, Summary
-    from wherecast.spark.status import PipelineStatus
+    from wherecast.spark.progress import BatchProgress, PipelineStatus, Show, Summary
     from wherecast.spark.stream import MatchQuery
 
 pipeline_app = typer.Typer(
@@ -141,7 +140,7 @@ def status(config: ConfigArgument, as_json: JsonFlag = False) -> None:
       wherecast pipeline status pipeline.toml
       wherecast pipeline status pipeline.toml --json
     """
-    from wherecast.spark.status import read_status
+    from wherecast.spark.progress import read_status
 
     found = read_status(_read(config))
     if as_json:

@@ -20,16 +20,23 @@ from wherecast.errors import SubscriptionError
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
+from wherecast.spark.columns import Rule, schema_in_session, select_attributes
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.index import Index
-from wherecast.spark.layers import write_layer, write_segment
-from wherecast.spark.manifest import Layer, Manifest
-from wherecast.spark.names import Rule, select_attributes
-from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_and_weights, read_parts
-from wherecast.spark.plans import make_plan, save_plan
+from wherecast.spark.index import Index, Layer, Manifest, make_plan, save_plan, write_layer, write_segment
 from wherecast.spark.store import Store
-from wherecast.spark.subscriptions import QUARANTINE, id_type, quarantine_frame, read_rows, set_unusable_apart
-from wherecast.spark.zone import schema_in_session
+from wherecast.spark.subscriptions import (
+    PARTS,
+    QUARANTINE,
+    CompileTask,
+    Part,
+    PlaceTask,
+    filters_and_weights,
+    id_type,
+    quarantine_frame,
+    read_parts,
+    read_rows,
+    set_unusable_apart,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

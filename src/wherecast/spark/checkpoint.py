@@ -7,16 +7,25 @@ batch by three things: its number, the stream that it belongs to, and the source
 - `offsets/n` holds the source offsets of batch n, a line per source. It is written before the batch is handed over, and a
   batch that is repeated keeps it.
 - `sources/i/n` holds the files behind offset n, where source i is a folder of files: the offset itself is a mere count.
+
+Pins: which index version each micro-batch of a stream is matched against, written down before it is matched.
+
+Spark may run a micro-batch again, after a crash or because a commit was lost. The pin of a batch is created once and never
+changed, so the second run sees the subscriptions that the first one saw, whatever was changed in between: the output of a
+batch is a function of (batch, version). Pins live in the index, where `Index.clean` finds which versions are still needed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.store import Store
+from wherecast.spark.store import PINS, Store
+
+if TYPE_CHECKING:
+    from wherecast.spark.index import Index
 
 
 class Batch(int):
@@ -99,3 +108,85 @@ def _log_offset(offset: str) -> Any:
     except ValueError:  # "-", for a source that has nothing yet
         return None
     return found.get("logOffset") if isinstance(found, dict) else None
+
+
+#: Pins kept behind the newest one. Spark replays the last batch only; the others are for people.
+_KEPT = 10
+
+
+class Pins:
+    """The pins of one stream, told from others by its checkpoint."""
+
+    def __init__(self, index: Index, checkpoint: str) -> None:
+        self._index = index
+        self._folder = f"{PINS}/{stream_name(checkpoint)}"
+
+    def pin(self, batch: int) -> int:
+        """The version of a batch: the one pinned before, else the current one, pinned now and durably."""
+        name = f"{self._folder}/{batch:012d}.json"
+        while True:
+            known = _read_pin(self._index.store, name)
+            if known is not None:
+                return known
+            version = self._index.latest()
+            if not self._index.store.create(name, json.dumps({"batch": batch, "version": version}).encode()):
+                continue
+            # A version may be cleaned away before its pin is there, but not while it is the current one.
+            if version == self._index.latest():
+                self._forget_before(batch - _KEPT)
+                return version
+            self._index.store.remove(name)
+
+    def known(self) -> dict[int, int]:
+        """The versions of the batches whose pins are kept, oldest first."""
+        names = sorted(self._index.store.names(self._folder))
+        versions = {
+            int(name.removesuffix(".json")): _read_pin(self._index.store, f"{self._folder}/{name}") for name in names
+        }
+        return {batch: version for batch, version in versions.items() if version is not None}
+
+    def clear(self) -> None:
+        """Remove all pins: the stream begins anew."""
+        self._index.store.remove(self._folder)
+
+    def resume(self, planned: int) -> None:
+        """Go on after batch `planned`, the last in the checkpoint; the next one is planned, and pinned, anew.
+
+        Raises IndexStoreError if later ones were run as well: then the checkpoint has lost its progress. One more than
+        planned may be: the pin survives a failure of the machine that the checkpoint's last file may not survive.
+        """
+        ahead = [batch for batch in self.known() if batch > planned]
+        if ahead and max(ahead) > planned + 1:
+            raise IndexStoreError(
+                f"the checkpoint has lost its progress: batch {max(ahead)} was run, but its folder 'offsets' ends with "
+                f"{planned if planned >= 0 else 'nothing'}, so that new events would be taken for old ones; restore the "
+                f"checkpoint, or use a new checkpoint and a new sink"
+            )
+        for batch in ahead:
+            self._index.store.remove(f"{self._folder}/{batch:012d}.json")
+
+    def _forget_before(self, batch: int) -> None:
+        for name in self._index.store.names(self._folder):
+            if int(name.removesuffix(".json")) < batch:
+                self._index.store.remove(f"{self._folder}/{name}")
+
+
+def stream_name(checkpoint: str) -> str:
+    """What a stream is called inside an index; the same for every way to write the place of its checkpoint."""
+    return hashlib.sha256(Store(checkpoint).url.encode()).hexdigest()[:16]
+
+
+def pinned_versions(store: Store) -> set[int]:
+    """Versions that some stream may ask for again. Pins that are forgotten meanwhile are left out."""
+    names = [f"{PINS}/{stream}/{name}" for stream in store.names(PINS) for name in store.names(f"{PINS}/{stream}")]
+    return {version for name in names if (version := _read_pin(store, name)) is not None}
+
+
+def _read_pin(store: Store, name: str) -> int | None:
+    """The version of a pin; None if there is no such pin."""
+    try:
+        return int(json.loads(store.read(name))["version"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise IndexStoreError(f"the pin {store.url}/{name} is damaged; remove the stream's checkpoint") from None

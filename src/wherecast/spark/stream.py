@@ -23,17 +23,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from wherecast.partition.balance import imbalance
-from wherecast.spark.change_rows import check_change_columns
-from wherecast.spark.checkpoint import Batch, Checkpoint, dead_letters_of
-from wherecast.spark.follow import ChangeRunner
-from wherecast.spark.index import Index
-from wherecast.spark.manifest import Manifest
-from wherecast.spark.match import FOUND, Output, check_columns, match
-from wherecast.spark.names import ERROR, MESSAGE, Names, own_columns, quoted
-from wherecast.spark.observed import NAMES, Numbers
-from wherecast.spark.pins import Pins
-from wherecast.spark.rebalance import Rebalancer
-from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
+from wherecast.spark.changes import ChangeRunner, check_change_columns
+from wherecast.spark.checkpoint import Batch, Checkpoint, Pins, dead_letters_of
+from wherecast.spark.columns import ERROR, MESSAGE, Names, own_columns, quoted
+from wherecast.spark.index import Index, Manifest
+from wherecast.spark.match import FOUND, NAMES, Numbers, Output, check_columns, match
+from wherecast.spark.progress import BatchReport, ChangeReport, Report, Reports
+from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks import Kafka, Parquet, Sink
 
 if TYPE_CHECKING:

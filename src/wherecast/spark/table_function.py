@@ -19,10 +19,21 @@ import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
+from wherecast.spark.columns import (
+    IDS,
+    PREFIX,
+    SERVER,
+    SERVERS,
+    Names,
+    Rule,
+    check_batch,
+    check_moments,
+    check_session,
+    conform,
+    resolve,
+)
 from wherecast.spark.index import Index
-from wherecast.spark.names import IDS, PREFIX, SERVER, SERVERS, Names, Rule, conform, resolve
-from wherecast.spark.tasks import MatchTask
-from wherecast.spark.zone import check_batch, check_moments, check_session
+from wherecast.spark.match import MatchTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
