@@ -26,7 +26,7 @@ from wherecast.cli.report import say
 from wherecast.language.events import EventBatch
 from wherecast.spark.config import read_config
 from wherecast.spark.pipeline import Pipeline, open_pipeline
-from wherecast.spark.progress import BatchProgress, Watch, live_view, summarize
+from wherecast.spark.progress import BatchProgress, Watch, add_up, live_view
 
 if TYPE_CHECKING:
     from wherecast.spark.stream import MatchQuery
@@ -190,7 +190,7 @@ def _result(
         demo.changes.sequence,
         build_s,
         batches,
-        summarize(batches),
+        add_up(batches),
         plan.partition.loads().tolist(),
         per_server.tolist(),
         live_delays(demo.written, batches, sequences),

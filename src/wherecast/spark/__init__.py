@@ -7,7 +7,7 @@
 """
 
 from wherecast.spark.build import Built, build_index
-from wherecast.spark.changes import Applied, apply_changes
+from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
 from wherecast.spark.checkpoint import Batch
 from wherecast.spark.errors import IndexStoreError, SinkError, StaleVersionError
 from wherecast.spark.index import Index
@@ -16,7 +16,7 @@ from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
-from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
+from wherecast.spark.stream import MatchQuery, stream
 from wherecast.spark.table_function import register_table_function
 
 __all__ = [

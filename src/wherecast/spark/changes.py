@@ -1,25 +1,7 @@
-"""Applying changes: a set of upserts and deletes laid over an index as a small new version.
+"""Changes: upserts and deletes with a sequence number, applied to an index as a small new version.
 
-Every server gets a layer of what it gains and the ids that die below it. What becomes of each row is told in `change_rows`.
-Refused and late rows leave no trace in the index, so applying the same rows again gives them again, and replays instead of
-the applied ones: whoever must not miss a refused row may write it down after the commit.
-
-Numbers of changes: which of them an index has, so that a change that comes again is told from one that comes too late.
-
-A change has a number, and an index has the changes up to some number, its `sequence`, except for some *gaps*: numbers that
-never came, or whose change was refused. What comes with a number
-
-- above `sequence` is new;
-- up to `sequence` and in no gap is a *replay*: the index has it;
-- in a gap is *late*: later changes are in, perhaps to the same id, so it can neither be applied nor be called a replay.
-
-Most logs have few gaps. Of a log with many, the oldest gaps are joined: then a change that the index has may be called late,
-but none that it lacks is called a replay.
-
-Changes as rows: upserts and deletes with a sequence number, read from a DataFrame and checked.
-
-A change is a row (`sequence`, `op`, `id`, `filter`): `op` is `upsert` or `delete`, and the sequence number, 1 or higher, names
-this change and no other. What becomes of a row:
+Rows. A change is a row (`sequence`, `op`, `id`, `filter`): `op` is `upsert` or `delete`, and the sequence number, 1 or
+higher, names this change and no other. What becomes of a row:
 
 | row | outcome |
 |---|---|
@@ -31,9 +13,16 @@ this change and no other. What becomes of a row:
 
 Every row is counted once. The sequence of an index goes on with applied rows only.
 
-Following a change log: every micro-batch of changes applied, reported, and the index kept small.
+Numbers. An index has the changes up to some number, its `sequence`, except for some *gaps*: numbers that never came, or whose
+change was refused. A number up to `sequence` that is in no gap is a replay. A number in a gap is late: later changes are in,
+perhaps to the same id, so it can neither be applied nor be called a replay. Most logs have few gaps. Of a log with many, the
+oldest gaps are joined: then a change that the index has may be called late, but none that it lacks is called a replay.
 
-What happens to a batch, in this order:
+Applying. Every server gets a layer of what it gains and the ids that die below it. Refused and late rows leave no trace in
+the index, so applying the same rows again refuses them again, and finds the applied ones replayed: whoever must not miss a
+refused row may write it down after the commit.
+
+Following a change log. What happens to a micro-batch, in this order:
 
 1. its changes are committed as a new version of the index;
 2. rows that were not applied go to the sink for dead letters;
@@ -66,11 +55,12 @@ from wherecast.language.compile import Compiler
 from wherecast.language.concat import take_filters
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
+from wherecast.partition.plan import Longs
 from wherecast.spark.checkpoint import Checkpoint
 from wherecast.spark.columns import ERROR, MESSAGE, Rule
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
-from wherecast.spark.progress import ChangeReport, Reports
+from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.servers import compact
 from wherecast.spark.sinks import Sink
 from wherecast.spark.subscriptions import (
@@ -87,14 +77,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-Gaps = tuple[tuple[int, int], ...]
-Numbers = npt.NDArray[np.int64]
+# Numbers
 
+#: First and last number of each, rising.
+Gaps = tuple[tuple[int, int], ...]
 #: Gaps that an index remembers; a manifest has some twenty bytes for each.
 MOST_GAPS = 10_000
 
 
-def find_replays(numbers: Numbers, sequence: int, gaps: Gaps) -> npt.NDArray[np.bool_]:
+def find_replays(numbers: Longs, sequence: int, gaps: Gaps) -> npt.NDArray[np.bool_]:
     """Which numbers an index has."""
     ends = np.array(gaps, np.int64).reshape(-1, 2)
     place = np.searchsorted(ends[:, 0], numbers, side="right") - 1
@@ -104,7 +95,7 @@ def find_replays(numbers: Numbers, sequence: int, gaps: Gaps) -> npt.NDArray[np.
     return np.asarray((numbers >= 1) & (numbers <= sequence) & ~late)
 
 
-def extend(sequence: int, gaps: Gaps, applied: Numbers) -> tuple[int, Gaps]:
+def extend(sequence: int, gaps: Gaps, applied: Longs) -> tuple[int, Gaps]:
     """Sequence and gaps of an index once it has new changes, whose numbers rise."""
     before = np.concatenate([np.array([sequence], np.int64), applied[:-1]])
     holes = np.flatnonzero(applied - before > 1)
@@ -115,6 +106,8 @@ def extend(sequence: int, gaps: Gaps, applied: Numbers) -> tuple[int, Gaps]:
         all_gaps = ((all_gaps[0][0], all_gaps[surplus][1]), *all_gaps[surplus + 1 :])
     return int(applied[-1]) if applied.size else sequence, all_gaps
 
+
+# Rows
 
 #: More changes than this at once are a new set of subscriptions: build the index again.
 MOST_CHANGES = 1_000_000
@@ -206,7 +199,7 @@ class News(NamedTuple):
     """What is added."""
     ids: pa.Array
     """What is added or removed: all of it dies below."""
-    numbers: Numbers
+    numbers: Longs
     """Of the rows that are applied, rising."""
     refused: int
     late: int
@@ -285,7 +278,7 @@ def _find_clashes(changes: list[dict[str, Any]], good: list[int]) -> tuple[dict[
     return clashes, list(first.values())
 
 
-def _members(rows: pa.Table, filters: Any, filter_of: Any, chosen: Numbers) -> Members:
+def _members(rows: pa.Table, filters: Any, filter_of: Any, chosen: Longs) -> Members:
     """What is added by the chosen rows."""
     added = chosen[np.asarray(pc.equal(rows["op"], "upsert").take(pa.array(chosen)))]
     used, number = np.unique(filter_of[added], return_inverse=True)
@@ -299,6 +292,8 @@ def _quarantine(changes: list[dict[str, Any]], reasons: dict[int, str]) -> pa.Ta
     return pa.table([[p["sequence"] for p in picked], *texts], schema=QUARANTINE)
 
 
+# Applying
+
 #: Matcher of a layer of changes.
 _MATCHER = "adaptive"
 #: Rows of a set that are logged one by one.
@@ -308,7 +303,7 @@ _log = logging.getLogger(__name__)
 
 
 class Applied(NamedTuple):
-    """Outcome of applying changes. Every row given is applied, refused, late or replayed; see `change_rows`."""
+    """Outcome of applying changes. Every row given is applied, refused, late or replayed."""
 
     manifest: Manifest
     """The version that has them."""
@@ -414,7 +409,46 @@ def _per_server(index: Index, manifest: Manifest, members: Members) -> tuple[Sav
     return save_plan(index.store, plan), {part.server: part.members for part in split_members(members, plan)}
 
 
+# Following a change log
+
+#: Layers that a server may have before they are merged: each costs a little for every event.
+MOST_LAYERS = 16
+#: Versions kept beside those that are pinned.
+KEPT_VERSIONS = 10
 _DEAD_LETTERS = "sequence bigint, op string, id string, filter string, message string, error string"
+
+
+class ChangesQuery(ReportingQuery[ChangeReport]):
+    """A stream of changes that is being applied to an index."""
+
+
+def follow_changes(
+    changes: DataFrame,
+    index: Index | str,
+    checkpoint: str,
+    *,
+    dead_letters: Sink | None = None,
+    most_layers: int = MOST_LAYERS,
+    keep_versions: int = KEPT_VERSIONS,
+    **trigger: Any,
+) -> ChangesQuery:
+    """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
+
+    Rows that cannot be applied (refused ones and late ones) are counted in the `reports` of the query and
+    logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
+
+    Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
+    are among the newest `keep_versions` are removed.
+    """
+    index = Index(index) if isinstance(index, str) else index
+    place = Checkpoint(checkpoint)
+    if dead_letters is not None:
+        dead_letters.admit(place.dead_letters())
+    check_change_columns(changes, index.read().id_type)
+    reports = Reports(index, checkpoint, ChangeReport)
+    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions)
+    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
+    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,17 @@
-"""Checkpoint: what Spark has written down about a stream, read to tell its batches from those of others.
+"""Checkpoint: what is written down about a stream, so that a batch which is run again is the same batch.
 
-A batch number alone says little: every stream counts from 0, and so does one whose checkpoint was lost. Sinks recognise a
-batch by three things: its number, the stream that it belongs to, and the source offsets that it covers.
+Spark's checkpoint. A batch number alone says little: every stream counts from 0, and so does one whose checkpoint was lost.
+Sinks recognise a batch by three things: its number, the stream that it belongs to, and the source offsets that it covers.
 
 - `metadata` holds the id of the stream. It is made when the checkpoint is new and stays for all later runs.
 - `offsets/n` holds the source offsets of batch n, a line per source. It is written before the batch is handed over, and a
   batch that is repeated keeps it.
 - `sources/i/n` holds the files behind offset n, where source i is a folder of files: the offset itself is a mere count.
 
-Pins: which index version each micro-batch of a stream is matched against, written down before it is matched.
-
-Spark may run a micro-batch again, after a crash or because a commit was lost. The pin of a batch is created once and never
-changed, so the second run sees the subscriptions that the first one saw, whatever was changed in between: the output of a
-batch is a function of (batch, version). Pins live in the index, where `Index.clean` finds which versions are still needed.
+Pins. Spark may run a micro-batch again, after a crash or because a commit was lost. The index version of a batch is written
+down before it is matched and never changed. So the second run sees the subscriptions that the first one saw, whatever was
+changed in between: the output of a batch is a function of (batch, version). Pins live in the index, where a clean-up finds
+which versions are still needed.
 """
 
 from __future__ import annotations
@@ -73,8 +72,13 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError):
             raise IndexStoreError(f"{self.url}/metadata is damaged; restore the checkpoint or use a new one") from None
 
-    def planned(self) -> int:
-        """The last batch that Spark has planned; -1 if there is none."""
+    def dead_letters(self) -> str | None:
+        """What the stream is called where it writes its dead letters; None before its first start."""
+        stream = self.stream()
+        return None if stream is None else dead_letters_of(stream)
+
+    def newest(self) -> int:
+        """The last batch whose offsets Spark has written down; -1 if there is none."""
         return max((int(name) for name in self._store.names("offsets") if name.isdigit()), default=-1)
 
     def batch(self, number: int) -> Batch:
@@ -109,6 +113,8 @@ def _log_offset(offset: str) -> Any:
         return None
     return found.get("logOffset") if isinstance(found, dict) else None
 
+
+# Pins
 
 #: Pins kept behind the newest one. Spark replays the last batch only; the others are for people.
 _KEPT = 10
@@ -149,17 +155,17 @@ class Pins:
         """Remove all pins: the stream begins anew."""
         self._index.store.remove(self._folder)
 
-    def resume(self, planned: int) -> None:
-        """Go on after batch `planned`, the last in the checkpoint; the next one is planned, and pinned, anew.
+    def resume(self, newest: int) -> None:
+        """Go on after batch `newest`, the last in the checkpoint; the next one is pinned anew.
 
         Raises IndexStoreError if later ones were run as well: then the checkpoint has lost its progress. One more than
-        planned may be: the pin survives a failure of the machine that the checkpoint's last file may not survive.
+        that may be: the pin survives a failure of the machine that the checkpoint's last file may not survive.
         """
-        ahead = [batch for batch in self.known() if batch > planned]
-        if ahead and max(ahead) > planned + 1:
+        ahead = [batch for batch in self.known() if batch > newest]
+        if ahead and max(ahead) > newest + 1:
             raise IndexStoreError(
                 f"the checkpoint has lost its progress: batch {max(ahead)} was run, but its folder 'offsets' ends with "
-                f"{planned if planned >= 0 else 'nothing'}, so that new events would be taken for old ones; restore the "
+                f"{newest if newest >= 0 else 'nothing'}, so that new events would be taken for old ones; restore the "
                 f"checkpoint, or use a new checkpoint and a new sink"
             )
         for batch in ahead:

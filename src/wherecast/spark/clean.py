@@ -1,8 +1,13 @@
-"""Cleaning an index beside those who read and write it: nothing goes that anybody needs or is about to need.
+"""Clean-up beside those who read and write an index: it removes nothing that anybody needs or is about to need.
 
-Versions first. One goes if it is neither among the newest, nor pinned by a stream, nor read by a writer (see `leases`). A
-pin or a lease of a version counts only if that version was the newest after the file was there. So whoever lists versions
-first and pins and leases afterwards sees those of all versions that are not the newest.
+Leases. A writer (a build, a set of changes, a compaction, a rebalancing) reads one version and writes folders that no version
+names yet. A lease is a small file that says which version it reads, which folders it is about to name, and since when it
+is at work: everything written since then may be its own. A thread renews the lease. When it has not been renewed for a
+while, its writer was killed, and the lease no longer counts.
+
+Versions are removed first. One goes if it is neither among the newest, nor pinned by a stream, nor read by a writer. A pin
+or a lease of a version counts only if that version was the newest after the file was there. So whoever lists versions first
+and pins and leases afterwards sees those of all versions that are not the newest.
 
 Then the folders that no version names. One stays while it is young, or while a writer is at work who may have written it.
 A writer that was suspended for long may come back at any moment all the same, so the last step is agreed upon:
@@ -12,13 +17,6 @@ A writer that was suspended for long may come back at any moment all the same, s
   the manifest.
 
 Whoever is second sees the file of the first: either the folder stays, or the commit fails before its version is visible.
-
-Leases: who is making a new version, so that a clean-up leaves alone what they need.
-
-A writer (a build, a set of changes, a compaction, a rebalancing) reads one version and writes folders that no version
-names yet. A lease is a small file that says which version it reads, which folders it is about to name, and since when it
-is at work: everything written since then may be its own. A thread renews the lease; when it has not been renewed for a
-while, its writer was killed, and the lease means nothing any more.
 """
 
 from __future__ import annotations
@@ -39,6 +37,8 @@ from wherecast.spark.store import LAYERS, LEASES, PLANS, Store
 if TYPE_CHECKING:
     from wherecast.spark.index import Index
 
+
+# Leases
 
 #: A lease is renewed this often, and ends when it was not renewed for so long.
 RENEW_S, EXPIRY_S = 60.0, 900.0
@@ -93,7 +93,7 @@ def read_leases(store: Store) -> list[Lease]:
     """The writers at work; what the killed ones left is removed."""
     now, alive = time.time(), []
     for name in store.names(LEASES):
-        lease = _read(store, f"{LEASES}/{name}")
+        lease = _read_lease(store, f"{LEASES}/{name}")
         if lease is not None and now - lease.renewed < EXPIRY_S:
             alive.append(lease)
         elif lease is not None or store.age_s(f"{LEASES}/{name}", now) >= EXPIRY_S:
@@ -101,7 +101,7 @@ def read_leases(store: Store) -> list[Lease]:
     return alive
 
 
-def _read(store: Store, name: str) -> Lease | None:
+def _read_lease(store: Store, name: str) -> Lease | None:
     """A lease; None if it ended meanwhile, or was cut short when its host went down."""
     try:
         fields = json.loads(store.read(name))
@@ -112,6 +112,8 @@ def _read(store: Store, name: str) -> Lease | None:
         _log.warning("%s/%s is not a lease; it is ignored", store.url, name)
         return None
 
+
+# Removing
 
 #: Files that no version names are left alone this long: somebody may be about to commit the version that does.
 GRACE_S = 3600.0

@@ -1,23 +1,22 @@
-"""Names of columns: which column of a DataFrame feeds which attribute, and what matching calls the columns it adds.
+"""Columns: which column of a DataFrame feeds which attribute, and what matching calls the columns it adds.
 
-Whether `Price` is `price` is Spark's setting `spark.sql.caseSensitive`. Names are resolved once, on the driver, when a query is
-built; tasks get positions of columns by name and never compare names themselves.
+Names. Whether `Price` is `price` is Spark's setting `spark.sql.caseSensitive`. Names are resolved once, on the driver, when a
+query is built; tasks get positions of columns by name and never compare names themselves.
 
 Columns that exist only on the way begin with `__wherecast`, which no column of events may do. Columns that are added to the
 result have plain names; where the events have such a column, the call is refused and the caller gives ours another name.
 
-The time zone of a session and of an index: they must be the same.
-
-A timestamp without a zone means the session's zone to Spark, and the constants of an index are instants. So a build takes
-the zone of its session into the schema of the version, and an index is matched in sessions of that zone only. Changes are
-read in the zone of the index, whatever the session. Where no attribute is a date or a timestamp, zones do not matter.
+Time zones. A timestamp without a zone means the session's zone to Spark, and the constants of an index are instants. So a
+build takes the zone of its session into the schema of the version, and an index is matched in sessions of that zone only.
+Changes are read in the zone of the index, whatever the session. Where no attribute is a date or a timestamp, zones do not
+matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +43,10 @@ MESSAGE = f"{PREFIX}_message"
 
 #: A column, or a field of a struct in it.
 Path = tuple[str, ...]
+#: What matching gives: a row per match, a list per event, or a count per event.
+Output = Literal["pairs", "lists", "counts"]
+#: Which of the `Names` says what matches.
+FOUND: dict[Output, str] = {"pairs": "subscription", "lists": "subscriptions", "counts": "matches"}
 #: Names that are one by a `Rule`.
 Groups = dict[str, list[str]]
 
@@ -104,11 +107,19 @@ class Names:
             if not isinstance(name, str) or not name or name.lower().startswith(PREFIX):
                 raise SchemaError(f"names: {key} is {name!r}; expected a text that does not begin with {PREFIX}")
         names = cls(**{key: str(name) for key, name in (given or {}).items()})
-        chosen = [getattr(names, key) for key in known]
+        chosen = [names.column(key) for key in known]
         twice = next((n for i, n in enumerate(chosen) if n.lower() in map(str.lower, chosen[:i])), None)
         if twice is not None:
             raise SchemaError(f"names: {twice!r} is there twice; give each column a name of its own")
         return names
+
+    def column(self, key: str) -> str:
+        """What the column of a key, such as `error`, is called."""
+        return str(getattr(self, key))
+
+    def found(self, output: Output) -> str:
+        """What the column is called that says what matches."""
+        return self.column(FOUND[output])
 
     def refuse_clashes(self, added: Iterable[str], events: DataFrame, subscribers: DataFrame | None = None) -> None:
         """Raises SchemaError if the events or the subscribers have a column that is to be added, or each other's.
@@ -127,7 +138,7 @@ class Names:
         others.pop("id", None)
         for key in added:
             for whose, names in (("events", columns), ("subscribers", others)):
-                clash = rule.find(getattr(self, key), names)
+                clash = rule.find(self.column(key), names)
                 if clash is not None:
                     raise SchemaError(
                         f"the {whose} have a column {clash!r}, and matching adds one of that name; rename it, or give "
@@ -243,6 +254,8 @@ def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
             children.append(_conformed(pc.struct_field(array, [inside.index(name)]), field.type, rule))
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
 
+
+# Time zones
 
 _ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)

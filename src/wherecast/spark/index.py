@@ -8,31 +8,22 @@ On disk
       versions/000000007.json      one manifest per version, never changed; the newest is the current one
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
-      writers/<number>.json        who is making a new version, see `leases`
-      pins/<checkpoint>/           versions that a stream may replay, see `pins`
-      reports/<checkpoint>.json    what became of the last batches of a stream, see `reports`
+      writers/<number>.json        who is making a new version, see `clean`
+      pins/<checkpoint>/           versions that a stream may replay, see `checkpoint`
+      reports/<checkpoint>.json    what became of the last batches of a stream, see `progress`
 
-Creating the manifest is the one moment at which a version comes into being; layers and plans are written before it and
-are nothing to a reader until a manifest names them. All of it is on the disk before the manifest is. Removing is the
-reverse: first the manifest, then what no other manifest names, see `clean`.
+A version comes into being when its manifest is created. Layers and plans are written before it, and readers see them only
+once a manifest names them. All of it is on the disk before the manifest is. Removing is the reverse: first the manifest,
+then what no other manifest names, see `clean`.
 
-Manifest: what one version of an index consists of.
+A version is immutable: a schema, a plan, and for every server the layers to lay over each other, oldest first. A layer is
+a saved engine (`engine/`) and, where there are some, the ids that it replaces or removes in the layers below
+(`removed.arrow`).
 
-A version is immutable: a schema, a plan, and for every server the layers to lay over each other, oldest first. A layer
-is a saved engine with the ids that it replaces or removes in the layers below. The first line of the file says what it is
-and holds the SHA-256 of the rest, so that half a manifest is never taken for one.
-
-Whoever can write a manifest can write its checksum too. So every field is checked for its type, and folders for their
-names: a manifest cannot lead a reader out of its index.
-
-Format 2 added the checksum of the plan and the gaps in the sequence of changes; indexes of format 1 are read as before.
-
-Layers: saved engines that are laid over each other, and what tasks keep open of them.
-
-The folder of a layer holds a saved engine (`engine/`) and, where there are some, `removed.arrow`: ids that die in the layers
-below.
-
-Plans of an index: made on the driver, saved beside the layers, kept open by tasks.
+The first line of a manifest says what it is and holds the SHA-256 of the rest, so that half a manifest is never taken for
+one. Whoever can write a manifest can write its checksum too. So every field is checked for its type, and folders for their
+names: a manifest cannot lead a reader out of its index. Format 2 added the checksum of the plan and the gaps in the sequence
+of changes; indexes of format 1 are read as before.
 """
 
 from __future__ import annotations
@@ -50,8 +41,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
@@ -60,13 +49,13 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import PlanError, SnapshotError, SubscriptionError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
-from wherecast.partition.plan import Plan, Strategy
+from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.store import LAYERS, PLANS, VERSIONS, Store, checksum
+
+# Manifests
 
 FORMAT = "wherecast-index"
 FORMAT_VERSION = 2
@@ -143,7 +132,7 @@ class Manifest:
     compacted: bool
     """Whether every server has one layer made of all the changes before it."""
     gaps: tuple[tuple[int, int], ...] = ()
-    """Numbers up to `sequence` whose changes are not in it, see `sequences`."""
+    """Numbers up to `sequence` whose changes are not in it, see `changes`."""
 
     @property
     def subscriptions(self) -> int:
@@ -245,6 +234,8 @@ def _checked(stored: Mapping[str, Any], types: dict[str, tuple[type, ...]]) -> M
     return stored
 
 
+# Layers and plans
+
 ENGINE, REMOVED = "engine", "removed.arrow"
 #: Engines kept open per worker process: mapped, so an idle one costs address space and little else.
 _OPEN_ENGINES = 32
@@ -252,7 +243,7 @@ _OPEN_ENGINES = 32
 
 def write_layer(store: Store, engine: Engine, removed: pa.Array | None = None) -> Layer:
     """Save an engine as a new folder of the store."""
-    return _write(store, engine.save, len(engine), removed)
+    return _write_layer_folder(store, engine.save, len(engine), removed)
 
 
 def write_segment(
@@ -263,10 +254,10 @@ def write_segment(
     def save(path: Path) -> None:
         save_segments(path, schema, matcher, (segment,), version=1)
 
-    return _write(store, save, len(segment), removed)
+    return _write_layer_folder(store, save, len(segment), removed)
 
 
-def _write(store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None) -> Layer:
+def _write_layer_folder(store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None) -> Layer:
     with store.new_folder(LAYERS) as (folder, name):
         save(folder / ENGINE)
         if removed is not None and len(removed):
@@ -334,19 +325,6 @@ def _read_ids(path: Path) -> pa.ChunkedArray | tuple[()]:
     return table["id"]
 
 
-def make_plan(
-    filters: Filters,
-    weights: npt.NDArray[np.int64],
-    schema: Schema,
-    n_servers: int,
-    strategy: Strategy,
-    sample: pa.Table | None,
-) -> Plan:
-    """Plan distinct filters with their numbers of subscriptions."""
-    events = None if sample is None else EventBatch.read(schema, sample, on_error="skip")
-    return Plan.build(filters, weights, schema, n_servers, strategy=strategy, events=events)
-
-
 def save_plan(store: Store, plan: Plan) -> SavedPlan:
     """Write a plan as a new folder of the store."""
     with store.new_folder(PLANS) as (folder, name):
@@ -373,6 +351,8 @@ def open_plan(url: str, saved: SavedPlan) -> Plan:
     except (OSError, SnapshotError, PlanError) as error:
         raise IndexStoreError(f"the plan {place} cannot be read ({error}); build the index again") from None
 
+
+# The index
 
 _COMMITTING = threading.Lock()
 

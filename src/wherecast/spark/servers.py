@@ -1,17 +1,13 @@
-"""Jobs with a task for each server of an index.
+"""Servers: versions made of the current one by jobs with a task per server.
 
-Compaction: the layers of every server merged into one, as a Spark job with a task per server.
+Compaction merges the layers of every server into one. The plan is counted anew from what is left: changes only ever add to
+it, so that filters which nobody has any more would go on drawing events and weighing on the balance.
 
-The plan is counted anew from what is left: changes only ever add to it, so that filters which nobody has any more would
-go on drawing events and weighing on the balance.
-
-Rebalancing in flight: when traffic makes some servers do much more than others, buckets move to other servers.
-
-A `Rebalancer` looks at every few batches and lets the plan count which buckets their events fall into. Once the
-imbalance passes the threshold, the plan moves as few buckets as bring it back, and a new version of the index is made of
-the old one: servers that give filters up get a layer that removes them, servers that gain some get a layer of those.
-Batches that are pinned to the old version still find it; the next batch pins the new one, plan and layers together. So
-nothing is lost and nothing is matched twice.
+Rebalancing moves buckets when traffic makes some servers do much more than others. A `Rebalancer` looks at every few batches
+and lets the plan count which buckets their events fall into. Once the imbalance passes the threshold, the plan moves as few
+buckets as bring it back, and a new version of the index is made of the old one: servers that give filters up get a layer that
+removes them, servers that gain some get a layer of those. Batches that are pinned to the old version still find it; the next
+batch pins the new one, plan and layers together. So nothing is lost and nothing is matched twice.
 """
 
 from __future__ import annotations
@@ -54,6 +50,8 @@ def run_on_servers(
     numbers = spark.range(n_servers).select(F.col("id").cast("int").alias("server"))
     return numbers.repartitionById(n_servers, "server").mapInArrow(work, result).toArrow()
 
+
+# Compaction
 
 _MERGED = "server int, layer string, filters binary"
 
@@ -114,6 +112,8 @@ def _counted(engine: Engine, plan: Plan, server: int) -> bytes:
     first = np.flatnonzero((np.diff(ptr) > 0) & (homes[np.minimum(ptr[:-1], max(homes.size - 1, 0))] == server))
     return pickle.dumps((take_filters(filters, first), weights[first]), 5)
 
+
+# Rebalancing
 
 _MOVED = "server int, layer string"
 

@@ -1,14 +1,12 @@
 """Subscriptions in: a DataFrame of ids and filters, compiled once per distinct filter, bad rows set aside.
 
-A row needs `id` (an integer or a string) and `filter` (SQL); `priority` is optional, any other column belongs to the
+Rows. A row needs `id` (an integer or a string) and `filter` (SQL); `priority` is optional, any other column belongs to the
 subscriber and is not looked at. What cannot be registered is *quarantined*: returned with a reason, never dropped silently
 and never fatal for the others.
 
-Parts: compiled subscriptions on their way from the tasks that compile texts to the tasks that build servers.
-
-Rows are sent to tasks by their filter, so that each distinct text is compiled once, by one task. What it makes of some rows
-is a *part*: the filters, and who has them. A part goes on as bytes, whole or split by server, and a server is built of the
-parts it gets; texts are never looked at again. The driver sees the filters of parts only, and only to make a plan.
+Parts. Rows are sent to tasks by their filter, so that each distinct text is compiled once, by one task. What it makes of some
+rows is a *part*: the filters, and who has them. A part goes on as bytes, whole or split by server, and a server is built of
+the parts it gets; texts are never looked at again. The driver sees the filters of parts only, and only to make a plan.
 """
 
 from __future__ import annotations
@@ -34,6 +32,8 @@ from wherecast.spark.index import SavedPlan, open_plan
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+
+# Rows
 
 #: Spark's names of the types that integers have.
 INTEGERS = ("byte", "short", "integer", "long")
@@ -132,6 +132,8 @@ def reason_of(error: Exception) -> str:
     """Why a filter is refused, for a person who sees nothing else of it."""
     return f"{error.reason}: {error}" if isinstance(error, FilterError) else str(error)
 
+
+# Parts
 
 #: A row is a part for a server, or a subscription that did not compile.
 PARTS = "server int, filters binary, members binary, id string, filter string, reason string"
