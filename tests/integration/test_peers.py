@@ -26,7 +26,7 @@ from wherecast.overlay.messages import Ask, Copy, Entry, Nearer, Piece, Sync
 from wherecast.overlay.peer import Peer, PeerOptions
 from wherecast.overlay.picture import draw_text, places
 from wherecast.overlay.requests import Envelope, Inspect, PeerError, Rules
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.wire import WIRE, WireError
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ FIELDS = {
 SCHEMA = Schema.of(FIELDS)
 SECRET = b"a secret of the whole ring"
 #: Quick to notice things, for peers in one process.
-QUICK = Settings(
+QUICK = RingSettings(
     successors=2, copies=2, stabilise_ms=200, fix_fingers_ms=200, repair_ms=400, retry_ms=300, tries=10, misses=3
 )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wherecast.papers.lab.claims import Claim, Finding
     from wherecast.papers.lab.experiment import Experiment, Scale
     from wherecast.papers.lab.results import Results
-    from wherecast.papers.lab.runner import Outcome
+    from wherecast.papers.lab.runner import RunOutcome
 
 lab_app = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +102,7 @@ def run_experiments(
     from wherecast.papers.lab.results import Results
 
     chosen = _choose(names or [], scale.value, everything=everything)
-    outcomes: list[Outcome] = []
+    outcomes: list[RunOutcome] = []
     failed: list[str] = []
     for experiment, outcome in _run_each(chosen, scale.value, Results(out), again=again):
         if outcome is None:
@@ -145,7 +145,7 @@ def _choose(names: Sequence[str], scale: Scale, *, everything: bool) -> list[Exp
 
 def _run_each(
     chosen: Sequence[Experiment[Any]], scale: Scale, results: Results, *, again: bool
-) -> Iterator[tuple[Experiment[Any], Outcome | None]]:
+) -> Iterator[tuple[Experiment[Any], RunOutcome | None]]:
     """Experiments as they finish; None for what has failed."""
     from wherecast.cli.lab_watch import watch_runs
     from wherecast.papers.lab.forecast import Forecast, expected_seconds
@@ -182,7 +182,7 @@ def _claim_fields(claim: Claim, finding: Finding) -> dict[str, object]:
     return {**fields, "ours": ours, "holds": finding.holds}
 
 
-def _print_claims(outcomes: Sequence[Outcome]) -> None:
+def _print_claims(outcomes: Sequence[RunOutcome]) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wherecast.papers.lab.forecast import Forecast
 
 
-class Watch:
+class LabWatch:
     """Runs one after another, by their forecast."""
 
     def __init__(self, forecast: Forecast, n_runs: int, *, silent: bool) -> None:
@@ -69,15 +69,15 @@ class Watch:
 
 
 @contextmanager
-def watch_runs(forecast: Forecast, n_runs: int) -> Iterator[Watch]:
+def watch_runs(forecast: Forecast, n_runs: int) -> Iterator[LabWatch]:
     """Watch so many runs."""
     if not sys.stderr.isatty() or not n_runs:
-        yield Watch(forecast, n_runs, silent=False)
+        yield LabWatch(forecast, n_runs, silent=False)
         return
     from rich.console import Console
     from rich.live import Live
 
-    watch = Watch(forecast, n_runs, silent=True)
+    watch = LabWatch(forecast, n_runs, silent=True)
     # Twice a second: drawing takes time from what is measured.
     with Live(
         get_renderable=watch.render,

@@ -147,7 +147,7 @@ class _Link:
         return self.is_quiet and self.queue.empty()
 
 
-class Links:
+class PeerLinks:
     """Messages to other peers: a connection for each that is spoken to, made when needed.
 
     Nothing is ever sent twice from here: a message that finds nobody is dropped and counted, as a network does; the protocol

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Pieces of one clause in one list. Lists are numbered by `placement.Placement`."""
+    """Pieces of one clause in one list. Lists are numbered by `placement.RingPlacement`."""
 
     list: int
     subscription: int

@@ -25,7 +25,7 @@ from typing import Any
 
 from wherecast.errors import WherecastError
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.connection import Connection, Links
+from wherecast.overlay.connection import Connection, PeerLinks
 from wherecast.overlay.door import ConnectionLimits, Door
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.entry import Entrance, Gathering, Way
@@ -33,8 +33,8 @@ from wherecast.overlay.frames import FrameError, Reason
 from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import Deliver
 from wherecast.overlay.peer_state import PeerState, Subscription
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.pubsub import Node
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import (
     Done,
     Enter,
@@ -97,7 +97,7 @@ class Peer:
         self.counters: Counter[str] = Counter()
         self._state = PeerState(options.state)
         self._limits = ConnectionLimits.of_process()
-        self._links = Links(options.secret, self.counters, self._limits.links)
+        self._links = PeerLinks(options.secret, self.counters, self._limits.links)
         self._door = Door(self._limits, lambda address, text: self._refuse(Reason.CROWDED, address, text))
         self._logged_s: dict[Reason, float] = {}
         self._subscribers = Subscribers(options.listen, self._state, self.counters)
@@ -168,8 +168,8 @@ class Peer:
             self._driver = None
 
     def _begin(self, way: Way) -> Driver:
-        placement = Placement(way.rules.schema, way.rules.settings)
-        node = Node(way.contact(way.address), placement)
+        placement = RingPlacement(way.rules.schema, way.rules.settings)
+        node = RingNode(way.contact(way.address), placement)
         driver = Driver(node, self._links.send, self.counters)
         self._driver, self._way, self._admission = driver, way, Admission(placement)
         self._began_s = asyncio.get_running_loop().time()

@@ -9,7 +9,7 @@ from wherecast.overlay.hashing import HASH_BITS, Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RingSettings:
     """Sizes and periods. Bits, nodes, mode and subscriptions must be the same at every node; the rest should be."""
 
     bits: int = 160  # m

@@ -23,7 +23,7 @@ from wherecast.papers.lab.rows import Row, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """What is known of a run, apart from its rows."""
 
     name: str  # of the experiment
@@ -45,17 +45,17 @@ class Results:
         """Where the result of an experiment is, or would be."""
         return self.root / scale / name
 
-    def record(self, name: str, scale: Scale) -> Record | None:
+    def record(self, name: str, scale: Scale) -> RunRecord | None:
         """What is known of the last run; None if there was none."""
         path = self.folder(name, scale) / "record.json"
         try:
-            return Record(**json.loads(path.read_text()))
+            return RunRecord(**json.loads(path.read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
             raise LabError(f"'{path}' is no record of the lab; remove its folder and run {name} again") from None
 
-    def rows(self, record: Record) -> Rows:
+    def rows(self, record: RunRecord) -> Rows:
         """What a run found."""
         path = self.folder(record.name, record.scale) / "rows.parquet"
         try:
@@ -64,7 +64,7 @@ class Results:
             raise LabError(f"'{path}' cannot be read ({error}); run {record.name} again") from None
         return found
 
-    def write(self, record: Record, rows: Rows) -> None:
+    def write(self, record: RunRecord, rows: Rows) -> None:
         """Keep a result, in place of the one before. Figures of that one go with it."""
         table = as_table(record.name, rows)
         folder = self.folder(record.name, record.scale)

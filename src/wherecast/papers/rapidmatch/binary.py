@@ -54,7 +54,7 @@ Values = npt.NDArray[np.int8]
 Flags = npt.NDArray[np.bool_]
 
 
-class Tally(NamedTuple):
+class SearchTally(NamedTuple):
     """What searching some events took, in trees whose chains are stored node by node, as the paper has them."""
 
     events: int
@@ -191,14 +191,14 @@ class BinaryIndex:
         np.cumsum(counts, out=ptr[1:])
         return Hits(ptr, np.concatenate([np.zeros(0, np.int32), *pieces]))
 
-    def tally(self, events: Bits) -> Tally:
+    def tally(self, events: Bits) -> SearchTally:
         """What searching these events takes."""
         totals, stack = np.zeros(6, np.int64), np.empty(2 * (self.forest.k + 2), np.int64)
         chosen = self._choose(events)
         tally_search(
             frozen(self._nodes), frozen(self._rows), frozen(events), chosen, self._trees, self.forest.k, stack, totals
         )
-        return Tally(len(events), *totals.tolist())
+        return SearchTally(len(events), *totals.tolist())
 
     def _choose(self, events: Bits) -> Ints:
         chosen = np.empty(len(events), np.int32)

@@ -21,7 +21,7 @@ NAME = "chord-hops"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HopsSettings:
     """Rings of 2^e nodes; look-ups of random positions from random nodes."""
 
     exponents: tuple[int, ...] = tuple(range(4, 21))
@@ -29,7 +29,7 @@ class Settings:
     rings: int = 400  # at most: small rings differ, and are averaged over many
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: HopsSettings, progress: Progress) -> list[Row]:
     """Mean and most hops of each size of ring."""
     rows: list[Row] = []
     for exponent in settings.exponents:
@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Section 3.3: hops per look-up",
-    {"small": Settings(tuple(range(4, 21, 2)), 100_000, 200), "paper": Settings()},
+    {"small": HopsSettings(tuple(range(4, 21, 2)), 100_000, 200), "paper": HopsSettings()},
     run,
     (
         Claim(

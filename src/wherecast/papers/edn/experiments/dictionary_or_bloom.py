@@ -44,7 +44,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DictionaryOrBloomSettings:
     """The paper's measurement, and others with fewer and more symbols."""
 
     symbols: tuple[int, ...] = (1_000, 10_000, PAPER_SYMBOLS, 1_000_000)
@@ -53,7 +53,7 @@ class Settings:
     rounds: int = 11
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: DictionaryOrBloomSettings, progress: Progress) -> list[Row]:
     """Every way at every number of symbols."""
     rows: list[Row] = []
     for n in settings.symbols:
@@ -62,7 +62,7 @@ def run(settings: Settings, progress: Progress) -> list[Row]:
     return rows
 
 
-def _compare(n: int, settings: Settings) -> list[Row]:
+def _compare(n: int, settings: DictionaryOrBloomSettings) -> list[Row]:
     rng = np.random.default_rng(n)
     symbols = [f"S{i:08d}" for i in rng.choice(10**8, 2 * n, replace=False).tolist()]
     kept, others = symbols[:n], symbols[n:]
@@ -175,9 +175,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Dictionary or Bloom filter: time to test an event",
     {
-        "small": Settings(symbols=(1_000, PAPER_SYMBOLS), rounds=3),
-        "paper": Settings(),
-        "large": Settings(symbols=(10_000, PAPER_SYMBOLS, 1_000_000, 10_000_000)),
+        "small": DictionaryOrBloomSettings(symbols=(1_000, PAPER_SYMBOLS), rounds=3),
+        "paper": DictionaryOrBloomSettings(),
+        "large": DictionaryOrBloomSettings(symbols=(10_000, PAPER_SYMBOLS, 1_000_000, 10_000_000)),
     },
     run,
     (

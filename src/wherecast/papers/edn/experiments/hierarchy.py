@@ -31,7 +31,7 @@ LEVELS = ("servers", "regions")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HierarchySettings:
     """The tree, and the precisions to try at both levels."""
 
     workloads: tuple[str, ...] = ("places", "range")
@@ -41,7 +41,7 @@ class Settings:
     boxes: tuple[int, ...] = (1, 4, 16, 64)
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: HierarchySettings, progress: Progress) -> list[Row]:
     """Events per level of links, for every pair of precisions."""
     rows: list[Row] = []
     for workload in settings.workloads:
@@ -147,9 +147,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "A tree of dispatchers: traffic by precision",
     {
-        "small": Settings(workloads=("places",), scale=0.02, boxes=(1, 16)),
-        "paper": Settings(),
-        "large": Settings(n_servers=200, boxes=(1, 4, 16, 64, 256)),
+        "small": HierarchySettings(workloads=("places",), scale=0.02, boxes=(1, 16)),
+        "paper": HierarchySettings(),
+        "large": HierarchySettings(n_servers=200, boxes=(1, 4, 16, 64, 256)),
     },
     run,
     (

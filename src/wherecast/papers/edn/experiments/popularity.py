@@ -23,7 +23,7 @@ MIDDLE = (100, 3000)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PopularitySettings:
     """Figure 3."""
 
     market: Market = PAPER_MARKET
@@ -31,7 +31,7 @@ class Settings:
     points: int = 150
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: PopularitySettings, progress: Progress) -> list[Row]:
     """Subscriptions and filters of symbols over their rank, at ranks evenly spaced on a logarithmic scale."""
     ranks = np.unique(np.geomspace(1, settings.market.asked, settings.points).astype(int))
     rows: list[Row] = []
@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Figure 3: popularity of symbols",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": PopularitySettings(seeds=2), "paper": PopularitySettings()},
     run,
     (
         Claim(PAPER, NAME, "The middle of the curve fits a straight line.", "slope -1.07", _judge_slope),

@@ -22,13 +22,13 @@ NAME = "edn-servers"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(NetworkSettings):
+class ServersSettings(NetworkSettings):
     """Some servers join, one after another, then as many leave, whichever."""
 
     changes: int = 10
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: ServersSettings, progress: Progress) -> list[Row]:
     """What each change moves, and the imbalance after it."""
     rows: list[Row] = []
     for seed, network in settings.networks(NAME, progress):
@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Servers join and leave",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": ServersSettings(seeds=2), "paper": ServersSettings()},
     run,
     (
         Claim(PAPER, NAME, "The table follows when servers join.", "no figure", partial(_judge_change, change="join")),

@@ -11,16 +11,16 @@ from wherecast.papers.lab.claims import Claim, Finding
 from wherecast.papers.lab.experiment import Drawing, Experiment, Scale
 from wherecast.papers.lab.fingerprint import fingerprint
 from wherecast.papers.lab.plots import save_plot
-from wherecast.papers.lab.results import Record, Results
+from wherecast.papers.lab.results import Results, RunRecord
 from wherecast.papers.lab.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReportEntry:
     """An experiment and what its last run found."""
 
     experiment: Experiment[Any]
-    record: Record
+    record: RunRecord
     rows: Rows
     findings: list[tuple[Claim, Finding]]
     figures: list[tuple[Drawing, str]]  # each as SVG
@@ -28,13 +28,13 @@ class Entry:
     problem: str = ""  # why findings and figures are missing
 
 
-def gather(experiments: Iterable[Experiment[Any]], scale: Scale, results: Results) -> list[Entry]:
+def gather(experiments: Iterable[Experiment[Any]], scale: Scale, results: Results) -> list[ReportEntry]:
     """The experiments that have a result."""
     records = ((experiment, results.record(experiment.name, scale)) for experiment in experiments)
     return [_examine(experiment, record, results.rows(record)) for experiment, record in records if record]
 
 
-def _examine(experiment: Experiment[Any], record: Record, rows: Rows) -> Entry:
+def _examine(experiment: Experiment[Any], record: RunRecord, rows: Rows) -> ReportEntry:
     """Rows may be of code that has changed since: what cannot be judged any more spoils no report."""
     outdated = record.fingerprint != fingerprint(experiment, record.scale)
     try:
@@ -42,8 +42,8 @@ def _examine(experiment: Experiment[Any], record: Record, rows: Rows) -> Entry:
         figures = [(drawing, draw_svg(drawing, rows)) for drawing in experiment.drawings]
     except Exception as error:  # noqa: BLE001 - whatever the code of an experiment raises
         problem = f"The stored rows cannot be judged or drawn ({type(error).__name__}: {error}); run it again."
-        return Entry(experiment, record, rows, [], [], outdated, problem)
-    return Entry(experiment, record, rows, findings, figures, outdated)
+        return ReportEntry(experiment, record, rows, [], [], outdated, problem)
+    return ReportEntry(experiment, record, rows, findings, figures, outdated)
 
 
 def draw_svg(drawing: Drawing, rows: Rows) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from wherecast.papers.lab.rows import Cell, Row, Rows, group, numbers
 
 
-class Summary(NamedTuple):
+class RowTable(NamedTuple):
     """A table of texts."""
 
     columns: list[str]
@@ -17,7 +17,7 @@ class Summary(NamedTuple):
     note: str  # how it came about
 
 
-def summarize(rows: Rows, at_most: int) -> Summary:
+def summarize(rows: Rows, at_most: int) -> RowTable:
     """Rows as a table of at most so many lines.
 
     If every seed has the same points in the same order, a line is one point: columns that are alike for all seeds
@@ -30,7 +30,7 @@ def summarize(rows: Rows, at_most: int) -> Summary:
         shown = [points[i] for i in np.linspace(0, len(points) - 1, at_most).round().astype(int)]
         notes.append(f"{at_most} of {len(points):,} rows, evenly spaced")
     columns = list(points[0])
-    return Summary(columns, [[show_cell(row[name]) for name in columns] for row in shown], "; ".join(notes))
+    return RowTable(columns, [[show_cell(row[name]) for name in columns] for row in shown], "; ".join(notes))
 
 
 def _merge_seeds(rows: Rows) -> tuple[Rows, int]:
