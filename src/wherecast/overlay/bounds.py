@@ -18,7 +18,7 @@ _FIXED[0xD4:0xD9] = [2 + length for length in (1, 2, 4, 8, 16)]  # extensions
 #: Bytes before what is measured by the byte after the first: bytes, extensions, texts.
 _SHORT = {0xC4: 2, 0xC7: 3, 0xD9: 2}
 #: Bytes of the length that follows the first byte: bytes and texts; arrays.
-_LONG = {0xC5: 2, 0xC6: 4, 0xDA: 2, 0xDB: 4}
+_SIZED = {0xC5: 2, 0xC6: 4, 0xDA: 2, 0xDB: 4}
 _ARRAYS = {0xDC: 2, 0xDD: 4}
 
 
@@ -47,8 +47,8 @@ def _walk(body: bytes, most: int) -> int:
                 raise ValueError(f"more than {most} values")
         elif head in _SHORT:
             place += _SHORT[head] + body[place + 1]
-        elif head in _LONG:
-            width = _LONG[head]
+        elif head in _SIZED:
+            width = _SIZED[head]
             place += 1 + width + int.from_bytes(body[place + 1 : place + 1 + width], "big")
         else:
             raise ValueError(f"a value that begins with byte {head:#04x}, which no record has")
