@@ -20,11 +20,11 @@ from wherecast.language.schema import Schema
 from wherecast.overlay.client import Client
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.local_ring import LocalRing
 from wherecast.overlay.messages import Ask, Copy, Entry, Nearer, Piece, Sync
 from wherecast.overlay.peer import Peer, PeerOptions
 from wherecast.overlay.picture import draw_text, places
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.requests import Envelope, Inspect, PeerError, Rules
 from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.wire import WIRE, WireError

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from wherecast import Engine, FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.hashing import line_of
 from wherecast.overlay.placement import RingPlacement, difference
+from wherecast.overlay.positions import line_of
 from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.balance import equi_depth
 from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork

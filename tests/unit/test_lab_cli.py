@@ -14,11 +14,10 @@ from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 from typer.testing import CliRunner
 
 from wherecast.cli.app import app
-from wherecast.cli.lab_watch import LabWatch
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.cli.lab import LabWatch
+from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Finding, load_experiment
 from wherecast.papers.lab.forecast import Forecast
-from wherecast.papers.lab.report.papers import PAPERS
+from wherecast.papers.lab.report.entries import PAPERS
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from wherecast.papers.edn.experiments import bend, bloom, growth, overpartitioning, popularity, rebalancing, servers
 from wherecast.papers.edn.experiments.network import Network
 from wherecast.papers.edn.workload import PAPER_MARKET
-from wherecast.papers.lab.claims import Claim, show_spread
-from wherecast.papers.lab.experiment import EXPERIMENTS, Experiment, LabError, load_experiment
+from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Experiment, LabError, load_experiment, show_spread
 from wherecast.papers.lab.plots import save_plot
 from wherecast.papers.lab.rows import choose, group, levels, numbers
 from wherecast.partition.balance import Moves, server_loads

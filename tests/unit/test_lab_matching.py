@@ -13,8 +13,7 @@ from wherecast.matchers.scan import ScanMatcher
 from wherecast.papers.gryphon.experiments import bound, space
 from wherecast.papers.gryphon.experiments import time as gryphon_time
 from wherecast.papers.gryphon.experiments.trees import TreeCurveSettings, fit_power
-from wherecast.papers.lab.claims import show_number
-from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment, show_number
 from wherecast.papers.lab.rows import choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches, time_subjects
 from wherecast.papers.rapidmatch.binary import naive_matches

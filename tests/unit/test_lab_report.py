@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
 from wherecast.papers.lab.experiment import LabError
-from wherecast.papers.lab.report.entries import ReportEntry, draw_svg, gather
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, draw_svg, gather, show_cell, summarize
 from wherecast.papers.lab.report.page import render_page
-from wherecast.papers.lab.report.papers import PAPERS
 from wherecast.papers.lab.report.sections import BEGIN, END, render_section, replace_section, write_sections
-from wherecast.papers.lab.report.summary import show_cell, summarize
 from wherecast.papers.lab.results import Results, RunRecord
 from wherecast.papers.lab.rows import numbers
 from wherecast.papers.lab.runner import run_experiment

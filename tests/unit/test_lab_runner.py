@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
-from wherecast.papers.lab import fingerprint as prints
-from wherecast.papers.lab.claims import Claim
-from wherecast.papers.lab.experiment import LabError
-from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.papers.lab import results as prints
+from wherecast.papers.lab.experiment import Claim, LabError
 from wherecast.papers.lab.forecast import GUESS, Forecast, expected_seconds, show_duration
-from wherecast.papers.lab.results import Results, as_table, write_whole
+from wherecast.papers.lab.results import Results, as_table, fingerprint, write_whole
 from wherecast.papers.lab.runner import FORMATS, describe_settings, is_current, judge_again, run_experiment
 
 

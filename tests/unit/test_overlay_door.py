@@ -8,12 +8,11 @@ from collections import Counter
 
 import pytest
 
-from wherecast.overlay.connection import PeerLinks
-from wherecast.overlay.door import ConnectionLimits, Door
+from wherecast.overlay.connection import ConnectionLimits, Door, PeerLinks
 from wherecast.overlay.frames import Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.lookup import MAX_ITEMS, Router
 from wherecast.overlay.messages import Find, Item, Ping, Route, Send
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.settings import RingSettings
 
 LIMITS = ConnectionLimits(connections=6, links=2, backlog=1, strangers=4, strangers_per_address=2, unfinished_bytes=100)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from wherecast.overlay.ids import Contact, between
 from wherecast.overlay.messages import Send, State
+from wherecast.overlay.positions import Contact, between
 from wherecast.overlay.ring import Ring
 from wherecast.overlay.settings import RingSettings
 

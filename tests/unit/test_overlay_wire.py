@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.bounds import count_values
 from wherecast.overlay.connection import MAX_ENTRIES, MAX_PART_BYTES, _parts
 from wherecast.overlay.entry import Gathering
 from wherecast.overlay.frames import MAX_BODY, VERSION, FrameError, Framing, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import (
     Ask,
     Copy,
@@ -43,6 +41,7 @@ from wherecast.overlay.messages import (
 )
 from wherecast.overlay.peer_state import MAX_NOTICES, PeerState, Subscription
 from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import (
     Envelope,
@@ -56,7 +55,7 @@ from wherecast.overlay.requests import (
 )
 from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.subscribers import event_of
-from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError
+from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError, count_values
 from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork
 
 SCHEMA = Schema.of(

@@ -66,8 +66,8 @@ def measure_match(
     Example:
       wherecast bench match --schema schema.json --subscriptions subscriptions.parquet --events events.parquet --json
     """
-    from wherecast.bench.match import measure_files
     from wherecast.bench.results import tidy
+    from wherecast.bench.run import measure_files
     from wherecast.bench.tables import print_figures
     from wherecast.cli.events import read_events
     from wherecast.language.schema import Schema
@@ -136,7 +136,7 @@ def run_declared(
 
 def _report(results: Any, out: Path | None, *, as_json: bool) -> list[Result]:
     """Write results as they come, and the table when all are there."""
-    from wherecast.bench.machine import describe_machine
+    from wherecast.bench.results import describe_machine
     from wherecast.bench.tables import print_results
 
     machine, done = describe_machine(), []

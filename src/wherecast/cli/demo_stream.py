@@ -17,12 +17,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wherecast.cli.compiling import note_first_compilation
 from wherecast.cli.demo_market import SCHEMA, AlertMarket, ChangeLog
 from wherecast.cli.demo_page import DemoResult, write_page
 from wherecast.cli.failures import usage_error
 from wherecast.cli.pipeline import follow
-from wherecast.cli.report import say
+from wherecast.cli.report import note_first_compilation, say
 from wherecast.language.events import EventBatch
 from wherecast.spark.config import read_config
 from wherecast.spark.pipeline import Pipeline, open_pipeline

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.cli.csv_values import Events, convert_fields
+from wherecast.cli.csv_rows import Events, convert_fields
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, format_of, parse_json_line, reading
 from wherecast.language.schema import Schema

@@ -182,7 +182,7 @@ def _read(path: Path) -> PipelineConfig:
 @contextmanager
 def _opened(path: Path, master: str | None) -> Iterator[Pipeline]:
     """A pipeline in a session; what is wrong with its configuration is a wrong call."""
-    from wherecast.cli.compiling import note_first_compilation
+    from wherecast.cli.report import note_first_compilation
     from wherecast.spark.config import ConfigError
     from wherecast.spark.pipeline import open_pipeline
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from wherecast.language.values import Kind
 from wherecast.overlay import messages as m
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.requests import is_address
 from wherecast.overlay.wire import WireError
 

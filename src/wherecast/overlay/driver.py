@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from wherecast.overlay.frames import Reason
-from wherecast.overlay.ids import Address
 from wherecast.overlay.messages import Message, Outcome, Send, Start, Timer
+from wherecast.overlay.positions import Address
 from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import PeerError
 

@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wherecast.overlay.ids import Address, Contact
+from wherecast.overlay.positions import Address, Contact
 
 
 class Span(NamedTuple):

@@ -25,15 +25,14 @@ from typing import Any
 
 from wherecast.errors import WherecastError
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.connection import Connection, PeerLinks
-from wherecast.overlay.door import ConnectionLimits, Door
+from wherecast.overlay.connection import Connection, ConnectionLimits, Door, PeerLinks
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.entry import Entrance, Gathering, Way
 from wherecast.overlay.frames import FrameError, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import Deliver
 from wherecast.overlay.peer_state import PeerState, Subscription
 from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import (
     Done,

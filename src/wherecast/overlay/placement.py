@@ -24,8 +24,8 @@ from wherecast.language.filters import AFTER, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Schema
 from wherecast.language.values import Kind, Scalar
-from wherecast.overlay.hashing import HASH_BITS, Key, Line, hashed_value, key_of, line_of
 from wherecast.overlay.messages import Span, Values
+from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, key_of, line_of
 from wherecast.overlay.settings import RingSettings
 
 #: The list of metadata: its offsets are ring positions, and a record is at the c1 of its subscription.

@@ -31,7 +31,6 @@ from typing import Any
 from wherecast.language.events import read_event
 from wherecast.language.filters import Filters
 from wherecast.language.names import NameCheck
-from wherecast.overlay.ids import Address, Contact, SubIdLayout
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
     Copied,
@@ -66,6 +65,7 @@ from wherecast.overlay.messages import (
     Values,
 )
 from wherecast.overlay.placement import METADATA, ClauseRuns, RingPlacement, difference
+from wherecast.overlay.positions import Address, Contact, SubIdLayout
 from wherecast.overlay.replication import Replication
 from wherecast.overlay.ring import Ring
 from wherecast.overlay.settings import RingSettings

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from wherecast.errors import WherecastError
 from wherecast.language.schema import Schema
-from wherecast.overlay.ids import Address
 from wherecast.overlay.messages import Message
+from wherecast.overlay.positions import Address
 from wherecast.overlay.settings import RingSettings
 
 _ENDPOINT = re.compile(r"(?P<host>[^\s/\[\]]{1,255}|\[[0-9a-fA-F:.]{2,45}\]):(?P<port>[0-9]{1,5})")

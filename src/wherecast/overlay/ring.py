@@ -47,7 +47,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from wherecast.overlay.ids import Address, Contact, between, within
 from wherecast.overlay.messages import (
     Ask,
     Effect,
@@ -63,6 +62,7 @@ from wherecast.overlay.messages import (
     Step,
     Tick,
 )
+from wherecast.overlay.positions import Address, Contact, between, within
 from wherecast.overlay.settings import RingSettings
 
 #: Iterative look-ups of fingers carry their exponent as request, joining has a number of its own, and the look-ups of

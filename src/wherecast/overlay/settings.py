@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wherecast.errors import LimitError
-from wherecast.overlay.hashing import HASH_BITS, Mode
+from wherecast.overlay.positions import HASH_BITS, Mode
 
 
 @dataclass(frozen=True, slots=True)

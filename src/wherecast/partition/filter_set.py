@@ -35,8 +35,7 @@ from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
-from wherecast.partition.boxmaps import BoxMaps
-from wherecast.partition.cover import Cover
+from wherecast.partition.cover import BoxMaps, Cover
 from wherecast.partition.protocol import Placement, Routes
 
 Int32s = npt.NDArray[np.int32]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from wherecast.engine.engine import Engine
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.ids import Address
 from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Address
 from wherecast.overlay.pubsub import RingNode, RingRegistration
 from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wherecast.overlay.ids import Address, Contact, sha1_id
 from wherecast.overlay.messages import Deliver, Message, Outcome, Send, Start, Timer
 from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.positions import Address, Contact, sha1_id
 from wherecast.overlay.pubsub import RingNode, deliver_once
 
 

@@ -10,12 +10,10 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
-from wherecast.bench.machine import describe_machine
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress, Scale
-from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.bench.results import describe_machine
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, Scale
 from wherecast.papers.lab.plots import save_plot
-from wherecast.papers.lab.results import Results, RunRecord, write_whole
+from wherecast.papers.lab.results import Results, RunRecord, fingerprint, write_whole
 
 FORMATS = ("png", "svg")
 

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.keys import float_key
-from wherecast.overlay.hashing import Line, line_of
+from wherecast.overlay.positions import Line, line_of
 from wherecast.papers.chord.balance import equi_depth
 from wherecast.papers.chord.churn import SCHEMA
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import BITS, imbalance, virtual_load
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
 

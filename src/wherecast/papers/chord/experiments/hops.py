@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import StaticRing, fit_hops
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, numbers
 

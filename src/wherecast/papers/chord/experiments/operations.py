@@ -18,8 +18,7 @@ from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import SCHEMA
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.simulate import SimulatedNetwork
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 

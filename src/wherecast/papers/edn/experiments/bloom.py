@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER, NetworkSettings
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.balance import server_loads
-from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom
+from wherecast.partition.summary import BITS_PER_SIGNATURE, Bloom
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,14 +20,12 @@ from wherecast.bench.measure import Contestant, WrongCountError, time_in_turns
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
-from wherecast.partition.bloom import Bloom
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
-from wherecast.partition.summary import Dictionary
+from wherecast.partition.summary import Bloom, Dictionary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,8 +21,7 @@ from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import prepare
 from wherecast.papers.edn.workload import PAPER_MARKET, Market
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.event_space import EventSpace, SummaryKind

@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import Ints, Spread, prepare
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.filter_set import BOXES_PER_SERVER, FilterSet

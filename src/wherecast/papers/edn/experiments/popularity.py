@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 

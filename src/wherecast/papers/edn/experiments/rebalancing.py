@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import MILLION, PAPER, NetworkSettings
 from wherecast.papers.edn.workload import continuation
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, group, numbers
 from wherecast.partition.balance import rebalance

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER, Network, NetworkSettings
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import REFERENCE, draw_spread, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 from wherecast.partition.balance import add_server, remove_server

@@ -16,8 +16,7 @@ from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
 from wherecast.papers.gryphon.experiments.trees import MILLION, PAPER, SIMULATION, TreeCase, fit_power
 from wherecast.papers.gryphon.matcher import PlainTreeMatcher
 from wherecast.papers.gryphon.workload import Simulation
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches

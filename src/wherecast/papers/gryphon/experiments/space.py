@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, TREES, TreeCurveSettings, fit_power
 from wherecast.papers.gryphon.matcher import TreeMatcher
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 

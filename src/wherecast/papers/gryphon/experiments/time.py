@@ -16,8 +16,7 @@ from wherecast.papers.gryphon.experiments.trees import (
     medians,
 )
 from wherecast.papers.gryphon.matcher import TreeMatcher, TreeSettings
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.papers.lab.timing import Subject, time_subjects

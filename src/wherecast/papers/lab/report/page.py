@@ -8,12 +8,9 @@ from datetime import datetime
 from html import escape
 from importlib.resources import files
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Scale
+from wherecast.papers.lab.experiment import Claim, Drawing, Finding, Scale
 from wherecast.papers.lab.forecast import show_duration
-from wherecast.papers.lab.report.entries import ReportEntry
-from wherecast.papers.lab.report.papers import PAPERS
-from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, show_cell, summarize
 
 OUTDATED = " Settings or code have changed since."
 #: Lines of a table of measured values.

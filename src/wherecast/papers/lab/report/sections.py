@@ -7,9 +7,7 @@ from pathlib import Path
 
 from wherecast.papers.lab.experiment import LabError, Scale
 from wherecast.papers.lab.forecast import show_duration
-from wherecast.papers.lab.report.entries import ReportEntry
-from wherecast.papers.lab.report.papers import PAPERS
-from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, show_cell, summarize
 from wherecast.papers.lab.results import write_text
 
 BEGIN = "<!-- lab:begin -->"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels
 from wherecast.papers.rapidmatch.experiments.contenders import (

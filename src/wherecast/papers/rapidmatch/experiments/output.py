@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.papers.rapidmatch.experiments.contenders import (
     COLORS,

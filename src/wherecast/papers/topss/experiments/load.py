@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.bench.measure import timed
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.rows import Row, Rows
 from wherecast.papers.topss.experiments.cases import (
     MATCHERS,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.papers.topss.experiments.cases import (
     MILLION,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 from wherecast.papers.topss.experiments.cases import (

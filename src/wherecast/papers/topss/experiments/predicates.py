@@ -14,8 +14,7 @@ import numpy as np
 
 from wherecast.bench.measure import Contestant, time_in_turns
 from wherecast.index.boxes import EventCodes
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches
