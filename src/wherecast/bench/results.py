@@ -1,6 +1,6 @@
 """What a case comes to: figures, goals met or missed, and the JSON line it becomes.
 
-What a time was measured on.
+A time says little without the machine that it was measured on, so that is here too.
 """
 
 from __future__ import annotations

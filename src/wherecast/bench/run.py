@@ -1,6 +1,6 @@
 """The runner: declared cases in, results out; nothing is timed before its answers are checked.
 
-Measuring a loaded engine: time per event, sizes, and the ratios to the baselines in the same minutes.
+Measured are the time per event of a loaded engine, sizes, and the ratios to baselines that run in the same minutes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`wherecast check`: what a filter means, or where it is wrong.
 
-Constraints as intervals of values, as a person writes them: `{'IBM'}`, `[10, 20)`, `{NULL}`.
+Constraints are shown as intervals of values, as a person writes them: `{'IBM'}`, `[10, 20)`, `{NULL}`.
 """
 
 from __future__ import annotations

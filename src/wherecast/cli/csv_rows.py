@@ -1,12 +1,10 @@
-"""Rows of a CSV file as batches of text columns.
+"""Rows of a CSV file as batches of columns: first of text, then of values.
 
 Arrow reads the text. Fields stay text until the schema says what they are, and a row with too many or too few fields is
 set aside instead of ending the run. An empty field is NULL; a quoted empty field (`""`) is the empty string. Empty lines
-are no rows.
+are not rows.
 
-CSV fields to values, by the schema.
-
-A whole column is converted at once where all its fields are well-formed. Where one is not, the batch becomes mappings
+The schema turns fields into values. A whole column is converted at once where all its fields are well-formed. Where one is not, the batch becomes mappings
 in which that field stays text: the engine then refuses it with row and attribute, as it does for any event.
 """
 

@@ -1,6 +1,6 @@
 """`wherecast lab`: run the papers' experiments, and report them. What it does is in `wherecast.papers.lab`, imported on demand.
 
-What somebody sees who waits for experiments: a bar with the time left on a terminal, a line per experiment elsewhere.
+Who waits for experiments sees a bar with the time left on a terminal, a line per experiment elsewhere.
 """
 
 from __future__ import annotations
@@ -225,7 +225,6 @@ def _run_each(
     chosen: Sequence[Experiment[Any]], scale: Scale, results: Results, *, again: bool
 ) -> Iterator[tuple[Experiment[Any], RunOutcome | None]]:
     """Experiments as they finish; None for what has failed."""
-    from wherecast.cli.lab import watch_runs
     from wherecast.papers.lab.forecast import Forecast, expected_seconds
     from wherecast.papers.lab.runner import is_current, judge_again, run_experiment
 

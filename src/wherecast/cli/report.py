@@ -3,9 +3,7 @@
 Standard output is for results only. Texts of others (filters, ids, values) are printed without their control characters:
 a file must not be able to write to the terminal.
 
-The first match after installation compiles the kernels; say so, or it looks as if nothing happens.
-
-A progress bar on standard error, where that is a terminal; nothing elsewhere.
+A progress bar is drawn only where standard error is a terminal.
 """
 
 from __future__ import annotations
@@ -110,7 +108,7 @@ class Shortlist:
 
 
 def note_first_compilation() -> None:
-    """Tell a person who is about to wait that it is for once only."""
+    """The first match after installation compiles the kernels: say so, or it looks as if nothing happens."""
     compiled = Path(kernels.__file__).parent / "__pycache__"
     if not any(compiled.glob("*.nbi")):
         say_note("compiling the matching kernels, once; this takes about half a minute")

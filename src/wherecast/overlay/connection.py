@@ -1,9 +1,7 @@
-"""Framed records over TCP: one connection, and the connections that a peer keeps to others.
+"""Framed records over TCP: one connection, those that a peer keeps to others, and who may connect to it (`Door`).
 
-Who is connected to a peer, and how much of the peer they may hold.
-
-Theory of operation
--------------------
+Theory of operation of the door
+-------------------------------
 Whoever reaches the port gets in: a peer that turned new connections away when it is full could be kept full by anybody.
 Instead each new connection takes the place of another one when there are too many:
 

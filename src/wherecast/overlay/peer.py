@@ -7,7 +7,7 @@ must not be forgotten (`peer_state`), answers clients, and sees to it that it is
 its ring, because all whom it followed are gone, enters again as a new node. All runs on one event loop, so nothing
 needs a lock against the node.
 
-Who connects is let in, and others may have to go (`door`). What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
+Who connects is let in, and others may have to go (`Door`). What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
 (`admission`). What fails is dropped, and counted by its reason.
 """
 

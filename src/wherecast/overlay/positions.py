@@ -1,4 +1,4 @@
-"""Identifiers: positions on the ring, contacts, and subscription ids as bit fields.
+"""Positions on the ring: of nodes, of subscription ids, and of values.
 
 A ring position is an integer of `m` bits; the ring is read clockwise, and `2**m - 1` is followed by 0. The owner of a
 position is its *successor*: the first node at or after it.
@@ -6,10 +6,8 @@ position is its *successor*: the first node at or after it.
 A subscription id is the concatenation c1 | c2 | c3 (section 3 of the paper): the node that took the subscription,
 `m` bits; the number of the subscription there; and the number of attributes that it constrains.
 
-Where values live on the ring: SHA-1 per (attribute, value), and order-preserving per attribute.
-
-Theory of operation
--------------------
+Theory of operation of the hashes
+---------------------------------
 Chord (section 3.1): a value is at SHA-1 of attribute and value. Neighbouring values are strangers, so a range is stored
 value by value, stepping by the precision.
 
@@ -24,7 +22,7 @@ Neighbouring values are neighbours on the ring, so a range is one arc. Departure
   nodes that the ring is laid out for: such a domain takes an arc of about one node per cell, from s0 on. It could not have
   used more nodes than it has cells anyway.
 - The line from cells to the ring may be bent (`knots`), so that each node gets an equal share of a skewed load; see
-  `balance`.
+  `papers.chord.balance`.
 
 Strings have no domain: equality is by SHA-1, order by the first seven bytes read as a fraction. An attribute without min
 and max is served for equality only.

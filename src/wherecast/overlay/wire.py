@@ -9,11 +9,7 @@ the whole is refused. Nothing that arrives chooses what code runs.
 msgpack has integers of 64 bits; longer ones, as ring positions are, travel as extension 1, big-endian two's complement, and
 only they do: every record has one form.
 
-What comes from outside is counted before it is built (`bounds`): a frame cannot become many times its size.
-
-How many values a msgpack body holds, found without building any of them.
-
-A byte can announce an array, and an empty array takes 64 bytes once it is built; five bytes can announce millions of elements,
+What comes from outside is counted before it is built (`count_values`): a frame cannot become many times its size. A byte can announce an array, and an empty array takes 64 bytes once it is built; five bytes can announce millions of elements,
 whose list is laid out before the first is read. So a body is walked over first. Nothing that the walk refuses is a record:
 records have no maps and no floats.
 """

@@ -14,9 +14,8 @@ between:
 the set. The constants are orders of magnitude, measured on one 2.4 GHz core: they say which strategy to take, not how long it
 will take.
 
-Events made of the constants that filters compare with: what to expect where no sample of events is at hand.
-
-For each attribute one value per event, drawn from the distinct constants, all alike, and each attribute for itself: the
+Where no sample of events is at hand, costs are estimated with events made of the constants that filters compare with
+(`probe_events`). For each attribute one value per event is drawn from the distinct constants, all alike, and each attribute for itself: the
 uniform event rate that the Event Distribution Network assumes (section III.A).
 """
 

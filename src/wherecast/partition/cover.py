@@ -7,9 +7,8 @@ merged with others and made coarser without asking the filters again; only to sh
 Equality and range are kept apart, as the paper asks: a box is drawn around items of one kind (`Axes.kinds`) unless
 there are fewer boxes than kinds.
 
-The dispatcher's table of boxes: from a batch of events to the servers whose boxes hold them.
-
-Bitmaps per axis and cell (`kernels.covers`) in place of the paper's R-tree (section III.C): docs/decisions/0012 has the
+The dispatcher has a table of all boxes (`BoxMaps`): from a batch of events to the servers whose boxes hold them. It is
+bitmaps per axis and cell (`kernels.covers`) in place of the paper's R-tree (section III.C): docs/decisions/0012 has the
 comparison.
 """
 
@@ -84,7 +83,6 @@ class BoxMaps:
 _ONE_ROW = np.zeros(1, np.int32)
 
 
-Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 #: A cover is joined from this many boxes of each kind, drawn around items that are alike, and from no fewer than _FINER times

@@ -3,10 +3,9 @@
 It holds the routing attributes, the indirection table and a summary, some ten kilobytes per server, and nothing of the
 filters. A batch is one kernel call: hash, bucket, summary, server.
 
-What a server of an event-space partition tells the dispatchers above it: which signatures it wants.
-
-The counterpart of `Cover` in a tree of dispatchers (`hierarchy`). A server wants the events of the buckets that it owns, of those the
-ones that its Bloom filter or dictionary passes. Precision is in bytes: Bloom filters are folded until they fit, and if
+In a tree of dispatchers (`hierarchy`) a server tells those above it which signatures it wants: a `SignatureCover`, the
+counterpart of `Cover`. A server wants the events of the buckets that it owns, of those the ones that its Bloom filter or
+dictionary passes. Precision is in bytes: Bloom filters are folded until they fit, and if
 they still do not, only the buckets are told.
 """
 

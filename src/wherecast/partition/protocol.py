@@ -3,7 +3,8 @@
 A partition is a promise: an event that satisfies a filter is routed to at least one server that holds it. It may route an
 event to a server that has nothing for it (its summaries are covers), never the other way round.
 
-Broadcast: every server has every filter, and an event is matched where it is. For sets small enough to copy.
+The simplest one is `Broadcast`: every server has every filter, and an event is matched where it is. For sets small enough
+to copy.
 """
 
 from __future__ import annotations

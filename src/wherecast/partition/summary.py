@@ -1,15 +1,13 @@
 """Summaries: what a dispatcher knows of the signatures that servers want.
 
 A summary is a *cover*: it may let an event through that nobody wants, it never holds one back that somebody does. It takes
-in new signatures at once; removed ones leave it when it is built anew from what is left. `Bloom` (in `bloom`) is small
+in new signatures at once; removed ones leave it when it is built anew from what is left. `Bloom` is small
 and imprecise, by a dial; `Dictionary` is exact. The bounding boxes of filter-set partitioning are covers of another
 kind: of points, not of signatures.
 
-Bloom filters, one per bucket, in one array.
-
-Theory of operation
--------------------
-A Bloom filter per bucket (Event Distribution Network, section III.A) lets a bucket move to another server without
+Theory of operation of the Bloom filters
+----------------------------------------
+There is one per bucket, all in one array. A Bloom filter per bucket (Event Distribution Network, section III.A) lets a bucket move to another server without
 rebuilding anything: its words move along. Each bucket owns a power of two words of 64 bits; a signature sets a few bits in
 one of them (`kernels.summaries`), so a test costs one memory access. One Bloom filter per server would save at most the
 rounding, 8 bytes per bucket and half of the words, and would have to be rebuilt with every move.

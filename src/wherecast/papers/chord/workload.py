@@ -1,7 +1,7 @@
 """Random filters for the overlay: equality on few popular symbols, narrow ranges of price and volume.
 
 A filter tests one, two or all three attributes, so that every kind of list of the overlay gets its share: those of single
-values, and those of ranges on a line with known ends. The schema of `overlay.churn` has these attributes with their bounds.
+values, and those of ranges on a line with known ends. The schema of `papers.chord.churn` has these attributes with their bounds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An experiment: a paper's figure or table, with what it takes to run, judge and draw it.
 
-What a paper says, as data: a sentence, the paper's figure, and how to tell from our rows whether it holds here.
+What a paper says is data (`Claim`): a sentence, the paper's figure, and how to tell from our rows whether it holds here.
 """
 
 from __future__ import annotations

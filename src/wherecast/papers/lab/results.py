@@ -4,7 +4,8 @@ lab-output/paper/edn-bloom/rows.parquet    what was found; rows.csv is the same 
 record.json     when, where, how long, with which settings and code
 edn-bloom.png   each figure, and as .svg
 
-Whether a result still says what a run would find: a digest of the settings and of the code that it came from.
+Whether a result still says what a run would find is told by its fingerprint: a digest of the settings and of the code that
+it came from.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PAPERS = PACKAGE / "papers"
 #: Folders of the package that no row depends on, or only on a part of them.
 APART = ("cli", "papers")
 #: Modules of the lab that judge, draw and keep rows, and make none.
-FRAME = ("claims", "experiment", "fingerprint", "forecast", "plots", "results", "runner")
+FRAME = ("experiment", "forecast", "plots", "results", "runner")
 
 
 def fingerprint(experiment: Experiment[Any], scale: Scale) -> str:
@@ -80,7 +81,7 @@ class RunRecord:
     settings: dict[str, str]
     seconds: float
     finished: str  # UTC, ISO 8601
-    machine: dict[str, object]  # the fields of bench.machine.Machine
+    machine: dict[str, object]  # the fields of bench.results.Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Results gathered for a report: each experiment with its last run, judged anew.
 
-The papers that the experiments reproduce.
-
-Rows for people: the median over seeds of whatever differs between them.
+Page and sections show the same: the papers (`PAPERS`), and rows as the median over seeds of whatever differs between them
+(`summarize`).
 """
 
 from __future__ import annotations
