@@ -15,8 +15,8 @@ from wherecast import spark as ws
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark import kafka
+from wherecast.spark.progress import Reports
 from wherecast.spark.sinks import _keyed
-from wherecast.spark.stream import Reports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ from wherecast.bench.growth import growth_exponent, smallest_workload
 from wherecast.bench.measure import Contestant, WrongCountError, time_calls, time_in_turns
 from wherecast.bench.results import Point, Result
 from wherecast.bench.run import run_cases
-from wherecast.bench.workloads.form import Predicates, WorkloadError
+from wherecast.bench.workloads.form import Conjunctions, WorkloadError
 from wherecast.bench.workloads.reference import SOURCES, draw_filters, make_workload
-from wherecast.bench.workloads.truth import Truth, find_truth, match_none
+from wherecast.bench.workloads.truth import GroundTruth, find_truth, match_none
 from wherecast.cli.app import app
 
 pytestmark = pytest.mark.slow  # every case builds engines, prototypes and baselines
@@ -92,7 +92,7 @@ def test_growth_starts_from_the_declared_count(case):
 def test_truth_is_the_meaning_of_the_operators():
     """Brute force agrees with NumPy on every operator."""
     events = np.arange(5.0)[:, None]
-    predicates = Predicates(np.arange(5), np.zeros(4, int), np.arange(4), np.full(4, 2.0))
+    predicates = Conjunctions(np.arange(5), np.zeros(4, int), np.arange(4), np.full(4, 2.0))
     holds = np.array([[x == 2, x != 2, x < 2, x > 2] for x in range(5)])
     assert find_truth(*predicates, events).counts.tolist() == holds.sum(1).tolist()
     assert find_truth(*predicates, events, first_id=10).id_sums.tolist() == (holds @ np.arange(10, 14)).tolist()
@@ -110,7 +110,7 @@ def test_predicates_are_taken_and_joined():
     """Taking all parts and joining them gives the same rows."""
     whole = make_workload("range", 0.0001).predicates
     parts = [whole.take(np.arange(0, 20)), whole.take(np.arange(20, len(whole)))]
-    assert all(np.array_equal(a, b) for a, b in zip(whole, Predicates.join(parts), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(whole, Conjunctions.join(parts), strict=True))
 
 
 def test_unknown_and_empty_workloads_are_refused():
@@ -151,7 +151,7 @@ def test_an_engine_with_other_ids_is_refused():
     truth = workload.truth()
     check_engine(engine, workload.event_batch(), truth)
     with pytest.raises(WrongCountError, match="id sum"):
-        check_engine(engine, workload.event_batch(), Truth(truth.counts, truth.id_sums + 1))
+        check_engine(engine, workload.event_batch(), GroundTruth(truth.counts, truth.id_sums + 1))
 
 
 def test_slow_contestants_get_fewer_events():

@@ -26,7 +26,7 @@ from wherecast.papers.topss.matcher import (
     CountingTableMatcher,
 )
 from wherecast.papers.topss.predicate_index import TableIndex
-from wherecast.papers.topss.predicates import Constraints, Predicates
+from wherecast.papers.topss.predicates import ConstraintRows, Predicates
 from wherecast.papers.topss.workload import SPECIFICATIONS
 
 Clause = list[tuple[int, list[tuple[int, int]]]]
@@ -58,7 +58,7 @@ def intern(predicates: Predicates, *constraints: tuple[int, list[tuple[int, int]
     rows = [(attr, lo, hi) for attr, intervals in constraints for lo, hi in intervals]
     ptr = np.cumsum([0, *(len(intervals) for _, intervals in constraints)])
     attr, lo, hi = np.array(rows, np.int32).reshape(-1, 3).T.copy()
-    numbers = predicates.intern(Constraints(ptr, attr, lo, hi))
+    numbers = predicates.intern(ConstraintRows(ptr, attr, lo, hi))
     predicates.use(numbers)
     return numbers.tolist()
 

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wherecast.spark.checkpoint import Batch, Checkpoint
+from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
 from wherecast.spark.errors import IndexStoreError, SinkError
 from wherecast.spark.index import Index
-from wherecast.spark.pins import Pins
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet
 from wherecast.spark.store import Store
 
@@ -190,8 +189,8 @@ def test_a_batch_is_known_by_stream_and_offsets(tmp_path: Path) -> None:
     assert checkpoint.batch(0).key == first.key
     others = [checkpoint.batch(1), Checkpoint(str(tmp_path / "b")).batch(0), first.dead_letters]
     assert len({batch.key for batch in (first, *others)}) == 4
-    assert checkpoint.planned() == 1
-    assert Checkpoint(str(tmp_path / "c")).planned() == -1
+    assert checkpoint.newest() == 1
+    assert Checkpoint(str(tmp_path / "c")).newest() == -1
 
 
 def test_offsets_of_files_are_the_files(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wherecast.errors import SchemaError
+from wherecast.spark.columns import ERROR, MESSAGE
 from wherecast.spark.messages import PLACE, VALUE, change_columns, parse_changes, parse_events
-from wherecast.spark.names import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession

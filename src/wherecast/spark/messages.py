@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from wherecast.errors import SchemaError
-from wherecast.spark.names import ERROR, MESSAGE
+from wherecast.spark.columns import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wherecast.errors import WherecastError
 from wherecast.spark.build import Built, build_index, plan_subscriptions
+from wherecast.spark.changes import ChangesQuery, follow_changes
+from wherecast.spark.checkpoint import stream_name
+from wherecast.spark.columns import ERROR, MESSAGE, Output
 from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, SinkConfig, SourceConfig, read_config
 from wherecast.spark.files import Folder
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
-from wherecast.spark.match import Output, check_columns
-from wherecast.spark.names import ERROR, MESSAGE
-from wherecast.spark.pins import stream_name
-from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.match import check_columns
+from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
-from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
+from wherecast.spark.stream import MatchQuery, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
