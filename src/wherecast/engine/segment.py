@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.errors import EventError
-from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
@@ -28,7 +28,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
-from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
+from wherecast.matchers.protocol import Hits, Matcher
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
@@ -138,11 +138,10 @@ class Segment:
         """Whether the subscriptions of the clauses that hold are the answer, each of them once."""
         return self.died is None and not self.boxes.residuals.size and not self.boxes.filter_ids.size
 
-    def dense_matcher(self) -> DenseMatcher | None:
+    def dense_matcher(self) -> Matcher | None:
         """The matcher, if it is one that goes from events to subscriptions in one step and nothing stands in its way."""
         matcher = self.matcher
-        dense = getattr(matcher, "is_dense", False) and self._clauses_say_all()
-        return cast("DenseMatcher", matcher) if dense else None
+        return matcher if matcher.is_dense and self._clauses_say_all() else None
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
@@ -182,12 +181,10 @@ class Segment:
 
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""
-        boxes = unpack_boxes(self.boxes)
-        self._install(type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions)))
+        boxes, weights = unpack_boxes(self.boxes), _weights(self.boxes, self.subscriptions)
+        self._install(type(self.matcher).build_sharing(boxes, self.boxes, self.encode(sample), weights))
 
     def _install(self, matcher: Matcher) -> None:
-        if hasattr(matcher, "share_boxes"):
-            matcher.share_boxes(self.boxes)
         gate = matcher.gate()
         self.matcher = matcher
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
@@ -282,7 +279,7 @@ def build_segment(
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
     owner = np.concatenate([np.zeros(0, np.int64), *filter_of])
-    order = _alike_together(take_filters(pile, chosen), np.bincount(owner, minlength=chosen.size))
+    order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     index = code_filters(take_filters(pile, chosen[order]), schema)
@@ -290,26 +287,27 @@ def build_segment(
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.used)
     codes = index.codebook.encode(sample) if sample is not None and known else None
-    built = matcher.build(index.boxes, codes, _weights(index.boxes, subscriptions))
-    return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
+    packed = pack_boxes(index.boxes)
+    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
+    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
 
 
-def _alike_together(filters: Filters, weights: Longs) -> Longs:
-    """An order of filters: one subscriber first, then over the same attributes, then by the number of subscribers.
+def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
+    """An order of the chosen filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
-    column = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
-    bits = np.uint64(1) << (column & np.uint64(63))
+    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
+    bits = np.uint64(1) << (attribute & np.uint64(63))
     first = filters.row_ptr[filters.clause_ptr]
     signature = np.zeros(filters.n_filters, np.uint64)
     some = np.flatnonzero(np.diff(first))
     if some.size:
         signature[some] = np.bitwise_or.reduceat(bits, first[some])
-    return np.lexsort((weights, signature, weights > 1))
+    return np.lexsort((weights, signature[chosen], weights > 1))
 
 
-def _weights(boxes: Boxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
+def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
     """Subscriptions per clause, where a clause is a filter."""
     return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 
