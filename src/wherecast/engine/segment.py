@@ -26,6 +26,7 @@ from wherecast.kernels.arrays import Longs
 from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.limits import DEFAULT_LIMITS, Limits
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
 from wherecast.matchers.protocol import Hits, Matcher
@@ -83,12 +84,15 @@ class Segment:
 
     # -- matching -------------------------------------------------------------------------------------------------
 
-    def match(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]]:
-        """(event_ptr, filter_ids): each filter that an event satisfies, once."""
+    def match(self, events: EventBatch, limits: Limits = DEFAULT_LIMITS) -> tuple[Longs, npt.NDArray[np.int32]]:
+        """(event_ptr, filter_ids): each filter that an event satisfies, once.
+
+        Raises OverworkError if residuals would read more text of some events than the limits allow.
+        """
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
         if self.boxes.residuals.size:
-            hits = self._settle_residuals(admitted, hits)
+            hits = self._settle_residuals(admitted, hits, limits)
         event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
         if rows is None:
             return event_ptr, filter_ids
@@ -146,13 +150,13 @@ class Segment:
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
 
-    def _settle_residuals(self, events: EventBatch, hits: Hits) -> Hits:
+    def _settle_residuals(self, events: EventBatch, hits: Hits, limits: Limits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
         residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
         keep = residual < 0
         unsettled = np.flatnonzero(~keep)
-        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled])
+        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled], limits)
         keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
@@ -162,16 +166,17 @@ class Segment:
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
         clause_ids: npt.NDArray[np.int32],
+        limits: Limits,
     ) -> None:
         """Raises OverworkError if residuals would read too much text of some events."""
         filter_ids = self.boxes.filter_ids[clause_ids] if self.boxes.filter_ids.size else clause_ids
-        over = self.residuals.find_overwork(events, event_ids, residual_ids, filter_ids)
+        over = self.residuals.find_overwork(events, event_ids, residual_ids, filter_ids, limits)
         if over:
             ptr, ids, _ = self.subscriptions
             errors = []
             for each in over:
                 owner = None if each.filter is None else ids.take(ptr[each.filter : each.filter + 1])[0]
-                errors.append(EventError(each.message(events.limits, owner), row=int(events.rows[each.row])))
+                errors.append(EventError(each.message(limits, owner), row=int(events.rows[each.row])))
             raise OverworkError(errors)
 
     def _distinct_filters(self, hits: Hits) -> tuple[Longs, npt.NDArray[np.int32]]:
