@@ -18,7 +18,7 @@ from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
-from wherecast.matchers.protocol import DenseMatcher
+from wherecast.matchers.protocol import Matcher
 
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
@@ -56,7 +56,7 @@ class DenseMatches(NamedTuple):
     """
 
     segment: Segment
-    matcher: DenseMatcher  # of that moment: the segment may get another
+    matcher: Matcher  # of that moment: the segment may get another
     codes: EventCodes
 
     def add_counts(self, version: int, counts: Longs) -> None:  # noqa: ARG002

@@ -36,7 +36,6 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.limits import Limits
 from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
 
 if TYPE_CHECKING:
@@ -55,21 +54,18 @@ __all__ = ["EventBatch", "OnError", "canonical_type", "read_event"]
 Made = TypeVar("Made")
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
-_DEFAULT_LIMITS = Limits()
 
 
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "limits", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
     rows: npt.NDArray[np.int64]
     #: why rows were skipped, one error for each, in order
     errors: list[EventError]
-    #: how much text filters may read of each event
-    limits: Limits
 
     def __init__(
         self,
@@ -77,10 +73,8 @@ class EventBatch:
         source: _Source,
         columns: dict[int, Converted],
         skipped: dict[int, EventError],
-        limits: Limits,
     ) -> None:
         self.schema = schema
-        self.limits = limits
         self.errors = [error for _, error in sorted(skipped.items())]
         self.rows = np.arange(source.length, dtype=np.int64)
         self._source = source
@@ -99,7 +93,6 @@ class EventBatch:
         events: pa.RecordBatch | pa.Table | DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
         on_error: OnError = "raise",
         needed: Collection[int] | None = None,
-        limits: Limits = _DEFAULT_LIMITS,
         names: NameCheck | None = None,
     ) -> EventBatch:
         """Read events.
@@ -110,7 +103,6 @@ class EventBatch:
             on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
-            limits: How much text filters may read of each event; checked when they do.
             names: Looks at the names in the events if something needed is NULL; an objection is an error of the event.
 
         Raises:
@@ -129,13 +121,13 @@ class EventBatch:
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
             if rows:
                 raise _error_of(min(rows), source, failed)
-            return cls(schema, source, columns, {}, limits)
+            return cls(schema, source, columns, {})
         skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
         for name, column in failed:
             for row in column.bad.tolist():
                 if row not in skipped:
                     skipped[row] = EventError(column.describe(row), row=row, attribute=name)
-        return cls(schema, source, columns, skipped, limits)
+        return cls(schema, source, columns, skipped)
 
     @property
     def length(self) -> int:
@@ -202,7 +194,7 @@ class EventBatch:
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
-        part.schema, part.limits, part.errors, part.rows = self.schema, self.limits, [], self.rows[start:stop]
+        part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
         part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
         part._columns = {  # noqa: SLF001
             index: array.slice(start, stop - start) for index, array in self._columns.items()

@@ -53,6 +53,7 @@ from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
+from wherecast.matchers.protocol import Arrays, Matcher
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
@@ -64,7 +65,7 @@ MOST_EXPECTED = 1 << 27
 _NONE_DIED = np.zeros(0, np.int64)
 
 
-class AdaptiveMatcher:
+class AdaptiveMatcher(Matcher):
     """Matches batches of events against boxes; built once, then read only."""
 
     name: ClassVar[str] = "adaptive"
@@ -81,7 +82,7 @@ class AdaptiveMatcher:
         self._columns = Projection(*(frozen(array) for array in columns))
         self._tree = LookupTree(*(frozen(array) for array in tree))
         self._plain = plain(self._tree)  # what kernels are given
-        self._use_rows(rows)
+        self._rows = plain(Rows(*(frozen(array) for array in rows)))
         self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
@@ -102,6 +103,19 @@ class AdaptiveMatcher:
         `sample` says what events look like (see `adaptive_conditions` without one), `weights` what each clause counts
         for in `weigh`.
         """
+        return cls._build(boxes, pack_boxes(boxes), sample, weights, costs)
+
+    @classmethod
+    def build_sharing(
+        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
+    ) -> Self:
+        """As `build`; candidates are checked against the boxes that the caller keeps, so that there is one copy."""
+        return cls._build(boxes, packed, sample, weights, None)
+
+    @classmethod
+    def _build(
+        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None
+    ) -> Self:
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
@@ -109,37 +123,26 @@ class AdaptiveMatcher:
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
-        matcher = cls(columns, tree, rows_of(pack_boxes(boxes)), np.array(facts, np.int64), np.zeros(5), words)
+        matcher = cls(columns, tree, rows_of(packed), np.array(facts, np.int64), np.zeros(5), words)
         if sample is not None and sample.n_events:
             matcher._visits = matcher._tally(sample)
         return matcher
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state, by name."""
-        return {**self._own_arrays(), **{f"rows_{k}": v for k, v in Rows(*self._rows)._asdict().items()}}
-
-    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
+        """The whole state but the boxes, by name."""
         parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
         return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
 
-    def share_boxes(self, boxes: PackedBoxes) -> None:
-        """Check candidates against these boxes, equal to those it was built from: of two copies one goes."""
-        self._use_rows(rows_of(boxes))
-
-    def _use_rows(self, rows: Rows) -> None:
-        self._rows = plain(Rows(*(frozen(array) for array in rows)))
-
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:
         check_adaptive(StoredArrays(arrays, f"matcher {cls.name!r}"), boxes, weights)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The matcher whose `arrays()` these are; nothing is copied."""
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes) -> Self:
+        """The matcher of these boxes whose `arrays()` these are; nothing is copied."""
         columns = Projection(**{k: arrays[k] for k in Projection._fields})
         tree = LookupTree(**{k: arrays[f"tree_{k}"] for k in LookupTree._fields})
-        rows = Rows(**{k: arrays[f"rows_{k}"] for k in Rows._fields})
-        return cls(columns, tree, rows, arrays["facts"], arrays["visits"], arrays["word_weights"])
+        return cls(columns, tree, rows_of(boxes), arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
@@ -262,7 +265,7 @@ class AdaptiveMatcher:
         """
         tree, sizes = self._tree, self._tree.leaves[:, SIZE]
         visits = self._visits if events is None else self._tally(events)
-        parts = {k: int(v.nbytes) for k, v in self._own_arrays().items()}
+        parts = {k: int(v.nbytes) for k, v in self.arrays().items()}
         names = "nodes_per_event", "leaves_per_event", "candidates_per_event", "checked_per_event"
         return {
             "clauses": self.n_clauses,

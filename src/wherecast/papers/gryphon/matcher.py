@@ -29,7 +29,6 @@ from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
@@ -39,7 +38,7 @@ from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.gryphon.clauses import (
     TreeConstraints,
     arrange,
@@ -103,7 +102,7 @@ class Visits(NamedTuple):
     edges: float  # lookups of a value, tests of a set, `*` edges and successors followed
 
 
-class TreeMatcher:
+class TreeMatcher(Matcher):
     """A live matching tree."""
 
     name: ClassVar[str] = "tree"
@@ -234,18 +233,12 @@ class TreeMatcher:
             ids = ids[:kept]
         return Hits(ptr, ids), visits
 
-    def gate(self) -> None:
-        return None
-
-    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
-        return weigh_hits(self.match(events), ptr)
-
     def tally(self, events: EventCodes) -> Visits:
         """Nodes and edges visited per event, on average over these events."""
         nodes, edges = (self._search(events)[1] / max(events.n_events, 1)).tolist()
         return Visits(nodes, edges)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The whole state, by name."""
         groups = {"tree": trimmed(self._tree)._asdict(), "level": self._levels._asdict(), "link": self._links._asdict()}
         parts = {f"{group}_{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
@@ -254,7 +247,7 @@ class TreeMatcher:
         return {**parts, "widths": self._widths, "facts": np.array(facts, np.int64)}
 
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
         stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         widths = stored.column("widths", np.int32)
         stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
@@ -267,7 +260,7 @@ class TreeMatcher:
             stored.column(f"link_{name}", np.int32, np.int64, size=0)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         """The matcher whose `arrays()` these are; the tree is copied only when it changes."""
         tree = Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields})
         levels = Levels(**{k: np.array(arrays[f"level_{k}"]) for k in Levels._fields})
