@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.integration.test_spark_match import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
 
 from wherecast import spark as ws
 

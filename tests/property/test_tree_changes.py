@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events
-from tests.unit.test_tree import SETTINGS
+from tests.unit.boxes import Constraint, make_boxes, make_events
+from tests.unit.tree_settings import SETTINGS
 
 from wherecast.index.boxes import FAR
 from wherecast.matchers.scan import ScanMatcher

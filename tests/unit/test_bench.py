@@ -154,26 +154,46 @@ def test_an_engine_with_other_ids_is_refused():
         check_engine(engine, workload.event_batch(), GroundTruth(truth.counts, truth.id_sums + 1))
 
 
-def test_slow_contestants_get_fewer_events():
+class Clock:
+    """Stands in for `time`: it goes on only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def pass_us(self, microseconds: int) -> None:
+        self.now_ns += microseconds * 1_000
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+    def perf_counter(self) -> float:
+        return self.now_ns / 1e9
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("wherecast.bench.measure.time", clock)
+    return clock
+
+
+def test_slow_contestants_get_fewer_events(clock):
     """A pass that would exceed the budget is shortened; a quick one sees all events."""
-    import time
-
-    slow = Contestant("slow", lambda n: time.sleep(n / 5000) or 2 * n)
-    quick = Contestant("quick", lambda n: 3 * n)
+    slow = Contestant("slow", lambda n: clock.pass_us(200 * n) or 2 * n)
+    quick = Contestant("quick", lambda n: clock.pass_us(n) or 3 * n)
     timings = time_in_turns([slow, quick], 1000, rounds=1, budget_s=0.02)
-    assert timings["quick"].events == 1000
-    assert timings["slow"].events < 300
+    assert (timings["quick"].events, timings["slow"].events) == (1000, 100)
     assert timings["slow"].matches_per_event == 2
-    assert timings["slow"].us_per_event > timings["quick"].us_per_event
+    assert timings["slow"].us_per_event == pytest.approx(200)
+    assert timings["quick"].us_per_event == pytest.approx(1)
 
 
-def test_percentiles_are_of_single_calls():
+def test_percentiles_are_of_single_calls(clock):
     """The slowest call shows in the 99th percentile and not in the median."""
-    import time
-
-    latency = time_calls([lambda: None] * 50 + [lambda: time.sleep(0.01)])
+    latency = time_calls([lambda: clock.pass_us(3)] * 50 + [lambda: clock.pass_us(10_000)])
     assert latency.calls == 51
-    assert latency.p50_us < 1000 < latency.p99_us
+    assert latency.p50_us == 3
+    assert latency.p99_us > 1_000
 
 
 def test_growth_exponent():

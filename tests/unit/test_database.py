@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.property.test_database import FORMULATIONS, found
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case
+from tests.property.database_changes import FORMULATIONS, found
+from tests.unit.boxes import Constraint, make_boxes, make_events, random_case
 
 from wherecast.bench.connections import URL_VARIABLE, DuckDB, hide_password, open_database
 from wherecast.engine.engine import Engine

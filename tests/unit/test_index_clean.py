@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.index_versions import commit, manifest_of, write
 
-from wherecast.engine.engine import Engine
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.changes import ChangeRunner
 from wherecast.spark.checkpoint import Pins, pinned_versions
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.index import Index, Layer, Manifest, open_layers, write_layer
+from wherecast.spark.index import Index, open_layers
 from wherecast.spark.store import LEASES, Store
 
 
@@ -35,28 +34,6 @@ def index(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("fsspec")
     monkeypatch.setenv("WHERECAST_CACHE", str(tmp_path / "cache"))
     return Index(f"memory://{tmp_path.name}")
-
-
-@lru_cache
-def make_engine() -> Engine:
-    engine = Engine({"price": "double"})
-    engine.subscribe(1, "price > 1")
-    return engine
-
-
-def write(index: Index) -> Layer:
-    return write_layer(index.store, make_engine())
-
-
-def manifest_of(layer: Layer, parent: int | None = None) -> Manifest:
-    schema = make_engine().schema.to_json()
-    return Manifest(0, schema, "bigint", None, ((layer,),), ("price",), 0, "", parent, compacted=True)
-
-
-def commit(index: Index) -> Manifest:
-    """One more version, with a layer of its own."""
-    with index.begin() as before:
-        return index.commit(manifest_of(write(index), None if before is None else before.version))
 
 
 def layers(index: Index) -> set[str]:
@@ -394,7 +371,7 @@ _WRITER = """
 import sys
 from wherecast.spark.errors import StaleVersionError
 sys.path.insert(0, sys.argv[2])
-from test_index_clean import Index, commit
+from tests.unit.index_versions import Index, commit
 index, done = Index(sys.argv[1]), 0
 while done < 8:
     try:
@@ -408,7 +385,7 @@ while done < 8:
 @pytest.mark.slow
 def test_processes_at_once(tmp_path: Path) -> None:
     """Two processes commit while this one cleans: each of their versions is committed once, and the last can be read."""
-    command = [sys.executable, "-c", _WRITER, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", _WRITER, str(tmp_path), str(Path(__file__).parents[2])]
     writers = [subprocess.Popen(command) for _ in range(2)]
     index, seen = Index(tmp_path), 0
     while any(writer.poll() is None for writer in writers):

@@ -8,7 +8,8 @@ from math import log
 
 import numpy as np
 import pytest
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case, truth
+from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth
+from tests.unit.tree_settings import SETTINGS
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import make_workload
@@ -19,17 +20,6 @@ from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
 from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, PlainTreeMatcher, TreeMatcher, TreeSettings
 from wherecast.papers.gryphon.workload import Simulation, event_codes
 
-SETTINGS = {
-    "plain": TreeSettings(collapse=False, factors=0),
-    "plain, successors": TreeSettings(collapse=False, successors=True, factors=0),
-    "plain, factored": TreeSettings(collapse=False, factors=None),
-    "collapsed": TreeSettings(factors=0),
-    "collapsed, successors": TreeSettings(successors=True, factors=0),
-    "collapsed, factored": TreeSettings(factors=None),
-    "all": TreeSettings(successors=True, factors=None),
-    "general": TreeSettings(general=True, factors=0),
-    "general, all": TreeSettings(general=True, successors=True, factors=None),
-}
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 UNFACTORED = pytest.mark.parametrize(
     "settings", [s for s in SETTINGS.values() if s.factors == 0], ids=[n for n, s in SETTINGS.items() if s.factors == 0]
