@@ -79,7 +79,7 @@ class AdaptiveMatcher(Matcher):
         visits: npt.NDArray[np.float64],
         word_weights: Ints,
     ) -> None:
-        self._columns = Projection(*(frozen(array) for array in columns))
+        self._projection = Projection(*(frozen(array) for array in columns))
         self._tree = LookupTree(*(frozen(array) for array in tree))
         self._plain = plain(self._tree)  # what kernels are given
         self._rows = plain(Rows(*(frozen(array) for array in rows)))
@@ -130,7 +130,7 @@ class AdaptiveMatcher(Matcher):
 
     def arrays(self) -> Arrays:
         """The whole state but the boxes, by name."""
-        parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
+        parts = {**self._projection._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
         return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
 
     @classmethod
@@ -146,7 +146,7 @@ class AdaptiveMatcher(Matcher):
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         scratch = self._scratch(batch)
         ptr, ids = self._descend(batch, events, scratch)
         if self._dense[0] == self._dense[1]:
@@ -168,18 +168,18 @@ class AdaptiveMatcher(Matcher):
         if rest < end_rest or self._dense[0] < self._dense[1] or column.size != 1:
             return None
         c = int(column[0])
-        table = self._columns.table[self._columns.table_ptr[c] : self._columns.table_ptr[c + 1]]
-        codes = table if table.size else np.arange(self._columns.source_width[c], dtype=np.int32)
+        table = self._projection.table[self._projection.table_ptr[c] : self._projection.table_ptr[c + 1]]
+        codes = table if table.size else np.arange(self._projection.source_width[c], dtype=np.int32)
         marks = np.zeros(codes.size, bool)
         mark_codes(self._tree.tests, self._tree.table, first, end, frozen(codes), marks)
-        return int(self._columns.attribute[c]), marks
+        return int(self._projection.attribute[c]), marks
 
     def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
         """Sum of the weights of the clauses that hold, per event; clause c weighs ptr[c + 1] - ptr[c].
 
         The weights must be those that `build` was given.
         """
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
@@ -212,7 +212,7 @@ class AdaptiveMatcher(Matcher):
         An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
         of `ptr`, as for `weigh`.
         """
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
         expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
                      frozen(values), cursor, ends, out)  # fmt: skip
@@ -298,7 +298,7 @@ class AdaptiveMatcher(Matcher):
         for column, shift, _, size, _ in tree.tests[first : min(end, first + 40)].tolist():
             kind = f"table of {size}" if size > 0 else f"hash of {-size}"
             cell = "single codes" if shift == 0 else f"cells of {1 << shift} codes"
-            lines.append(f"  attribute {self._columns.attribute[column]} (column {column}) by {cell}, {kind}")
+            lines.append(f"  attribute {self._projection.attribute[column]} (column {column}) by {cell}, {kind}")
         if end - first > 40:
             lines.append(f"  and {end - first - 40} more")
         elif end == first:
@@ -307,7 +307,7 @@ class AdaptiveMatcher(Matcher):
 
     def _tally(self, events: EventCodes) -> npt.NDArray[np.float64]:
         """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:

@@ -124,7 +124,7 @@ class TreeMatcher(Matcher):
         self._read_levels = Levels(*(frozen(array) for array in self._levels))
         width, n = self._read_levels.width, self._levels.attribute.size
         table_ptr, table = np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
-        self._columns = Projection(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
+        self._projection = Projection(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
 
     @classmethod
     def build(
@@ -217,7 +217,7 @@ class TreeMatcher(Matcher):
 
     def _search(self, events: EventCodes) -> tuple[Hits, Longs]:
         """Matches of a batch, and nodes and edges visited in total; a full output is continued in a further piece."""
-        batch = project(self._columns, events)
+        batch = project(self._projection, events)
         counts, visits = np.zeros(events.n_events, np.int64), np.zeros(2, np.int64)
         stack = np.empty(int(self._tree.counts[NODES]) + 1, np.int32)
         pieces, start, size = [np.zeros(0, np.int32)], 0, 1024 + 16 * events.n_events
