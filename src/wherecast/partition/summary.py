@@ -1,13 +1,13 @@
 """Summaries: what a dispatcher knows of the signatures that servers want.
 
 A summary is a *cover*: it may let an event through that nobody wants, it never holds one back that somebody does. It takes
-in new signatures at once; removed ones leave it when it is built anew from what is left. `Bloom` is small
-and imprecise, by a dial; `Dictionary` is exact. The bounding boxes of filter-set partitioning are covers of another
-kind: of points, not of signatures.
+in new signatures at once; removed ones leave it when it is built anew from what is left. `Bloom` is small and imprecise, by
+a dial; `Dictionary` is exact. The bounding boxes of filter-set partitioning (`cover`) are covers of another kind: of points,
+not of signatures.
 
 Theory of operation of the Bloom filters
 ----------------------------------------
-There is one per bucket, all in one array. A Bloom filter per bucket (Event Distribution Network, section III.A) lets a bucket move to another server without
+All are in one array, one per bucket (Event Distribution Network, section III.A). So a bucket can move to another server without
 rebuilding anything: its words move along. Each bucket owns a power of two words of 64 bits; a signature sets a few bits in
 one of them (`kernels.summaries`), so a test costs one memory access. One Bloom filter per server would save at most the
 rounding, 8 bytes per bucket and half of the words, and would have to be rebuilt with every move.
@@ -19,40 +19,13 @@ next dispatcher up.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.kernels.dispatch import BITS, add_counts, buckets_into, set_bits, take_counts, test_bits, test_keys
-
-
-class Summary(Protocol):
-    """A cover of a set of signatures."""
-
-    def insert(self, signatures: Words) -> None:
-        """Cover these too."""
-
-    def merge(self, other: Self) -> Self:
-        """A cover of what either covers."""
-
-    def may_hold(self, signatures: Words) -> Bools:
-        """Which signatures pass: all that were inserted, and some others."""
-
-    def false_positive_rate(self) -> float:
-        """The expected share of others that pass."""
-
-    @property
-    def nbytes(self) -> int:
-        """What a dispatcher keeps in memory."""
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state as arrays, to be saved or sent."""
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The summary whose `arrays()` these are."""
 
 
 class Dictionary:

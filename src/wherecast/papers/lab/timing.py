@@ -13,6 +13,9 @@ from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.matchers.protocol import Matcher
 
+#: For a pass over all events.
+BUDGET_S = 1.0
+
 
 class Subject(NamedTuple):
     """A matcher with the events that it is to match."""
@@ -50,10 +53,10 @@ def check_matches(subject: Subject, truth: GroundTruth) -> None:
 
 
 def time_subjects(
-    subjects: Sequence[Subject], n_events: int, truth: GroundTruth, *, rounds: int = 5, budget_s: float = 1.0
+    subjects: Sequence[Subject], n_events: int, truth: GroundTruth, *, rounds: int = 5
 ) -> dict[str, Timing]:
-    """Median time per event of each, by name; one that needs more than `budget_s` for a pass gets fewer events."""
+    """Median time per event of each, by name; one that needs more than `BUDGET_S` for a pass gets fewer events."""
     for subject in subjects:
         check_matches(subject, truth)
     contestants = [Contestant(subject.name, subject.run) for subject in subjects]
-    return time_in_turns(contestants, n_events, rounds=rounds, budget_s=budget_s)
+    return time_in_turns(contestants, n_events, rounds=rounds, budget_s=BUDGET_S)
