@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,13 @@ class ChangeRunner:
     reports: Reports[ChangeReport]
     most_layers: int
     keep_versions: int
+    check_files: Callable[[SparkSession, list[str]], None] | None = None
 
     def __call__(self, changes: DataFrame, number: int) -> None:
         """Apply one batch; again, with the same outcome, if Spark hands it over again."""
         begin = time.perf_counter()
+        if self.check_files is not None:
+            self.check_files(changes.sparkSession, self.checkpoint.files(number))
         applied = apply_changes(changes, self.index)
         batch = self.checkpoint.batch(number).dead_letters
         if self.dead_letters is not None and not self.dead_letters.holds(batch):

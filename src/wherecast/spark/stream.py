@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -34,11 +34,13 @@ from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
 from wherecast.spark.sinks import Kafka, Parquet, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
 
+#: Looks at the files of a batch before they are read; what it raises stops the stream.
+CheckFiles = Callable[["SparkSession", Sequence[str]], None]
 #: Layers that a server may have before they are merged: each costs a little for every event.
 MOST_LAYERS = 16
 #: Versions kept beside those that are pinned.
@@ -108,6 +110,7 @@ class BatchRunner:
     rebalancer: Rebalancer | None
     reports: Reports[BatchReport]
     names: Names
+    check_files: CheckFiles | None
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -147,6 +150,8 @@ class BatchRunner:
 
     def _run(self, events: DataFrame, batch: Batch, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
+        if self.check_files is not None:
+            self.check_files(events.sparkSession, self.checkpoint.files(batch))
         numbers = Numbers()
         matched = match(
             events,
@@ -195,6 +200,7 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     names: Mapping[str, str] | None = None,
+    check_files: CheckFiles | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
 
@@ -212,6 +218,8 @@ def stream(
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
         names: As for `match`; `error` and `message` name the columns of dead letters.
+        check_files: Where the source is a folder of files, called with the session and the files of every batch before they
+            are read. What it raises stops the stream; the batch is not written, and comes again at the next start.
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
@@ -229,7 +237,7 @@ def stream(
     else:
         pins.resume(place.planned())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen)
+    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
@@ -283,6 +291,7 @@ def follow_changes(
     dead_letters: Sink | None = None,
     most_layers: int = MOST_LAYERS,
     keep_versions: int = KEPT_VERSIONS,
+    check_files: CheckFiles | None = None,
     **trigger: Any,
 ) -> ChangesQuery:
     """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
@@ -291,7 +300,7 @@ def follow_changes(
     logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
 
     Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
-    are among the newest `keep_versions` are removed.
+    are among the newest `keep_versions` are removed. `check_files` is as for `stream`.
     """
     from wherecast.spark.change_rows import check_change_columns  # noqa: PLC0415
     from wherecast.spark.follow import ChangeRunner  # noqa: PLC0415
@@ -301,6 +310,6 @@ def follow_changes(
     _admit(place, None, dead_letters)
     check_change_columns(changes, index.read().id_type)
     reports = Reports(index, checkpoint, ChangeReport)
-    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions)
+    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions, check_files)
     writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)
