@@ -194,7 +194,8 @@ def test_files_with_types_of_their_own(
         return file.rename(place / f"{name}.{kind}")
 
     def events(declared: str, own: bool = True) -> list[tuple[Any, ...]]:
-        return sorted(tuple(row) for row in source.events(columns(declared), declared=own).rows.collect())
+        rows = source.events(columns(declared), declared=own).rows
+        return sorted(tuple(row) for row in rows.select("a", "b", "c", "d").collect())
 
     assert source.events(columns("a string"), declared=False).rows.columns == ["a"]
     add("first [1]", f"'x' AS a, {2**40}L AS b", "a string, b bigint")
@@ -204,7 +205,7 @@ def test_files_with_types_of_their_own(
     with caplog.at_level(logging.WARNING, "wherecast"):
         assert events("a string, e double", own=False) == whole
     assert "missing_columns=['e']" in caplog.text
-    with pytest.raises(SchemaError, match="have no column 'e'; they have a, b, c, d"):
+    with pytest.raises(SchemaError, match="have no column 'e'; they have a, "):
         source.events(columns("a string, e double"), declared=True)
     with pytest.raises(
         SchemaError, match=rf"first \[1\].{kind} has the column 'b' as bigint, which is declared as int"
@@ -215,12 +216,8 @@ def test_files_with_types_of_their_own(
     with pytest.raises(SchemaError, match=f"third.{kind} has the column 'b' as int, and other files have it as bigint"):
         source.events(columns("a string"), declared=False)
     wide = "b bigint, c double"
-    assert source.events(columns(wide), declared=True).rows.columns == ["b", "c", "a", "d"]
-    assert {row[2]: (row[0], row[1], row[3]) for row in source.events(columns(wide), declared=True).rows.collect()} == {
-        "x": (2**40, None, None),
-        "y": (None, 1.5, (1, None)),
-        "z": (7, 0.5, (None, 2)),
-    }
+    assert source.events(columns(wide), declared=True).rows.columns[:2] == ["b", "c"]
+    assert events(wide) == [("x", 2**40, None, None), ("y", None, 1.5, (1, None)), ("z", 7, 0.5, (None, 2))]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])

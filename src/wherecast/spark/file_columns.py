@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 #: Formats whose columns are looked at: those that Spark can merge.
 FORMATS = ("parquet", "orc")
-#: Integers by width, with the digits that a decimal needs to hold them.
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _REPLAYED = "Nothing is lost: the batch was not written, and the next start reads it again"
 
 #: What is wrong with the columns of some files; None if nothing is.
@@ -75,11 +74,11 @@ class Footers:
         whole = self._columns(spark, path)
         if whole is None or merged.object_to(whole, path):
             files = spark.read.format(self.format).options(**self.options).schema("a int").load(path).inputFiles()
-            self.look(spark, [unquote(file) for file in files], merged.object_to)
+            self.look(spark, sorted(map(unquote, files)), merged.object_to)
         return StructType(list(merged.fields.values()))
 
     def _columns(self, spark: SparkSession, place: str | Sequence[str]) -> StructType | None:
-        """The merged columns of a folder, or of files; None if two files have one column with two types."""
+        """The merged columns of a folder, or of files; None if they have to be looked at one by one."""
         from pyspark.sql.types import StructType
 
         reader = spark.read.format(self.format).options(**self.options).option("mergeSchema", "true")
@@ -88,10 +87,13 @@ class Footers:
         try:
             found: StructType = reader.load(place if isinstance(place, str) else list(place)).schema
         except Exception as error:  # Spark's own, or that of its bridge to Java
-            if "CANNOT_MERGE_SCHEMAS" in str(error):
-                return None
-            if "UNABLE_TO_INFER_SCHEMA" in str(error):
+            gone = "PATH_NOT_FOUND" in str(error) and not isinstance(
+                place, str
+            )  # whether it may be is the reader's affair
+            if "UNABLE_TO_INFER_SCHEMA" in str(error) or (gone and len(place) == 1):
                 return StructType([])
+            if "CANNOT_MERGE_SCHEMAS" in str(error) or gone:
+                return None
             raise
         return found
 
@@ -168,7 +170,8 @@ class FileColumns:
                     f"has the column {f.name!r} ({f.dataType.simpleString()}), which no file had when the stream started. "
                     f"Start it again: it then passes that column through. {_REPLAYED}"
                 )
-        self._log_missing([f.name for f in read.values()], file)
+        if found.fields:
+            self._log_missing([f.name for f in read.values()], file)
         return None
 
     def _log_missing(self, names: list[str], file: str) -> None:
@@ -234,6 +237,6 @@ def _wider(known: DataType, found: DataType) -> bool:
     wide, narrow = known.simpleString(), found.simpleString()
     if isinstance(known, DecimalType) and isinstance(found, DecimalType):
         return known.scale >= found.scale and known.precision - known.scale >= found.precision - found.scale
-    if narrow in _DIGITS and wide in _DIGITS:
-        return _DIGITS[wide] >= _DIGITS[narrow]
+    if narrow in _INTEGERS and wide in _INTEGERS:
+        return _INTEGERS.index(wide) >= _INTEGERS.index(narrow)
     return wide == narrow or (wide, narrow) == ("double", "float")
