@@ -147,7 +147,7 @@ class FileColumns:
     folders: Sequence[str] = ()
     """Columns that are folders: what a file says of them is not read."""
     others: bool = False
-    """Whether files may have more columns."""
+    """Whether files may have more columns, and fewer without a word."""
     _logged: set[str] = field(default_factory=set)
 
     def __call__(self, spark: SparkSession, files: Sequence[str]) -> None:
@@ -170,7 +170,7 @@ class FileColumns:
                     f"has the column {f.name!r} ({f.dataType.simpleString()}), which no file had when the stream started. "
                     f"Start it again: it then passes that column through. {_REPLAYED}"
                 )
-        if found.fields:
+        if found.fields and not self.others:
             self._log_missing([f.name for f in read.values()], file)
         return None
 
@@ -192,8 +192,8 @@ def _object_to_type(read: StructField, found: StructField, rule: Rule) -> Object
     if kind is not None or extend(read.dataType, found.dataType, rule, _equal) is not None:
         return f"{both}. Start it again: it then reads all of that column. {_REPLAYED}"
     return (
-        f"{both}. Write the file again, under the same name and with that type; or move it elsewhere, and set "
-        f"ignoreMissingFiles = true in the options of the source. {_REPLAYED}"
+        f"{both}. If all files have it so, start it again. Else write the file again, under the same name and with that type; "
+        f"or move it elsewhere, and set ignoreMissingFiles = true in the options of the source. {_REPLAYED}"
     )
 
 
