@@ -90,6 +90,7 @@ def test_stream(outcome: dict[str, Any], strategy: str) -> None:
     assert all(mail == f"{subscription}@here" for subscription, mail in found["mails"])
     assert found["dead"] == [["a", "broken"]]
     assert found["refused"] == ["8"]
+    assert "2.parquet has the column 'new'" in found["stopped"]
     first, second = found["reports"]
     assert (first["batch"], first["events"], first["matches"]) == (0, len(EVENTS), len(found["pairs"]["0"]))
     assert (second["batch"], second["errors"], second["matches"]) == (1, 1, len(after))

@@ -298,7 +298,7 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 ) -> None:
     """It is logged and tried again later."""
     index = Index(tmp_path)
-    runner: Any = ChangeRunner(index, None, None, None, 1, 1)  # type: ignore[arg-type]
+    runner: Any = ChangeRunner(index, None, None, None, 1, 1, None)  # type: ignore[arg-type]
     monkeypatch.setattr(changes_module, "compact", lambda *_: None)
     for error in (FileNotFoundError("gone"), IndexStoreError("a pin is damaged")):
 

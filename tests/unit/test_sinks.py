@@ -206,6 +206,26 @@ def test_offsets_of_files_are_the_files(tmp_path: Path) -> None:
     assert checkpoint.batch(1).offsets
 
 
+def test_the_files_of_a_batch(tmp_path: Path) -> None:
+    """All that its offset has more than the one before, under their plain names; other sources have none."""
+    files = {0: ["file:///x/a%20b"], 1: ["file:///x/c"], 2: ["file:///x/d", "file:///x/e"]}
+    make_checkpoint(
+        tmp_path, "one", ["-", '{"logOffset":0}', '{"logOffset":2}', '{"logOffset":3}', '{"t":{"0":5}}'], files
+    )
+    checkpoint = Checkpoint(str(tmp_path))
+    log = tmp_path / "sources" / "0" / "1"
+    log.write_text("v1\n" + "\n".join(log.with_name(name).read_text().split("\n", 1)[1] for name in ("0", "1")))
+    log.rename(log.with_name("1.compact"))
+    assert [checkpoint.files(n) for n in (0, 1, 2, 4)] == [
+        [],
+        ["file:///x/a b"],
+        ["file:///x/c", "file:///x/d", "file:///x/e"],
+        [],
+    ]
+    with pytest.raises(IndexStoreError, match="sources/0/3 is gone"):
+        checkpoint.files(3)
+
+
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     """An id that cannot be read is no new stream."""
     (tmp_path / "metadata").write_text("{")

@@ -59,6 +59,7 @@ from wherecast.matchers.registry import find_matcher
 from wherecast.spark.checkpoint import Checkpoint
 from wherecast.spark.columns import ERROR, MESSAGE, Rule
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
+from wherecast.spark.file_columns import CheckFiles
 from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.servers import compact
@@ -430,6 +431,7 @@ def follow_changes(
     dead_letters: Sink | None = None,
     most_layers: int = MOST_LAYERS,
     keep_versions: int = KEPT_VERSIONS,
+    check_files: CheckFiles | None = None,
     **trigger: Any,
 ) -> ChangesQuery:
     """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
@@ -438,7 +440,7 @@ def follow_changes(
     logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
 
     Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
-    are among the newest `keep_versions` are removed.
+    are among the newest `keep_versions` are removed. `check_files` is as for `stream`.
     """
     index = Index(index) if isinstance(index, str) else index
     place = Checkpoint(checkpoint)
@@ -446,7 +448,7 @@ def follow_changes(
         dead_letters.admit(place.dead_letters())
     check_change_columns(changes, index.read().id_type)
     reports = Reports(index, checkpoint, ChangeReport)
-    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions)
+    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions, check_files)
     writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)
 
@@ -461,10 +463,13 @@ class ChangeRunner:
     reports: Reports[ChangeReport]
     most_layers: int
     keep_versions: int
+    check_files: CheckFiles | None
 
     def __call__(self, changes: DataFrame, number: int) -> None:
         """Apply one batch; again, with the same outcome, if Spark hands it over again."""
         begin = time.perf_counter()
+        if self.check_files is not None:
+            self.check_files(changes.sparkSession, self.checkpoint.files(number))
         applied = apply_changes(changes, self.index)
         batch = self.checkpoint.batch(number).dead_letters
         if self.dead_letters is not None and not self.dead_letters.holds(batch):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
 
 from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.store import PINS, Store
@@ -88,15 +89,31 @@ class Checkpoint:
             raise IndexStoreError(f"{self.url}/metadata is gone while the stream runs; restore the checkpoint")
         return Batch(number, stream, self._offsets(number))
 
+    def files(self, number: int) -> list[str]:
+        """The files of a batch that Spark has handed over, of all sources that are folders of files."""
+        before, found = self._lines(number - 1) if number else [], []
+        for source, line in enumerate(self._lines(number)):
+            first = _log_offset(before[source]) if source < len(before) else None
+            last = _log_offset(line)
+            # Several offsets, where the stream was killed between writing down files and planning their batch.
+            for offset in range(0 if first is None else first + 1, 0 if last is None else last + 1):
+                files = [unquote(json.loads(entry)["path"]) for entry in self._files(source, offset)]
+                if not files:
+                    raise IndexStoreError(f"{self.url}/sources/{source}/{offset} is gone; restore the checkpoint")
+                found += files
+        return found
+
     def _offsets(self, number: int) -> str:
-        # The first two lines are the version of the format and settings of the session.
-        lines = self._store.read(f"offsets/{number}").decode().splitlines()[2:]
-        covered = [[line, *self._files(source, line)] for source, line in enumerate(lines)]
+        covered = [[line, *self._files(source, _log_offset(line))] for source, line in enumerate(self._lines(number))]
         return hashlib.sha256(json.dumps(covered).encode()).hexdigest()[:16]
 
-    def _files(self, source: int, offset: str) -> list[str]:
-        """The files that an offset of a source of files stands for; other offsets speak for themselves."""
-        count = _log_offset(offset)
+    def _lines(self, number: int) -> list[str]:
+        """The offset of each source at the end of a batch."""
+        # The first two lines are the version of the format and settings of the session.
+        return self._store.read(f"offsets/{number}").decode().splitlines()[2:]
+
+    def _files(self, source: int, count: Any) -> list[str]:
+        """The entries of files that an offset of a source of files stands for; other offsets speak for themselves."""
         for name in (f"{count}", f"{count}.compact"):
             try:
                 lines = self._store.read(f"sources/{source}/{name}").decode().splitlines()[1:]

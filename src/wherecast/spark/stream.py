@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from wherecast.partition.balance import imbalance
 from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
 from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_columns, quoted
+from wherecast.spark.file_columns import CheckFiles
 from wherecast.spark.index import Index, Manifest
 from wherecast.spark.match import NAMES, Numbers, check_columns, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
@@ -55,6 +56,7 @@ class BatchRunner:
     rebalancer: Rebalancer | None
     reports: Reports[BatchReport]
     names: Names
+    check_files: CheckFiles | None
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -94,6 +96,8 @@ class BatchRunner:
 
     def _run(self, events: DataFrame, batch: Batch, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
+        if self.check_files is not None:
+            self.check_files(events.sparkSession, self.checkpoint.files(batch))
         numbers = Numbers()
         matched = match(
             events,
@@ -142,6 +146,7 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     names: Mapping[str, str] | None = None,
+    check_files: CheckFiles | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
 
@@ -159,6 +164,8 @@ def stream(
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
         names: As for `match`; `error` and `message` name the columns of dead letters.
+        check_files: Where the source is a folder of files, called with the session and the files of every batch before they
+            are read. What it raises stops the stream; the batch is not written, and comes again at the next start.
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
@@ -178,7 +185,7 @@ def stream(
     else:
         pins.resume(place.newest())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen)
+    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
