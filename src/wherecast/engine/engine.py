@@ -1,7 +1,7 @@
 """Engine: the public object. Register filters, match events, ask why.
 
 Reads never block on writes: a reader takes the current `State` (one attribute read) and works on it to the end; writers
-build aside and publish a new one in one step. See `delta` for how changes are kept and merged, and what becomes of one
+build aside and publish a new one in one step. See `state` for how changes are kept and merged, and what becomes of one
 that fails.
 """
 
@@ -18,19 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.delta import (
-    LOG_LIMIT,
-    LOOK_EVERY,
-    Change,
-    Entry,
-    Log,
-    LogReader,
-    State,
-    admit,
-    carry_deaths,
-    count_places,
-    first_to_merge,
-)
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
@@ -46,6 +33,19 @@ from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Planner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
+from wherecast.engine.state import (
+    LOG_LIMIT,
+    LOOK_EVERY,
+    Change,
+    Entry,
+    Log,
+    LogReader,
+    State,
+    admit,
+    carry_deaths,
+    count_places,
+    first_to_merge,
+)
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiler

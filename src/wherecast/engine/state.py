@@ -1,4 +1,4 @@
-"""Delta: changes since the last segment, and how segments are merged.
+"""State: what a reader sees, the log of the latest changes, and how segments are merged.
 
 Theory of operation
 -------------------
