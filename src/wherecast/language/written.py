@@ -1,0 +1,195 @@
+"""Compiled filters back to SQL: a text of the same meaning as the one that was registered.
+
+An index keeps boxes and residuals, not texts: those would take more memory than everything else. So a text is written
+when somebody asks for it, from the normal form: clauses joined by OR, in each the constraints of its box and the
+residual. Compiling that text gives the same answers. It does not give back the spelling: `NOT (price >= 120)` comes back
+as `price < 120.0`.
+
+Literals are written with the type that they had, because Spark's arithmetic and comparisons depend on it: `5` is an INT,
+`5L` a BIGINT, `0.5` a DECIMAL and `0.5D` a DOUBLE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from wherecast.errors import FilterError
+from wherecast.language.decimals import MAX_PRECISION
+from wherecast.language.describe import describe_constraint, literal_text
+from wherecast.language.evaluate import decimal_scale
+from wherecast.language.expression import (
+    FLOATS,
+    INTEGERS,
+    Arith,
+    Attr,
+    Call,
+    Compare,
+    Negate,
+    Node,
+    Or,
+    Param,
+    Type,
+)
+from wherecast.language.filters import Filters, LiteralColumns
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.normalize import All, Rest, Truth, Values, push_truth
+from wherecast.language.render import attribute_namer, render
+from wherecast.language.schema import Schema
+from wherecast.language.zone import UTC
+
+
+def write_filter(filters: Filters, schema: Schema, number: int) -> str:
+    """The SQL of one filter. Raises FilterError for the rare one that has no such text."""
+    clauses = range(int(filters.clause_ptr[number]), int(filters.clause_ptr[number + 1]))
+    for clause in clauses:
+        rests = _rests(filters, clause)
+        _check_moments(rests, schema)
+        if any(rest.is_whole for rest in rests):  # the boxes are a cover: they add nothing
+            text = " AND ".join(write_residual(filters, schema, clause))
+            return text[1:-1] if len(rests) == 1 and isinstance(rests[0].node, Or) else text
+    texts = [_write_clause(filters, schema, clause) for clause in clauses]
+    several = len(texts) > 1
+    return " OR ".join(f"({text})" if several and is_compound else text for text, is_compound in texts) or "FALSE"
+
+
+def _write_clause(filters: Filters, schema: Schema, clause: int) -> tuple[str, bool]:
+    """The SQL of a clause, and whether it has several parts."""
+    rests = _rests(filters, clause)
+    parts = [
+        describe_constraint(filters, schema, first, end, most_values=None)
+        for first, end in constraints_of(filters, clause)
+        if not (_is_any_value(filters, first, end) and int(filters.attr[first]) in _implied(rests))
+    ]
+    several = len(parts) + len(rests) > 1
+    parts = [f"({part})" if several and " OR " in part else part for part in parts]
+    parts += write_residual(filters, schema, clause)
+    return " AND ".join(parts) or "TRUE", several
+
+
+def constraints_of(filters: Filters, clause: int) -> list[tuple[int, int]]:
+    """The constraints of a clause, each as its first row and the row after its last."""
+    found, first = [], int(filters.row_ptr[clause])
+    for row in range(first, int(filters.row_ptr[clause + 1])):
+        if filters.attr[row] >= 0:
+            found.append((first, row + 1))
+            first = row + 1
+    return found
+
+
+def _is_any_value(filters: Filters, first: int, end: int) -> bool:
+    """Whether a constraint says IS NOT NULL."""
+    return end - first == 1 and not filters.null[first] and (filters.lo[first], filters.hi[first]) == (KEY_MIN, KEY_MAX)
+
+
+def _implied(rests: tuple[Rest, ...]) -> set[int]:
+    """The attributes that cannot be NULL where residuals hold; their boxes say so, and a text need not."""
+    logics = [push_truth(rest.node, rest.truth) for rest in rests]
+    return {item.attr for logic in logics if isinstance(logic, All) for item in logic.items if isinstance(item, Values)}
+
+
+def write_residual(filters: Filters, schema: Schema, clause: int) -> list[str]:
+    """The SQL of each part of a clause's residual, ready to be joined by AND."""
+    if filters.program[clause] < 0:
+        return []
+    program = filters.programs[int(filters.program[clause])]
+    row = int(filters.program_row[clause])
+    return [_write_rest(rest, schema, program.columns, row) for rest in program.rests]
+
+
+def _rests(filters: Filters, clause: int) -> tuple[Rest, ...]:
+    number = int(filters.program[clause])
+    return filters.programs[number].rests if number >= 0 else ()
+
+
+def _write_rest(rest: Rest, schema: Schema, columns: LiteralColumns, row: int) -> str:
+    lists = {key[0]: key for key in columns if isinstance(key, tuple)}
+    # A sign right before a literal would become a part of it.
+    apart = {node.item for node in rest.node.walk() if isinstance(node, Negate) and isinstance(node.item, Param)}
+
+    def literal(param: Param) -> str:
+        if param is _ZERO:
+            return "0D"
+        if param in columns:
+            text = _write_scalar(param, columns[param][row])
+            return f"({text})" if param in apart else text
+        key = lists[param]
+        return ", ".join(_write_member(key[1], value) for value in sorted(columns[key][row]))
+
+    text = render(_with_types(rest.node), attribute_namer(schema), literal)
+    is_plain = isinstance(rest.node, (Attr, Call))
+    if rest.truth is Truth.TRUE:
+        return f"({text})" if isinstance(rest.node, Or) else text
+    if rest.truth is Truth.FALSE:
+        return f"NOT {text}" if is_plain else f"NOT ({text})"
+    return f"({text}) IS {rest.truth.upper()}"
+
+
+def _write_scalar(param: Param, value: Any) -> str:
+    """A literal with its type, from the form in which a program's columns hold it."""
+    if param.type is Type.DECIMAL:
+        return _write_decimal(int(value), decimal_scale(param), keep_zeros=param.digits != (0, 0))
+    if param.type is Type.DOUBLE:
+        return f"{float(value)!r}D"
+    if param.type is Type.FLOAT:  # an integer among the elements of an array of FLOATs
+        return str(int(value))
+    if param.type in INTEGERS:
+        number = int(value)
+        is_long = param.type is Type.BIGINT and param.digits != (0, 0) and -(2**31) <= number < 2**31
+        return f"{number}L" if is_long else str(number)
+    return literal_text(param.type, value, 0)
+
+
+def _write_member(common: Type, key: Any) -> str:
+    """A value of an IN list, from its key (see `evaluate.member_keys`)."""
+    if common in FLOATS:
+        return f"{float(key_floats(np.array([key], np.int64))[0])!r}D"
+    if common is Type.DECIMAL:
+        return _write_decimal(int(key), MAX_PRECISION)
+    return literal_text(common, key, 0)
+
+
+def _write_decimal(unscaled: int, scale: int, *, keep_zeros: bool = False) -> str:
+    """A DECIMAL literal. In arithmetic its digits count, zeros at the end included."""
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
+    fraction = fraction if keep_zeros else fraction.rstrip("0")
+    return ("-" if unscaled < 0 else "") + (f"{whole}.{fraction}" if fraction else f"{whole}BD")
+
+
+#: Stands for the literal 0D.
+_ZERO = Param(slot=-1, type=Type.DOUBLE)
+
+
+def _with_types(node: Node) -> Node:
+    """An expression whose comparisons have, when they are read again, the type that they have now.
+
+    `a IN (b, 0.5D)` compares `a` with `b` as doubles, which `a = b` alone would not.
+    """
+    changes: dict[str, Any] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            changes[field.name] = _with_types(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            changes[field.name] = tuple(_with_types(item) for item in value)
+    node = replace(node, **changes) if changes else node
+    if not isinstance(node, Compare):
+        return node
+    if node.common is Type.DOUBLE and {node.left.type, node.right.type} <= {Type.BIGINT, Type.DECIMAL}:
+        return replace(node, left=Arith(op="+", left=node.left, right=_ZERO, type=Type.DOUBLE))
+    return node
+
+
+def _check_moments(rests: tuple[Rest, ...], schema: Schema) -> None:
+    """Refuse what no other text says: `a IN (b, TIMESTAMP '...')` on wall clocks, which compares all as instants."""
+    for node in (n for rest in rests for n in rest.node.walk() if isinstance(n, Compare)):
+        sides = {node.left.type, node.right.type}
+        is_wider = node.common is Type.TIMESTAMP and Type.TIMESTAMP not in sides
+        if is_wider and Type.TIMESTAMP_NTZ in sides and schema.time_zone != UTC.name:
+            raise FilterError(
+                "unsupported",
+                "the filter compares wall clocks as instants in an IN list, and cannot be written otherwise",
+            )
