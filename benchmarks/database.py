@@ -15,10 +15,10 @@ from functools import partial
 from wherecast.bench.measure import timed
 from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.boxes import EventCodes
-from wherecast.index.build import build_index
+from wherecast.index.build import code_filters
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
+from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
 from wherecast.papers.lab.timing import Subject, check_matches
 from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
@@ -41,7 +41,7 @@ def main() -> None:
         workload = make_workload("topss", size / SOURCES["topss"].size)
         schema = Schema.of(workload.schema)
         filters, filter_of, _ = Compiler(schema).compile_many(workload.filter_texts())
-        index = build_index(take_filters(filters, filter_of), schema)  # equal filters apart, as in the paper
+        index = code_filters(take_filters(filters, filter_of), schema)  # equal filters apart, as in the paper
         events = index.codebook.encode(EventBatch.read(schema, workload.event_batch()))
         for name in options.formulations:
             matcher, load = timed(partial(FORMULATIONS[name].build, index.boxes, url=options.postgres))

@@ -48,7 +48,7 @@ def test_spellings_of_one_filter_share_a_digest(rng: random.Random, seed: int) -
 
 
 def _is_cover(filters: Filters) -> bool:
-    return any(rest.is_whole for program in filters.programs for rest in program.rests)
+    return any(residual.is_whole for program in filters.programs for residual in program.residuals)
 
 
 @settings(max_examples=60)

@@ -14,9 +14,8 @@ from tests.property.strategies import FilterMaker, Space, Trial, make_event, mak
 from tests.property.terms import Term, text
 
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition import axes
 from wherecast.partition.filter_set import FilterSet

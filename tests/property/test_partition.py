@@ -15,9 +15,8 @@ from tests.property.terms import Term, column, constant, text
 from wherecast import Engine
 from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate

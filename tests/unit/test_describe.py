@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from wherecast.language.compile import Compiler
-from wherecast.language.describe import describe_constraint, value_text
+from wherecast.language.render import describe_constraint, value_text
 from wherecast.language.schema import Kind, Schema
 
 SCHEMA = Schema.of(

@@ -127,13 +127,13 @@ def test_example_of_the_architecture_page(shell):
 
 def test_worked_example_of_codes():
     """The codes and boxes of the worked example are those of the architecture page."""
-    from wherecast.index.build import build_index
+    from wherecast.index.build import code_filters
     from wherecast.language.compile import Compiler
     from wherecast.language.events import EventBatch
 
     schema = Schema.of({"symbol": "string", "price": "double"})
     filters = Compiler(schema).compile("symbol = 'IBM' AND NOT (price >= 120 OR price IS NULL)")
-    index = build_index(filters, schema)
+    index = code_filters(filters, schema)
     assert list(zip(index.boxes.attr.tolist(), index.boxes.lo.tolist(), index.boxes.hi.tolist(), strict=True)) == [
         (0, 2, 2), (1, 1, 1),
     ]  # fmt: skip

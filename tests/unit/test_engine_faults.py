@@ -13,7 +13,7 @@ import pytest
 from tests.faults import Fault, Step, faulty
 
 from wherecast import Engine, SubscriptionError
-from wherecast.engine.state import LogReader
+from wherecast.engine.log import LogReader
 
 #: A fault may also strike where a generator is closed, and there Python only warns.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

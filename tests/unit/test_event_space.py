@@ -9,9 +9,8 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition import balance
 from wherecast.partition.costs import choose_policy

@@ -7,11 +7,10 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.boxtree import cut_boxes, join_boxes
+from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import EQUALITY, MOST_AXES, MOST_CUTS, RANGE, Axes
 from wherecast.partition.boxmaps import BoxMaps

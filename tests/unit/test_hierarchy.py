@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet

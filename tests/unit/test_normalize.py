@@ -22,14 +22,13 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Param
-from wherecast.language.literals import cut_text
 from wherecast.language.normalize import (
     All,
     Any_,
     Clause,
     Logic,
-    Rest,
-    Test,
+    Predicate,
+    Residual,
     Truth,
     Values,
     expand,
@@ -37,10 +36,9 @@ from wherecast.language.normalize import (
     normalize,
     push_truth,
 )
-from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.render import attribute_namer, render, written_literal
 from wherecast.language.schema import Schema
-
-Test.__test__ = False  # type: ignore[attr-defined]  # a class of ours, not of pytest's
+from wherecast.language.skeletons import cut_text
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "normalize"
 SCHEMA = Schema.of(
@@ -79,9 +77,9 @@ class Writer:
 
     def literal(self, param: Param) -> str:
         """A literal as it is written."""
-        return literal_text(param, self.literals[param.slot])
+        return written_literal(param, self.literals[param.slot])
 
-    def test(self, test: Test) -> str:
+    def test(self, test: Predicate) -> str:
         """A set of values."""
         words = f"{test.op} {', '.join(map(self.literal, test.params))}".strip()
         return ("!" if test.complement else "") + words + (" null" if test.null else "")
@@ -89,8 +87,8 @@ class Writer:
     def logic(self, logic: Logic, *, top: bool = True) -> str:
         """Any statement."""
         if isinstance(logic, Values):
-            return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.tests))}}}"
-        if isinstance(logic, Rest):
+            return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.predicates))}}}"
+        if isinstance(logic, Residual):
             return f"[{render(logic.node, self.name, self.literal)} is {logic.truth.value}]"
         if not logic.items:
             return "always" if isinstance(logic, All) else "never"
@@ -100,7 +98,7 @@ class Writer:
 
     def clause(self, clause: Clause) -> str:
         """A clause."""
-        return self.logic(All((*clause.values, *clause.rests)))
+        return self.logic(All((*clause.values, *clause.residuals)))
 
 
 BLOCKS = blocks()
@@ -127,7 +125,7 @@ def test_passes(file, fields):
     if exact:
         assert normalize(node, limit) == clauses
     else:
-        assert all([(r.node, r.truth) for r in c.rests] == [(node, Truth.TRUE)] for c in normalize(node, limit))
+        assert all([(r.node, r.truth) for r in c.residuals] == [(node, Truth.TRUE)] for c in normalize(node, limit))
 
 
 def test_every_pass_has_fixtures():

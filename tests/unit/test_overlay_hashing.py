@@ -9,7 +9,7 @@ import pytest
 from wherecast.errors import LimitError
 from wherecast.language.keys import NAN_KEY, float_key
 from wherecast.language.schema import Schema
-from wherecast.language.values import Kind
+from wherecast.language.types import Kind
 from wherecast.overlay.hashing import hashed_value, key_of, line_of
 from wherecast.overlay.ids import SubIdLayout, between, sha1_id, within
 from wherecast.papers.chord.balance import equi_depth

@@ -284,7 +284,7 @@ class TestRefused:
         """A program without a column that its expressions need is refused when it is saved."""
         (program,) = compiled(["a + 1 > b"])
         with pytest.raises(SnapshotError, match="columns"):
-            pack_programs([Program(program.rests, {}, 1)], SCHEMA)
+            pack_programs([Program(program.residuals, {}, 1)], SCHEMA)
 
 
 _PACKED = pack_programs([p for f in FILTERS for p in compiled([f])], SCHEMA)

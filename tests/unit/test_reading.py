@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.expression import Type
-from wherecast.language.reading import number_type, parse_date, parse_timestamp, read_column, read_number, unquote
+from wherecast.language.literals import number_type, parse_date, parse_timestamp, read_literals, read_number, unquote
+from wherecast.language.types import Type
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_timestamps(text, micros):
     """A timestamp is microseconds in UTC; fractions are cut at the sixth digit, zones are offsets."""
     wall, offset = parse_timestamp(text)
     assert wall - (offset or 0) == micros
-    assert read_column(Type.TIMESTAMP, [f"'{text}'"]).tolist() == [micros]
-    assert read_column(Type.TIMESTAMP_NTZ, [f"'{text}'"]).tolist() == [wall]
+    assert read_literals(Type.TIMESTAMP, [f"'{text}'"]).tolist() == [micros]
+    assert read_literals(Type.TIMESTAMP_NTZ, [f"'{text}'"]).tolist() == [wall]
 
 
 @pytest.mark.parametrize(
@@ -118,17 +118,17 @@ def test_exact_numbers():
 
 def test_columns():
     """Literals of one type become a column; suffixes are dropped, quotes undone."""
-    assert read_column(Type.STRING, ["'a'", "'it''s'"]).tolist() == ["a", "it's"]
-    assert read_column(Type.BIGINT, ["1", "-2"]).tolist() == [1, -2]
-    assert read_column(Type.BIGINT, ["1", "2L"]).tolist() == [1, 2]
-    assert read_column(Type.DOUBLE, ["1.5", "2D", "-1e3"]).tolist() == [1.5, 2.0, -1000.0]
-    assert read_column(Type.DECIMAL, ["1.5"]).tolist() == [(15, 1)]
-    assert read_column(Type.DATE, ["'1970-01-02'"]).tolist() == [1]
-    assert read_column(Type.TIMESTAMP, ["'1970-01-01 00:00:01'"]).dtype == np.int64
+    assert read_literals(Type.STRING, ["'a'", "'it''s'"]).tolist() == ["a", "it's"]
+    assert read_literals(Type.BIGINT, ["1", "-2"]).tolist() == [1, -2]
+    assert read_literals(Type.BIGINT, ["1", "2L"]).tolist() == [1, 2]
+    assert read_literals(Type.DOUBLE, ["1.5", "2D", "-1e3"]).tolist() == [1.5, 2.0, -1000.0]
+    assert read_literals(Type.DECIMAL, ["1.5"]).tolist() == [(15, 1)]
+    assert read_literals(Type.DATE, ["'1970-01-02'"]).tolist() == [1]
+    assert read_literals(Type.TIMESTAMP, ["'1970-01-01 00:00:01'"]).dtype == np.int64
     assert unquote("''''") == "'"
 
 
 def test_one_bad_literal_refuses_a_column():
     """The caller finds the row."""
     with pytest.raises(ValueError, match="not a date"):
-        read_column(Type.DATE, ["'1970-01-02'", "'x'"])
+        read_literals(Type.DATE, ["'1970-01-02'", "'x'"])

@@ -4,9 +4,9 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Node, Param
-from wherecast.language.literals import cut_text
-from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.render import attribute_namer, render, written_literal
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import cut_text
 
 SCHEMA = Schema.of(
     {
@@ -46,15 +46,15 @@ def test_round_trip(text):
     """A rendered filter reads as it was written, and means the same when it is compiled again."""
     node, _ = COMPILER.check(text)
     literals = cut_text(text)[1]
-    again = render(node, attribute_namer(SCHEMA), lambda p: literal_text(p, literals[p.slot]))
+    again = render(node, attribute_namer(SCHEMA), lambda p: written_literal(p, literals[p.slot]))
     assert again == text
     assert COMPILER.compile(again).digests == COMPILER.compile(text).digests
 
 
 def test_lists_and_signs():
     """A list is comma-separated, a sign stands before its literal."""
-    assert literal_text(Param(slot=0), ("1", "-2")) == "1, -2"
-    assert literal_text(Param(slot=0, negative=True), "5") == "-5"
+    assert written_literal(Param(slot=0), ("1", "-2")) == "1, -2"
+    assert written_literal(Param(slot=0, negative=True), "5") == "-5"
 
 
 def test_unknown_node():

@@ -5,12 +5,12 @@ from sqlglot import exp
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
-from wherecast.language.expression import Type
 from wherecast.language.limits import Limits
-from wherecast.language.literals import Shape
 from wherecast.language.render import attribute_namer, render
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Shape
 from wherecast.language.sql import Checker, parse_shape
+from wherecast.language.types import Type
 
 SCHEMA = Schema.of(
     {

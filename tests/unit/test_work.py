@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine, EventError, Limits
+from wherecast.index.residuals import count_reads, text_bytes
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
-from wherecast.language.work import count_reads, text_bytes
 
 SCHEMA = {"cmd": "string", "host": "string", "tags": "array<string>", "price": "double"}
 KIB = 1 << 10
@@ -31,7 +31,7 @@ def test_reads_are_counted_per_operation(filter, reads):
     filters = Compiler(Schema.of(SCHEMA)).compile_many([filter]).filters
     total = {}
     for program in filters.programs:
-        for attr, times in count_reads(program.rests).items():
+        for attr, times in count_reads(program.residuals).items():
             total[attr] = total.get(attr, 0) + times
     assert total == reads
 

@@ -16,10 +16,10 @@ from wherecast import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import Type
-from wherecast.language.reading import read_column
+from wherecast.language.keys import DAY_US, days_around, instants, only_walls
+from wherecast.language.literals import read_literals
 from wherecast.language.schema import Schema
-from wherecast.language.walls import DAY_US, days_around, instants, only_walls
+from wherecast.language.types import Type
 from wherecast.language.zone import find_zone
 
 BERLIN = "Europe/Berlin"
@@ -64,7 +64,7 @@ CASES = [
 @pytest.mark.parametrize(("zone", "literal", "utc"), CASES)
 def test_instants(zone: str, literal: str, utc: str) -> None:
     """A wall clock means the same instant as a literal, in a text and as a datetime, alone and in a column."""
-    assert read_column(Type.TIMESTAMP, [f"'{literal}'"], find_zone(zone)).tolist() == [ticks(utc)]
+    assert read_literals(Type.TIMESTAMP, [f"'{literal}'"], find_zone(zone)).tolist() == [ticks(utc)]
     schema = Schema.of({"t": "timestamp"}, time_zone=zone)
     wall: Any = dt.datetime.fromisoformat(literal)
     forms: list[Any] = [

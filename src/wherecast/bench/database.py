@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.bench.connections import Columns, DuckDB
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Floats, Longs, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Predicates, Workload
+from wherecast.kernels.arrays import Floats, Longs
 
 #: Bits of a word; the sign bit stays free.
 WORD = 63

@@ -15,13 +15,12 @@ from wherecast.cli.intervals import Constraint, constraints_of
 from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
-from wherecast.language.describe import describe_constraint
 from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters import Filters
-from wherecast.language.literals import LiteralText, cut_text
 from wherecast.language.normalize import multiply_out
-from wherecast.language.render import attribute_namer, literal_text, render
+from wherecast.language.render import attribute_namer, describe_constraint, render, written_literal
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import LiteralText, cut_text
 
 
 class CheckedClause(NamedTuple):
@@ -140,9 +139,9 @@ def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> 
         return None
     literals = cut_text(text)[1]
     parts = []
-    for rest in filters.programs[program].rests:
-        sql = render(rest.node, attribute_namer(schema), lambda param: literal_text(param, literals[param.slot]))
-        parts.append(sql if rest.truth == "true" else f"({sql}) IS {rest.truth.upper()}")
+    for residual in filters.programs[program].residuals:
+        sql = render(residual.node, attribute_namer(schema), lambda param: written_literal(param, literals[param.slot]))
+        parts.append(sql if residual.truth == "true" else f"({sql}) IS {residual.truth.upper()}")
     return " AND ".join(f"({p})" if len(parts) > 1 else p for p in parts)
 
 

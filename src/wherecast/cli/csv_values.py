@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.language.attribute import Attribute
-from wherecast.language.schema import Schema
-from wherecast.language.values import Kind
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 
 _INTEGER = r"^\s*-?[0-9]+\s*$"
 _FLOAT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from wherecast.kernels.arrays import Longs
 
 TRADED, WATCHED = 20_000, 3_000
 OPENING = np.datetime64("2024-01-02T14:30:00", "us")
@@ -24,8 +25,6 @@ SCHEMA: dict[str, object] = {
     "volume": {"type": "integer", "min": 0},
     "time": "timestamp",
 }
-
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

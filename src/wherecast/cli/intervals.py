@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wherecast.language.attribute import Attribute
-from wherecast.language.describe import high_bound, low_bound
 from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.values import Kind
+from wherecast.language.render import high_bound, low_bound
+from wherecast.language.schema import Attribute
+from wherecast.language.types import Kind
 
 
 class Interval(NamedTuple):

@@ -26,7 +26,7 @@ from wherecast.cli.report import Shortlist, say, say_note, warnings_as_notes
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
-from wherecast.language.names import NameCheck
+from wherecast.language.events import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import MATCHERS
 

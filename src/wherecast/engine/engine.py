@@ -1,7 +1,7 @@
 """Engine: the public object. Register filters, match events, ask why.
 
-Reads never block on writes: a reader takes the current `State` (one attribute read) and works on it to the end; writers
-build aside and publish a new one in one step. See `state` for how changes are kept and merged, and what becomes of one
+Reads never block on writes: a reader takes the current `EngineState` (one attribute read) and works on it to the end; writers
+build aside and publish a new one in one step. See `log` for how changes are kept and merged, and what becomes of one
 that fails.
 """
 
@@ -30,33 +30,32 @@ from wherecast.engine.ids import (
     take_ids,
     without_ids,
 )
-from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
-from wherecast.engine.parallel import in_pieces, match_threaded
-from wherecast.engine.persist import open_segments, save_segments
-from wherecast.engine.planning import Planner, count_candidates
-from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
-from wherecast.engine.state import (
+from wherecast.engine.log import (
     LOG_LIMIT,
     LOOK_EVERY,
-    Change,
-    Entry,
+    EngineState,
     Log,
+    LogEntry,
     LogReader,
-    Slots,
-    State,
+    NextState,
+    SegmentSlots,
     admit,
     carry_deaths,
     count_places,
     first_to_merge,
 )
+from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
+from wherecast.engine.parallel import in_pieces, match_threaded
+from wherecast.engine.persist import open_segments, save_segments
+from wherecast.engine.planning import Replanner, count_candidates
+from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import SubscriptionSource, read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
 from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch, Events, OnError, read_event
+from wherecast.language.events import EventBatch, Events, NameCheck, OnError, read_event
 from wherecast.language.filters import Filters
 from wherecast.language.html import html_table
 from wherecast.language.limits import Limits
-from wherecast.language.names import NameCheck
 from wherecast.language.schema import Schema
 from wherecast.language.written import write_filter
 from wherecast.matchers.registry import find_matcher
@@ -107,11 +106,11 @@ class Engine:
         self._names = NameCheck(self.schema, strict=strict)
         self._writing = threading.Lock()
         self._merging = threading.Lock()
-        self._state = State(0, (), Log(), 0, 0)
+        self._state = EngineState(0, (), Log(), 0, 0)
         self._is_unsettled = False  # whether there may be marks of a change that was not published
         self._log_reader = LogReader(self._compiler)
-        self._readable_state: tuple[State, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
-        self._planner = Planner()
+        self._readable_state: tuple[EngineState, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
+        self._planner = Replanner()
 
     # -- registering ----------------------------------------------------------------------------------------------
 
@@ -120,17 +119,17 @@ class Engine:
 
         `priority` is what `Matches.top` sorts by, the highest first.
         """
-        entry = Entry(check_id(id), filter, check_priority(priority))
+        entry = LogEntry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
 
-        def put(state: State) -> Change:
+        def put(state: EngineState) -> NextState:
             old = state.find(entry.id)
             if old is not None and not replace:
                 raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
             version, segments, log, log_size, size = state
             log.put(entry, log_size)
-            new = State(version + 1, segments, log, log_size + 1, size + (old is None))
-            return Change(new, () if old is None else (old,))
+            new = EngineState(version + 1, segments, log, log_size + 1, size + (old is None))
+            return NextState(new, () if old is None else (old,))
 
         self._change(put)
 
@@ -148,17 +147,17 @@ class Engine:
         good = np.delete(np.arange(incoming.text_of.size), list(errors))
         outcome = Registration(0, [])
 
-        def add(state: State) -> Change:
+        def add(state: EngineState) -> NextState:
             nonlocal outcome
             state = self._sealed() if good.size else state
             rows, old = admit(state, incoming.ids, good, replace, errors)
             outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
             if not rows.size:
-                return Change(state)
+                return NextState(state)
             filter_of, ids = compiled.filter_of[incoming.text_of[rows]], take_ids(incoming.ids, rows)
             segment = self._build([Members(compiled.filters, filter_of, ids, incoming.priorities[rows])])
             size = state.size + int(rows.size) - count_places(old)
-            return Change(
+            return NextState(
                 state._replace(version=state.version + 1, segments=(*state.segments, segment), size=size), old
             )
 
@@ -169,12 +168,12 @@ class Engine:
         """Remove a subscription; others with an equal filter stay."""
         id = check_id(id)
 
-        def remove(state: State) -> Change:
+        def remove(state: EngineState) -> NextState:
             old = state.find(id)
             if old is None:
                 raise UnknownIdError(f"no subscription {id!r}")
             version, segments, log, log_size, size = state
-            return Change(State(version + 1, segments, log, log_size, size - 1), (old,))
+            return NextState(EngineState(version + 1, segments, log, log_size, size - 1), (old,))
 
         self._change(remove)
 
@@ -201,7 +200,7 @@ class Engine:
                 )
             size = state.size + theirs.size - count_places(old)
             new = state._replace(version=state.version + 1, segments=(*state.segments, *added), size=size)
-            self._publish(Change(new, old))
+            self._publish(NextState(new, old))
 
     def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
         """An engine of the subscriptions whose filters are chosen: `choose` says so for each of some filters."""
@@ -215,7 +214,7 @@ class Engine:
         engine = Engine(self.schema, matcher=self.matcher, strict=self._names.strict)
         if parts:
             size = sum(p.filter_of.size for p in parts)
-            engine._state = State(1, (self._build(parts),), Log(), 0, size)
+            engine._state = EngineState(1, (self._build(parts),), Log(), 0, size)
         return engine
 
     def _build(self, parts: list[Members]) -> Segment:
@@ -223,7 +222,7 @@ class Engine:
 
     # -- publishing and merging -----------------------------------------------------------------------------------
 
-    def _change(self, make: Callable[[State], Change]) -> None:
+    def _change(self, make: Callable[[EngineState], NextState]) -> None:
         """Make a change of the current state, and then keep the segments in order.
 
         Once it is published its caller must hear so: what fails after that is logged, and tried again after a later change.
@@ -242,7 +241,7 @@ class Engine:
                 "a change is made, but sealing the log or starting a merge failed; the next change tries again"
             )
 
-    def _publish(self, change: Change) -> None:
+    def _publish(self, change: NextState) -> None:
         """Make a change visible, in one assignment. Needs the writers' lock.
 
         Until then the marks on what dies mean nothing; if it does not come to that, `_settled` takes them back.
@@ -253,7 +252,7 @@ class Engine:
         self._state = change.state
         self._is_unsettled = False
 
-    def _settled(self) -> State:
+    def _settled(self) -> EngineState:
         """The current state, rid of what failed changes have left. Needs the writers' lock."""
         state = self._state
         if self._is_unsettled:
@@ -261,14 +260,14 @@ class Engine:
             self._is_unsettled = False
         return state
 
-    def _sealed(self) -> State:
+    def _sealed(self) -> EngineState:
         """The current state with its log turned into a segment: the same subscriptions. Needs the writers' lock."""
         state = self._settled()
         if state.log_size:
             state = self._state = state._replace(segments=self._with_log(state), log=Log(), log_size=0)
         return state
 
-    def _with_log(self, state: State) -> tuple[Segment, ...]:
+    def _with_log(self, state: EngineState) -> tuple[Segment, ...]:
         """The segments of a state, and one of what is alive in its log."""
         members = self._log_reader.members(state)
         return (*state.segments, self._build(members)) if members else state.segments
@@ -304,7 +303,7 @@ class Engine:
                 self._merge_from(state, first)
                 everything = False
 
-    def _merge_from(self, state: State, first: int) -> None:
+    def _merge_from(self, state: EngineState, first: int) -> None:
         old = state.segments[first:]
         merged = self._build([members_of(s, state.version) for s in old])
         with self._writing:
@@ -372,7 +371,7 @@ class Engine:
         batch = EventBatch.read(self.schema, events, on_error="skip", needed=needed)
         return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
 
-    def _read(self, events: Events, on_error: OnError) -> tuple[State, tuple[Segment, ...], EventBatch]:
+    def _read(self, events: Events, on_error: OnError) -> tuple[EngineState, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()
         batch = EventBatch.read(
             self.schema, events, on_error=on_error, needed=needed, limits=self._compiler.limits, names=self._names
@@ -392,7 +391,7 @@ class Engine:
                 )
         raise UnknownIdError(f"no subscription {id!r}")
 
-    def _readable(self) -> tuple[State, tuple[Segment, ...], frozenset[int]]:
+    def _readable(self) -> tuple[EngineState, tuple[Segment, ...], frozenset[int]]:
         """The current state, its segments with the log among them, and the attributes that they read."""
         readable, state = self._readable_state, self._state
         if readable[0] is not state:
@@ -428,7 +427,7 @@ class Engine:
         """An engine over a snapshot, mapped, not copied. Raises SnapshotError if it is damaged, foreign or newer."""
         schema, matcher, segments, version, _ = open_segments(path)
         engine = cls(schema, matcher=matcher, limits=limits, strict=strict)
-        engine._state = State(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
+        engine._state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
         return engine
 
     # -- looking --------------------------------------------------------------------------------------------------
@@ -454,7 +453,7 @@ class Engine:
         found = self._find(id)
         if found is None:
             raise UnknownIdError(f"no subscription {id!r:.80}")
-        if isinstance(found, Entry):
+        if isinstance(found, LogEntry):
             filters = self._compiler.compile(found.text)
         else:
             filters = found.segment.filters(np.array([found.segment.filter_of(int(found.slots))]))
@@ -484,7 +483,7 @@ class Engine:
                     known, text = number, write_filter(members.filters, self.schema, number)
                 yield id, text
 
-    def _find(self, id: object) -> Entry | Slots | None:
+    def _find(self, id: object) -> LogEntry | SegmentSlots | None:
         try:
             return self._state.find(check_id(id))
         except SubscriptionError:

@@ -10,9 +10,9 @@ import numpy as np
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
 from wherecast.index.packed import unpack_clauses
-from wherecast.language.describe import describe_constraint
 from wherecast.language.events import EventBatch
 from wherecast.language.html import html_table
+from wherecast.language.render import describe_constraint
 from wherecast.language.written import write_residual
 
 

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 
 from wherecast.engine.checks import END_INTEGER, LEAST_INTEGER, SubscriptionId, check_id
 from wherecast.errors import SubscriptionError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.codes import find_places, find_texts
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.search import find_places, find_texts
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]
 
@@ -86,7 +85,7 @@ def join_ids(parts: Sequence[npt.NDArray[Any]]) -> IdColumn:
     return [i for p in parts for i in p.tolist()]
 
 
-def take_ids(ids: IdColumn, rows: Int64s) -> IdColumn:
+def take_ids(ids: IdColumn, rows: Longs) -> IdColumn:
     return ids[rows] if isinstance(ids, np.ndarray) else [ids[r] for r in rows.tolist()]
 
 
@@ -94,7 +93,7 @@ def id_at(ids: IdColumn, row: int) -> Any:
     return ids[row] if isinstance(ids, list) else int(ids[row])
 
 
-def number_ids(ids: IdColumn) -> Int64s:
+def number_ids(ids: IdColumn) -> Longs:
     """A number for each id, equal for equal ones."""
     if isinstance(ids, np.ndarray):
         return ids
@@ -139,7 +138,7 @@ class Ids:
     """
 
     def __init__(
-        self, values: npt.NDArray[np.int32] | npt.NDArray[np.int64] | pa.Array, order: Int32s | None = None
+        self, values: npt.NDArray[np.int32] | npt.NDArray[np.int64] | pa.Array, order: Ints | None = None
     ) -> None:
         self.values = values
         self.order = _sorted_order(values) if order is None else order
@@ -181,7 +180,7 @@ class Ids:
             return order[place] if place < len(order) and values[order[place]] == id else -1
         return int(self.find_many([id])[0])
 
-    def find_many(self, ids: IdColumn) -> Int64s:
+    def find_many(self, ids: IdColumn) -> Longs:
         """Slots of ids, -1 where there is none."""
         slots, order = np.empty(len(ids), np.int64), frozen(self.order)
         if isinstance(self.values, pa.Array):
@@ -206,7 +205,7 @@ class Ids:
         return int(self.values.nbytes + self.order.nbytes)
 
 
-def open_ids(stored: Stored) -> Ids:
+def open_ids(stored: StoredArrays) -> Ids:
     """Ids out of a file; raises SnapshotError if one is no id, or the order names a slot that there is not."""
     values: Any = stored.array("values")
     if isinstance(values, pa.Array):
@@ -240,7 +239,7 @@ def _narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | npt.NDArra
     return values.astype(np.int32) if fits else values
 
 
-def _sorted_order(values: npt.NDArray[Any] | pa.Array) -> Int32s:
+def _sorted_order(values: npt.NDArray[Any] | pa.Array) -> Ints:
     if isinstance(values, np.ndarray):
         return np.argsort(values, kind="stable").astype(np.int32)
     texts = values.to_pylist()  # Arrow sorts by bytes, Python by code points: the same order

@@ -15,15 +15,14 @@ from wherecast.engine.ids import id_array
 from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.fanout import count_subscriptions, write_values
+from wherecast.kernels.arrays import Longs
+from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
 from wherecast.language.html import html_table
 from wherecast.matchers.protocol import DenseMatcher
 
 if TYPE_CHECKING:
     DataFrame: TypeAlias = Any  # pandas ships no types, and is needed only by those who have it
-
-Int64s = npt.NDArray[np.int64]
 
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
@@ -38,20 +37,18 @@ class SegmentMatches(NamedTuple):
     """Filters of one segment per event, as CSR arrays."""
 
     segment: Segment
-    event_ptr: Int64s
+    event_ptr: Longs
     filter_ids: npt.NDArray[np.int32]
 
-    def add_counts(self, version: int, counts: Int64s) -> None:
+    def add_counts(self, version: int, counts: Longs) -> None:
         """Add the subscriptions of each event that are alive at a version."""
         count_subscriptions(*self._fan_out(version), counts)
 
-    def write(
-        self, version: int, values: npt.NDArray[Any], cursor: Int64s, ends: Int64s, out: npt.NDArray[Any]
-    ) -> None:
+    def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
         write_values(*self._fan_out(version), frozen(values), cursor, ends, out)
 
-    def _fan_out(self, version: int) -> tuple[Any, Int64s, npt.NDArray[np.int32], Int64s, int]:
+    def _fan_out(self, version: int) -> tuple[Any, Longs, npt.NDArray[np.int32], Longs, int]:
         """What the fan-out kernels need to know."""
         died = self.segment.died
         ptr = self.segment.subscriptions.ptr
@@ -68,7 +65,7 @@ class DenseMatches(NamedTuple):
     matcher: DenseMatcher  # of that moment: the segment may get another
     codes: EventCodes
 
-    def add_counts(self, version: int, counts: Int64s) -> None:  # noqa: ARG002
+    def add_counts(self, version: int, counts: Longs) -> None:  # noqa: ARG002
         """Add the subscriptions of each event."""
         counts += self.matcher.weigh(self.codes, frozen(self.segment.subscriptions.ptr))
 
@@ -76,8 +73,8 @@ class DenseMatches(NamedTuple):
         self,
         version: int,  # noqa: ARG002
         values: npt.NDArray[Any],
-        cursor: Int64s,
-        ends: Int64s,
+        cursor: Longs,
+        ends: Longs,
         out: npt.NDArray[Any],
     ) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
@@ -95,19 +92,19 @@ class Matches:
     """
 
     def __init__(
-        self, parts: Sequence[SegmentMatches | DenseMatches], rows: Int64s, errors: list[EventError], version: int
+        self, parts: Sequence[SegmentMatches | DenseMatches], rows: Longs, errors: list[EventError], version: int
     ) -> None:
         self.parts = parts
         self.rows = rows
         self.errors = errors
         self.version = version
-        self._counts: Int64s | None = None
+        self._counts: Longs | None = None
 
     def __len__(self) -> int:
         """Number of events matched."""
         return int(self.rows.size)
 
-    def counts(self) -> Int64s:
+    def counts(self) -> Longs:
         """Subscriptions satisfied by each event, without listing them; not to be written to."""
         if self._counts is None:
             counts = np.zeros(len(self), np.int64)
@@ -121,7 +118,7 @@ class Matches:
         return int(self.counts().sum())
 
     def _gather(
-        self, counts: Int64s, values_of: Callable[[int, Segment], npt.NDArray[Any]], dtype: Any
+        self, counts: Longs, values_of: Callable[[int, Segment], npt.NDArray[Any]], dtype: Any
     ) -> npt.NDArray[Any]:
         """A value per pair, event by event; `values_of` gives those of a part by slot."""
         ends = np.cumsum(counts)
@@ -135,7 +132,7 @@ class Matches:
         """Ids of all pairs, event by event, as they were given: an int64 array, or objects where some are strings."""
         return self._ids(self.counts())
 
-    def _ids(self, counts: Int64s) -> npt.NDArray[Any]:
+    def _ids(self, counts: Longs) -> npt.NDArray[Any]:
         tables = [part.segment.subscriptions.ids for part in self.parts]
         if all(isinstance(ids.values, np.ndarray) for ids in tables):
             return self._gather(counts, lambda number, _: tables[number].values, np.int64)
@@ -147,7 +144,7 @@ class Matches:
             out[mine] = ids.take(places[mine] & ((1 << 40) - 1))
         return out
 
-    def pairs(self) -> tuple[Int64s, npt.NDArray[Any]]:
+    def pairs(self) -> tuple[Longs, npt.NDArray[Any]]:
         """(original event row, subscription id) as two arrays of equal length."""
         counts = self.counts()
         return np.repeat(self.rows, counts), self._ids(counts)
@@ -182,7 +179,7 @@ class Matches:
         offsets = offsets if kind is pa.LargeListArray else offsets.astype(np.int32)
         return kind.from_arrays(pa.array(offsets), self._id_array(counts))
 
-    def _id_array(self, counts: Int64s) -> pa.Array:
+    def _id_array(self, counts: Longs) -> pa.Array:
         """`_ids` as Arrow; strings do not become Python objects on the way."""
         tables = [part.segment.subscriptions.ids for part in self.parts]
         types = {kind for ids in tables for kind in ids.types}

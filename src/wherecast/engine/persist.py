@@ -18,7 +18,7 @@ import numpy.typing as npt
 from wherecast.engine.ids import open_ids
 from wherecast.engine.segment import ALIVE, Segment, Subscriptions
 from wherecast.errors import SnapshotError, WherecastError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
 from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
@@ -121,7 +121,7 @@ def _open_codes(
 
 def _open_subscriptions(arrays: Arrays, filters: int) -> tuple[Subscriptions, npt.NDArray[np.bool_] | None]:
     """Subscriptions to so many filters, and which of them are dead (None: none is)."""
-    stored = Stored(arrays, "subscriptions")
+    stored = StoredArrays(arrays, "subscriptions")
     ids = open_ids(stored)
     ptr = stored.column("ptr", np.int32, size=filters + 1)
     stored.offsets(ptr, len(ids), "ptr")

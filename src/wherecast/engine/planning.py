@@ -27,7 +27,7 @@ INTERVAL = 1_000_000
 WORSE, SLACK = 2.0, 16.0
 
 
-class Planner:
+class Replanner:
     """Keeps a sample of events and the matchers of an engine planned for it."""
 
     def __init__(self) -> None:

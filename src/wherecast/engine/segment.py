@@ -18,20 +18,18 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.errors import EventError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.index.build import build_index
+from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
-from wherecast.index.restore import restore_filters
-from wherecast.language.concat import concat_filters, take_filters, take_ranges
-from wherecast.language.digest import digest_filters
+from wherecast.kernels.arrays import Longs
+from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
 from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
 
-Int64s = npt.NDArray[np.int64]
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
 DEAD = np.int64(-1)
@@ -76,7 +74,7 @@ class Segment:
         arrays = any(codebook.schema.attributes[a].is_array for a in codebook.used)
         self.is_plain = not arrays and not boxes.residuals.size  # boxes of scalars say it all
         self._install(matcher)
-        self.died: Int64s | None = None  # by slot; made when the first subscription dies
+        self.died: Longs | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
 
     def __len__(self) -> int:
@@ -85,7 +83,7 @@ class Segment:
 
     # -- matching -------------------------------------------------------------------------------------------------
 
-    def match(self, events: EventBatch) -> tuple[Int64s, npt.NDArray[np.int32]]:
+    def match(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]]:
         """(event_ptr, filter_ids): each filter that an event satisfies, once."""
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
@@ -98,7 +96,7 @@ class Segment:
         counts[rows] = np.diff(event_ptr)
         return np.concatenate(([0], np.cumsum(counts))), filter_ids
 
-    def _admit(self, events: EventBatch) -> tuple[Int64s | None, EventBatch, EventCodes]:
+    def _admit(self, events: EventBatch) -> tuple[Longs | None, EventBatch, EventCodes]:
         """The events that may match anything (None: all of them), coded.
 
         Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
@@ -124,7 +122,7 @@ class Segment:
         clause_ids = self.matcher.match(point)[1]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
-    def count(self, events: EventBatch) -> Int64s | None:
+    def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
         if not self._clauses_say_all():
             return None
@@ -177,7 +175,7 @@ class Segment:
                 errors.append(EventError(each.message(events.limits, owner), row=int(events.rows[each.row])))
             raise OverworkError(errors)
 
-    def _distinct_filters(self, hits: Hits) -> tuple[Int64s, npt.NDArray[np.int32]]:
+    def _distinct_filters(self, hits: Hits) -> tuple[Longs, npt.NDArray[np.int32]]:
         """Clauses to filters, each filter once per event."""
         key = np.unique((_event_ids(hits.event_ptr) << 32) | self.boxes.filter_ids[hits.clause_ids])
         return _pointer(key >> 32, hits.event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
@@ -202,7 +200,7 @@ class Segment:
         slot = self.subscriptions.ids.find(id)
         return slot if slot >= 0 and (self.died is None or self.died[slot] > version) else -1
 
-    def find_many(self, ids: IdColumn, version: int) -> Int64s:
+    def find_many(self, ids: IdColumn, version: int) -> Longs:
         """Slots of subscriptions that are alive at a version, -1 for ids that have none."""
         slots = self.subscriptions.ids.find_many(ids)
         died = self.died
@@ -219,7 +217,7 @@ class Segment:
             slots = slots[self.died[slots] > version]
         return ids.take(slots).tolist()  # type: ignore[no-any-return]
 
-    def kill(self, slots: int | Int64s, version: int | Int64s) -> None:
+    def kill(self, slots: int | Longs, version: int | Longs) -> None:
         """Mark subscriptions, each given once, as dead from a version on."""
         if self.died is None:
             self.died = np.full(len(self), ALIVE, np.int64)
@@ -251,7 +249,7 @@ class Segment:
     def filter_of(self, slot: int) -> int:
         return int(np.searchsorted(self.subscriptions.ptr, slot, "right")) - 1
 
-    def filters(self, chosen: Int64s | None = None) -> Filters:
+    def filters(self, chosen: Longs | None = None) -> Filters:
         """The compiled filters, made again from the boxes."""
         return restore_filters(self.codebook, self.boxes, self.residuals, chosen)
 
@@ -268,7 +266,7 @@ class Members(NamedTuple):
     """Subscriptions on their way into a segment: member i has filter `filter_of[i]` of `filters`."""
 
     filters: Filters
-    filter_of: Int64s
+    filter_of: Longs
     ids: Sequence[SubscriptionId] | npt.NDArray[Any]
     priorities: npt.NDArray[np.float32]
 
@@ -287,7 +285,7 @@ def build_segment(
     order = _alike_together(take_filters(pile, chosen), np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    index = build_index(take_filters(pile, chosen[order]), schema)
+    index = code_filters(take_filters(pile, chosen[order]), schema)
     subscriptions = _subscriptions(place[owner], parts, chosen.size)
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.used)
@@ -296,7 +294,7 @@ def build_segment(
     return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
 
 
-def _alike_together(filters: Filters, weights: Int64s) -> Int64s:
+def _alike_together(filters: Filters, weights: Longs) -> Longs:
     """An order of filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
@@ -321,7 +319,7 @@ def _digested(filters: Filters, schema: Schema) -> Filters:
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
 
-def _distinct(digests: list[bytes]) -> tuple[Int64s, Int64s]:
+def _distinct(digests: list[bytes]) -> tuple[Longs, Longs]:
     """A number for each digest, equal for equal ones, and one place of each number, in order."""
     words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
     order = np.lexsort((words[:, 1], words[:, 0]))
@@ -332,7 +330,7 @@ def _distinct(digests: list[bytes]) -> tuple[Int64s, Int64s]:
     return number, order[fresh]
 
 
-def _subscriptions(filter_of: Int64s, parts: Sequence[Members], n_filters: int) -> Subscriptions:
+def _subscriptions(filter_of: Longs, parts: Sequence[Members], n_filters: int) -> Subscriptions:
     order = np.argsort(filter_of, kind="stable")
     ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
     ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
@@ -350,7 +348,7 @@ def members_of(segment: Segment, version: int) -> Members:
     return Members(segment.filters(used), filter_of, ids.take(slots), weights)
 
 
-def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Int64s]:
+def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Longs]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
     filters = concat_filters([_digested(part.filters, schema) for part in parts], schema)
@@ -358,9 +356,9 @@ def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tup
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 
 
-def _event_ids(event_ptr: Int64s) -> Int64s:
+def _event_ids(event_ptr: Longs) -> Longs:
     return np.repeat(np.arange(event_ptr.size - 1), np.diff(event_ptr))
 
 
-def _pointer(event_ids: Int64s, n: int) -> Int64s:
+def _pointer(event_ids: Longs, n: int) -> Longs:
     return np.searchsorted(event_ids, np.arange(n + 1)).astype(np.int64)

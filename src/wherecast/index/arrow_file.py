@@ -5,7 +5,7 @@ different lengths share a file and any Arrow reader can look at them (`pyarrow.i
 numbers, booleans as one byte each, other fixed-width types as fixed-size binaries, 2-D arrays row by row. Arrow aligns
 buffers to 8 bytes; columns named `.pad` fill up to 64, the width of a cache line and of the widest vector register.
 
-A `Place` says where an array lies. Reading takes places, checked against the size of the file, and never parses IPC
+A `Extent` says where an array lies. Reading takes places, checked against the size of the file, and never parses IPC
 metadata: no length is left that a file could lie about, there is nothing to decompress and nothing to allocate.
 """
 
@@ -34,7 +34,7 @@ _DTYPE = re.compile(
 _STRINGS = {"string": (pa.string(), 4), "large_string": (pa.large_string(), 8)}
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where an array is: `type` is a NumPy dtype, `string` or `large_string`.
 
     Buffers are (offset, bytes): one for a NumPy array; validity (None: no NULLs), offsets and data for strings.
@@ -54,7 +54,7 @@ def is_count(value: object) -> bool:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def find_fault(place: Place, file_bytes: int) -> str | None:
+def find_fault(place: Extent, file_bytes: int) -> str | None:
     """Why a place cannot be true of a file of this size; None: it can.
 
     The fields may be anything JSON can say: numbers are Python's here and do not overflow; what is of a wrong type
@@ -81,7 +81,7 @@ def find_fault(place: Place, file_bytes: int) -> str | None:
     return f"it is not at a multiple of {ALIGNMENT}" if (place.buffers[0] or (0,))[0] % ALIGNMENT else None
 
 
-def read_array(file: mmap.mmap, place: Place) -> StoredArray:
+def read_array(file: mmap.mmap, place: Extent) -> StoredArray:
     """The array at a place without fault, read-only and not copied.
 
     Raises ValueError for what the bytes alone can get wrong: texts, and booleans that are neither 0 nor 1.
@@ -102,7 +102,7 @@ def read_array(file: mmap.mmap, place: Place) -> StoredArray:
     return array.reshape(place.shape)
 
 
-def _read_strings(file: mmap.mmap, place: Place) -> pa.Array:
+def _read_strings(file: mmap.mmap, place: Extent) -> pa.Array:
     view = memoryview(file)
     buffers = [None if b is None else pa.py_buffer(view[b[0] : b[0] + b[1]]) for b in place.buffers]
     try:
@@ -116,7 +116,7 @@ def _read_strings(file: mmap.mmap, place: Place) -> pa.Array:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_arrays(path: Path, arrays: Mapping[str, StoredArray]) -> dict[str, Place]:
+def write_arrays(path: Path, arrays: Mapping[str, StoredArray]) -> dict[str, Extent]:
     """Write a new file, sync it, and return the places of the arrays. Raises TypeError for what cannot be stored."""
     columns = {name: _stored(name, array) for name, array in arrays.items()}
     batch = _aligned_batch({name: child for name, (child, _, _) in columns.items()})
@@ -129,7 +129,7 @@ def write_arrays(path: Path, arrays: Mapping[str, StoredArray]) -> dict[str, Pla
         base = source.read_buffer()
         written = pa.ipc.open_file(base).get_batch(0)
         return {
-            name: Place(path.name, kind, shape, _buffers_of(written[name].values, base.address))
+            name: Extent(path.name, kind, shape, _buffers_of(written[name].values, base.address))
             for name, (_, kind, shape) in columns.items()
         }
 

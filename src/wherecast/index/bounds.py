@@ -3,7 +3,7 @@
 Kernels check nothing: they follow offsets, numbers and links where these lead, and a wrong one reads or writes memory that
 is not theirs. Checksums do not help, because whoever can write a file can compute its checksums. So every structure that is
 stored says, beside its `from_arrays`, what its arrays must be: of which type and length, within which bounds, which ones are
-offsets. `Stored` has the words for that. Each check is one or two passes of NumPy over one array; opening reads every byte
+offsets. `StoredArrays` has the words for that. Each check is one or two passes of NumPy over one array; opening reads every byte
 for the checksum anyway. What takes a walk (links of a tree) is a kernel of the structure.
 
 A file that passes may still answer wrongly. It cannot crash the process, make it loop for ever or fill its memory.
@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import SnapshotError
+from wherecast.kernels.arrays import Numbers
 
-Numbers = npt.NDArray[Any]
 
-
-class Stored:
+class StoredArrays:
     """The arrays of one structure. Every method raises SnapshotError where they are not what it says."""
 
     def __init__(self, arrays: Mapping[str, Any], owner: str) -> None:

@@ -28,35 +28,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.strings import StringCodes
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.keys import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
-from wherecast.language.attribute import Attribute
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Attribute, Kind, Schema
 from wherecast.language.values import Scalar
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 
 class KeyCodes:
     """Codes of an attribute with 64-bit keys: one more than the number of cell starts not above the key."""
 
-    def __init__(self, starts: Int64s, table: Int32s, facts: Int64s) -> None:
+    def __init__(self, starts: Longs, table: Ints, facts: Longs) -> None:
         self.starts = starts  # sorted, distinct: where a new cell begins
-        self._table = table  # see kernels.keys
+        self._table = table  # see kernels.codes
         self._facts = facts  # scale, low and step of the buckets
         scale, low, step = facts.tolist()
         self._read_only = frozen(starts), frozen(table), scale, np.int64(low), np.int64(step)  # what kernels are given
         self._starts_view = memoryview(starts)  # type: ignore[arg-type]  # yields plain integers, which NumPy's own indexing does not
 
     @classmethod
-    def of(cls, starts: Int64s) -> KeyCodes:
+    def of(cls, starts: Longs) -> KeyCodes:
         return cls(starts, *_bucket_table(starts))
 
     @property
@@ -67,7 +64,7 @@ class KeyCodes:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self.arrays().values())
 
-    def encode_keys(self, keys: Int64s) -> Int32s:
+    def encode_keys(self, keys: Longs) -> Ints:
         out = np.empty(keys.size, np.int32)
         encode_keys(*self._read_only, keys, out)
         return out
@@ -76,7 +73,7 @@ class KeyCodes:
         """Code of one canonical value."""
         return bisect_right(self._starts_view, key_of(value)) + FIRST_CODE
 
-    def encode(self, values: pa.Array) -> Int32s:
+    def encode(self, values: pa.Array) -> Ints:
         codes = self.encode_keys(keys_of(values))
         if values.null_count:
             codes[values.is_null().to_numpy(zero_copy_only=False)] = NULL_CODE
@@ -89,11 +86,11 @@ class KeyCodes:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> KeyCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check_keys(Stored(arrays, "codes of keys"))
+        _check_keys(StoredArrays(arrays, "codes of keys"))
         return cls(arrays["starts"], arrays["table"], arrays["facts"])
 
 
-def _check_keys(stored: Stored) -> None:
+def _check_keys(stored: StoredArrays) -> None:
     """Sorted starts, buckets that are ranges of them, and a scale whose shift is one."""
     starts, table = stored.column("starts", np.int64), stored.column("table", np.int32)
     stored.require((starts[1:] > starts[:-1]).all(), "starts", "is not sorted")
@@ -104,11 +101,11 @@ def _check_keys(stored: Stored) -> None:
     stored.require(known, "facts", f"has no scale {scale} with step {step}")
 
 
-def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
-    """A bucket table (see kernels.keys) on the scale that spreads the starts best."""
+def _bucket_table(starts: Longs) -> tuple[Ints, Longs]:
+    """A bucket table (see kernels.codes) on the scale that spreads the starts best."""
     if not starts.size:
         return np.zeros(2, np.int32), np.zeros(3, np.int64)
-    best: tuple[float, Int32s, Int64s] | None = None
+    best: tuple[float, Ints, Longs] | None = None
     for scale, low, step, last in _scales(starts):
         buckets = np.empty(starts.size, np.int64)
         buckets_into(starts, scale, low, step, last, buckets)
@@ -121,7 +118,7 @@ def _bucket_table(starts: Int64s) -> tuple[Int32s, Int64s]:
     return best[1], best[2]
 
 
-def _scales(starts: Int64s) -> Iterator[tuple[int, np.int64, np.int64, int]]:
+def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
     """(scale, low, step, last bucket) of every scale that applies, for about one bucket per two starts."""
     wanted = max(starts.size // 2, 1)
     logs = np.empty(starts.size, np.int64)
@@ -142,7 +139,7 @@ def _scales(starts: Int64s) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 AttributeCodes = KeyCodes | StringCodes
 
 
-def keys_of(values: pa.Array) -> Int64s:
+def keys_of(values: pa.Array) -> Longs:
     """Sortable keys of a canonical Arrow column; NULLs get any key."""
     if values.null_count:
         values = values.fill_null(pa.scalar(False) if pa.types.is_boolean(values.type) else _zero(values.type))
@@ -188,7 +185,7 @@ class Codebook:
         self._encoders: list[tuple[int, Any]] = [(a, c.encode_value) for a, c in enumerate(codes) if c is not None]
 
     @property
-    def widths(self) -> Int32s:
+    def widths(self) -> Ints:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
     def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
@@ -200,7 +197,7 @@ class Codebook:
                 matrix[0, attr] = encode(value)
         return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
 
-    def encode_column(self, events: EventBatch, attr: int) -> Int32s:
+    def encode_column(self, events: EventBatch, attr: int) -> Ints:
         """Codes of a scalar attribute that filters constrain."""
         codes = self.codes[attr]
         assert codes is not None
@@ -208,12 +205,12 @@ class Codebook:
             return codes.encode(events.array(attr), events.derive(attr, codes.seed, codes.hash))
         return codes.encode(events.array(attr))
 
-    def encode(self, events: EventBatch, known: Mapping[int, Int32s] | None = None) -> EventCodes:
+    def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         n = len(events)
         matrix = np.zeros((n, len(self.codes)), np.int32)
-        list_ptr: list[Int64s] = [np.zeros(1, np.int64)]
-        list_codes: list[Int32s] = []
+        list_ptr: list[Longs] = [np.zeros(1, np.int64)]
+        list_codes: list[Ints] = []
         for attr in self.used:
             codes = self.codes[attr]
             assert codes is not None
@@ -235,7 +232,7 @@ class Codebook:
 _NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 
-def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Int64s, Int32s]:
+def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Longs, Ints]:
     """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""
     n = len(values)
     there = values.is_valid().to_numpy(zero_copy_only=False)
@@ -251,7 +248,7 @@ def _encode_lists(codes: AttributeCodes, values: pa.Array) -> tuple[Int64s, Int3
     return np.searchsorted(rows[keep], np.arange(n + 1)).astype(np.int64), flat[keep]
 
 
-def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int32s]:
+def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
@@ -269,7 +266,7 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Int32s, Int
     return Codebook(schema, codes), lo, hi
 
 
-def _key_codes(filters: Filters, _rows: Int64s, real: Int64s, attribute: Attribute) -> tuple[KeyCodes, Int32s, Int32s]:
+def _key_codes(filters: Filters, _rows: Longs, real: Longs, attribute: Attribute) -> tuple[KeyCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if attribute.is_array else []
@@ -280,9 +277,7 @@ def _key_codes(filters: Filters, _rows: Int64s, real: Int64s, attribute: Attribu
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(
-    filters: Filters, rows: Int64s, real: Int64s, _attribute: Attribute
-) -> tuple[StringCodes, Int32s, Int32s]:
+def _string_codes(filters: Filters, rows: Longs, real: Longs, _attribute: Attribute) -> tuple[StringCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
     used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
@@ -293,7 +288,7 @@ def _string_codes(
     return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
 
 
-def _tells_gaps_apart(filters: Filters, rows: Int64s, real: Int64s, lo: Int32s, hi: Int32s, n_strings: int) -> bool:
+def _tells_gaps_apart(filters: Filters, rows: Longs, real: Longs, lo: Ints, hi: Ints, n_strings: int) -> bool:
     """Whether some constraint holds for a part of the gaps only."""
     gaps = np.zeros(filters.attr.size, np.int64)
     top = np.minimum(hi, 2 * n_strings + 1).astype(np.int64)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -61,7 +61,7 @@ def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, re
     """
     widths = codebook.widths
     several = np.array([attribute.is_array for attribute in codebook.schema.attributes], bool)
-    stored = Stored(arrays, "boxes")
+    stored = StoredArrays(arrays, "boxes")
     rows = Rows(
         stored.column("ptr", np.int32),
         stored.column("number", np.uint8, np.uint16),
@@ -83,7 +83,7 @@ def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, re
 
 
 def check_rows(
-    stored: Stored, rows: Rows, widths: npt.NDArray[np.int32], several: npt.NDArray[np.bool_] | None = None
+    stored: StoredArrays, rows: Rows, widths: npt.NDArray[np.int32], several: npt.NDArray[np.bool_] | None = None
 ) -> None:
     """That rows out of a file are intervals of codes, clauses are constraints in order, and numbers name rows.
 

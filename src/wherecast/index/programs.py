@@ -7,9 +7,9 @@ that was part of an IN list may be made in a wider type than its two sides ask f
 Opening parses and checks that text against the schema again; nothing is unpickled, and what no filter can say no stored
 program can.
 
-Literal columns follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
-the order of `_column_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
-column of an IN list is the number of members of each row, in `sizes`, and the members themselves.
+Literals follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
+the order of `_literal_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
+literals of an IN list are the number of members of each row, in `sizes`, and the members themselves.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ import pyarrow as pa
 from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
-from wherecast.language.decimals import MAX_PRECISION, Digits
-from wherecast.language.expression import FLOATS, MOMENTS, NUMBERS, Compare, InList, Like, Negate, Node, Param, Type
-from wherecast.language.filters import LiteralColumns, Program
+from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
+from wherecast.language.filters import LiteralValues, Program
 from wherecast.language.limits import Limits
-from wherecast.language.literals import Shape
-from wherecast.language.normalize import Rest, Truth
+from wherecast.language.normalize import Residual, Truth
 from wherecast.language.patterns import like_tokens, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Shape
 from wherecast.language.sql import Checker, SlotKind, parse_shape
+from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
@@ -48,7 +48,7 @@ _FORMS = ("general", "exact", "prefix", "any")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}
 _TEXTS = ("texts", "decimals")
 
-ColumnKey = Param | tuple[Param, Type]
+LiteralKey = Param | tuple[Param, Type]
 
 
 class _Literal(NamedTuple):
@@ -70,15 +70,15 @@ def pack_programs(programs: list[Program], schema: Schema) -> tuple[dict[str, Js
     texts = []
     pools: dict[str, list[Any]] = {kind: [] for kind in (*_DTYPES, *_TEXTS)}
     for program in programs:
-        written = [_write_rest(rest, schema, reader) for rest in program.rests]
+        written = [_write_residual(residual, schema, reader) for residual in program.residuals]
         texts.append(json.dumps({"length": program.length, "rests": written}))
-        keys = _column_keys(program.rests)
-        if set(keys) != set(program.columns):
+        keys = _literal_keys(program.residuals)
+        if set(keys) != set(program.literals):
             raise SnapshotError(
-                f"program {len(texts) - 1}: its columns are not those of its residuals; nothing was saved"
+                f"program {len(texts) - 1}: its literals are not those of its residuals; nothing was saved"
             )
         for key in keys:
-            _pack_column(key, program.columns[key], pools)
+            _pack_literals(key, program.literals[key], pools)
     arrays: dict[str, StoredArray] = {"programs": pa.array(texts, pa.large_string())}
     for kind, dtype in _DTYPES.items():
         arrays[kind] = np.concatenate([np.zeros(0, dtype), *pools[kind]]).astype(dtype)
@@ -99,12 +99,12 @@ def unpack_programs(facts: Mapping[str, Any], arrays: Mapping[str, StoredArray],
     programs = []
     for number, text in enumerate(texts):
         try:
-            length, rests = _read_program(text, reader)
-            columns: LiteralColumns = {key: pools.column(key, length) for key in _column_keys(rests)}
-            _check_patterns(rests, columns)
+            length, residuals = _read_program(text, reader)
+            literals: LiteralValues = {key: pools.literals(key, length) for key in _literal_keys(residuals)}
+            _check_patterns(residuals, literals)
         except (FilterError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SnapshotError(f"residual program {number} cannot be read: {error!s:.200}; {_REMEDY}") from None
-        programs.append(Program(rests, columns, length))
+        programs.append(Program(residuals, literals, length))
     pools.check_used_up()
     return programs
 
@@ -115,11 +115,11 @@ _REMEDY = "the snapshot is damaged or of another schema: restore it or save anew
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
+def _write_residual(residual: Residual, schema: Schema, reader: _Reader) -> dict[str, Json]:
     """A residual in words, after a look whether it comes back."""
-    forms = {id(n.pattern): n.form for n in rest.node.walk() if isinstance(n, Like)}
+    forms = {id(n.pattern): n.form for n in residual.node.walk() if isinstance(n, Like)}
     # A sign right before a literal would become a part of it.
-    apart = {id(n.item) for n in rest.node.walk() if isinstance(n, Negate)}
+    apart = {id(n.item) for n in residual.node.walk() if isinstance(n, Negate)}
     numbers: dict[tuple[_Literal, bool], int] = {}
 
     def name(index: int) -> str:
@@ -132,19 +132,19 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
         mark = f"-{mark}" if param.negative else mark
         return f"({mark})" if id(param) in apart else mark
 
-    text = render(rest.node, name, placeholder)
+    text = render(residual.node, name, placeholder)
     literals = tuple(literal for literal, _ in numbers)
     try:
-        pairs = zip(_compares(reader.expression(text, literals)), _compares(rest.node), strict=False)
+        pairs = zip(_compares(reader.expression(text, literals)), _compares(residual.node), strict=False)
         wider = tuple((i, want.common) for i, (got, want) in enumerate(pairs) if got.common is not want.common)
         written: dict[str, Json] = {
-            "truth": str(rest.truth),
-            "is_whole": rest.is_whole,
+            "truth": str(residual.truth),
+            "is_whole": residual.is_whole,
             "sql": text,
             "literals": [[x.slot, str(x.type), *x.digits, x.form] for x in literals],
             "wider": [[i, str(kind)] for i, kind in wider],
         }
-        same = _read_rest(written, reader) == rest
+        same = _read_residual(written, reader) == residual
     except (FilterError, ValueError) as error:
         raise SnapshotError(f"the residual {text!r:.200} cannot be stored: {error}; nothing was saved") from None
     if not same:
@@ -154,21 +154,21 @@ def _write_rest(rest: Rest, schema: Schema, reader: _Reader) -> dict[str, Json]:
     return written
 
 
-def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Rest, ...]]:
+def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Residual, ...]]:
     written = json.loads(text)
     length = written["length"]
     if not is_count(length) or length >= 2**31:
         raise ValueError(f"{length!r:.20} is no number of rows")
-    return length, tuple(_read_rest(rest, reader) for rest in written["rests"])
+    return length, tuple(_read_residual(residual, reader) for residual in written["rests"])
 
 
-def _read_rest(written: dict[str, Any], reader: _Reader) -> Rest:
+def _read_residual(written: dict[str, Any], reader: _Reader) -> Residual:
     sql, is_whole = written["sql"], written["is_whole"]
     if not isinstance(sql, str) or not isinstance(is_whole, bool):
         raise TypeError("an expression is no text, or not known to be whole")
     literals = tuple(map(_read_literal, written["literals"]))
     wider = tuple((i, Type(kind)) for i, kind in written["wider"])
-    return Rest(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
+    return Residual(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
 
 
 def _read_literal(written: list[Any]) -> _Literal:
@@ -239,24 +239,24 @@ def _is_wider(wide: Type, narrow: Type) -> bool:
     return wide is narrow or narrow is Type.NULL
 
 
-def _check_patterns(rests: tuple[Rest, ...], columns: LiteralColumns) -> None:
+def _check_patterns(residuals: tuple[Residual, ...], literals: LiteralValues) -> None:
     """Patterns were checked when their filters were registered; those of a file are checked again."""
-    for like in (n for rest in rests for n in rest.node.walk() if isinstance(n, Like)):
-        for pattern in set(columns[like.pattern].tolist()):
+    for like in (n for residual in residuals for n in residual.node.walk() if isinstance(n, Like)):
+        for pattern in set(literals[like.pattern].tolist()):
             if like.kind == "rlike":
                 rlike_regex(pattern)
             elif "\\" in pattern:
                 like_tokens(pattern)
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- literals ---------------------------------------------------------------------------------------------------------
 
 
-def _column_keys(rests: tuple[Rest, ...]) -> list[ColumnKey]:
-    """The columns that evaluating residuals needs, in an order that depends on the expressions alone."""
-    keys: dict[ColumnKey, None] = {}
-    for rest in rests:
-        nodes = list(rest.node.walk())
+def _literal_keys(residuals: tuple[Residual, ...]) -> list[LiteralKey]:
+    """The literals that evaluating residuals needs, in an order that depends on the expressions alone."""
+    keys: dict[LiteralKey, None] = {}
+    for residual in residuals:
+        nodes = list(residual.node.walk())
         listed = {id(v) for n in nodes if isinstance(n, InList) for v in n.values}
         for node in nodes:
             if isinstance(node, InList):
@@ -266,19 +266,19 @@ def _column_keys(rests: tuple[Rest, ...]) -> list[ColumnKey]:
     return list(keys)
 
 
-def _kind_of(key: ColumnKey) -> str:
-    """Which array holds the values of a column; the members of a list of doubles are their keys."""
+def _kind_of(key: LiteralKey) -> str:
+    """Which array holds the values of a literal; the members of a list of doubles are their keys."""
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
     if kind in FLOATS:
         return "ints" if is_list else "floats"
     return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 
 
-def _pack_column(key: ColumnKey, column: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
+def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
     kind = _kind_of(key)
-    values: Any = column
+    values: Any = found
     if isinstance(key, tuple):
-        rows = [sorted(row) for row in column]
+        rows = [sorted(row) for row in found]
         pools["sizes"].append(np.array([len(row) for row in rows], np.int64))
         values = [value for row in rows for value in row]
     if kind in _DTYPES:
@@ -288,15 +288,15 @@ def _pack_column(key: ColumnKey, column: npt.NDArray[Any], pools: dict[str, list
 
 
 class _Pools:
-    """The arrays of all columns, taken from front to back."""
+    """The arrays of all literals, taken from front to back."""
 
     def __init__(self, arrays: Mapping[str, StoredArray]) -> None:
         self._pools: dict[str, Any] = {kind: _numbers_of(kind, dtype, arrays) for kind, dtype in _DTYPES.items()}
         self._pools |= {kind: _texts_of(kind, arrays) for kind in _TEXTS}
         self._at = dict.fromkeys(self._pools, 0)
 
-    def column(self, key: ColumnKey, length: int) -> npt.NDArray[Any]:
-        """The next column; ValueError if there is not so much left."""
+    def literals(self, key: LiteralKey, length: int) -> npt.NDArray[Any]:
+        """The next literal, one value per row; ValueError if there is not so much left."""
         kind = _kind_of(key)
         if not isinstance(key, tuple):
             values = self._take(kind, length)

@@ -62,7 +62,7 @@ from typing import Any, NoReturn, TypeAlias
 import pyarrow as pa
 
 from wherecast.errors import SnapshotError
-from wherecast.index.arrow_file import Place, StoredArray, find_fault, is_count, read_array, write_arrays
+from wherecast.index.arrow_file import Extent, StoredArray, find_fault, is_count, read_array, write_arrays
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 
 FORMAT = "wherecast-snapshot"
@@ -130,7 +130,7 @@ class _NoArrayError(SnapshotError, KeyError):
 class _Arrays(Mapping[str, StoredArray]):
     """Arrays by name, made when asked for."""
 
-    def __init__(self, where: Path, maps: Mapping[str, mmap.mmap], places: Mapping[str, Place]) -> None:
+    def __init__(self, where: Path, maps: Mapping[str, mmap.mmap], places: Mapping[str, Extent]) -> None:
         self._where = where
         self._maps = maps
         self._places = places
@@ -285,12 +285,12 @@ def _directory(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _read_places(manifest: dict[str, Any], sizes: dict[str, int], where: Path) -> dict[str, Place]:
+def _read_places(manifest: dict[str, Any], sizes: dict[str, int], where: Path) -> dict[str, Extent]:
     """Where the arrays are, each inside its file."""
-    places: dict[str, Place] = {}
+    places: dict[str, Extent] = {}
     for name, facts in manifest["arrays"].items():
         try:
-            place = Place(facts["file"], facts["type"], tuple(facts["shape"]), tuple(facts["buffers"]))
+            place = Extent(facts["file"], facts["type"], tuple(facts["shape"]), tuple(facts["buffers"]))
             fault = find_fault(place, sizes[place.file])
         except (TypeError, KeyError, ValueError):
             _refuse(where, f"array {name!r:.60} has no place in a file that is listed")

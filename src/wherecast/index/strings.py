@@ -11,12 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Ints, Words
+from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.strings import encode_string, encode_strings, fill_table, hash_strings
-
-Int32s = npt.NDArray[np.int32]
-Hashes = npt.NDArray[np.uint64]
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -40,7 +38,7 @@ class StringCodes:
         offsets: npt.NDArray[np.int64],
         data: npt.NDArray[np.uint8],
         ordered: bool,
-        table: tuple[int, Int32s, npt.NDArray[np.uint32]] | None = None,
+        table: tuple[int, Ints, npt.NDArray[np.uint32]] | None = None,
     ) -> None:
         self.offsets = offsets
         self.data = data
@@ -78,13 +76,13 @@ class StringCodes:
         """Code of one string."""
         return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))
 
-    def hash(self, values: pa.Array) -> Hashes:
+    def hash(self, values: pa.Array) -> Words:
         """Hashes of a column; equal for codes of equal `seed`."""
         out = np.empty(len(values), np.uint64)
         hash_strings(*string_buffers(values), np.uint64(self.seed), out)
         return out
 
-    def encode(self, values: pa.Array, hashes: Hashes | None = None) -> Int32s:
+    def encode(self, values: pa.Array, hashes: Words | None = None) -> Ints:
         """Codes of a column; `hashes` may be given where they are known."""
         valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
         out = np.empty(len(values), np.int32)
@@ -106,12 +104,12 @@ class StringCodes:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check(Stored(arrays, "codes of strings"))
+        _check(StoredArrays(arrays, "codes of strings"))
         ordered, seed = (int(f) for f in arrays["facts"])
         return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
 
 
-def _check(stored: Stored) -> None:
+def _check(stored: StoredArrays) -> None:
     """Texts in Arrow's layout, sorted; a table that names them and has an empty slot, where every search ends."""
     offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
     stored.offsets(offsets, data.size, "offsets")
@@ -144,7 +142,7 @@ def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray
 
 def _hash_table(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-) -> tuple[int, Int32s, npt.NDArray[np.uint32]]:
+) -> tuple[int, Ints, npt.NDArray[np.uint32]]:
     size = 1 << max(2 * (offsets.size - 1), 2).bit_length()
     places, marks = np.full(size, -1, np.int32), np.zeros(size, np.uint32)
     fill_table(offsets, data, np.uint64(_SEED), places, marks)

@@ -22,17 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import (
-    HAS_COMPRESS,
-    ONE,
-    ZERO,
-    count_both_4,
-    count_rows_1,
-    count_rows_4,
-    count_rows_16,
-    popcount,
-    trailing_zeros,
-)
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.kernels.descent import (
     COLUMN,
     COLUMN_END,
@@ -42,20 +32,30 @@ from wherecast.kernels.descent import (
     SIZE,
     SLOT,
     WORDS,
-    Batch,
+    LookupTree,
+    Projected,
     Scratch,
-    Tree,
     and_rows,
     find_bits,
     list_bits,
     list_word,
 )
-from wherecast.kernels.fanout import copy_run
-from wherecast.kernels.jit import Scalar, hot, inlined, jit
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from wherecast.kernels.events import copy_run
+from wherecast.kernels.jit import (
+    HAS_COMPRESS,
+    ONE,
+    ZERO,
+    Scalar,
+    count_both_4,
+    count_rows_1,
+    count_rows_4,
+    count_rows_16,
+    hot,
+    inlined,
+    jit,
+    popcount,
+    trailing_zeros,
+)
 
 
 @inlined
@@ -116,7 +116,9 @@ def count_single(word_weights: Ints, base: Scalar, words: Scalar) -> Scalar:
 
 
 @hot
-def count_dense(tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs) -> None:
+def count_dense(
+    tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs
+) -> None:
     """Add the matches of leaves first:end to `counts`."""
     _, _, _, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch
@@ -184,7 +186,7 @@ def weigh_found(found: Words, first: Scalar, words: Scalar, rows: Words, begin: 
 
 @hot
 def weigh_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, planes: Planes,
+    tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, planes: Planes,
     totals: Longs,
 ) -> None:  # fmt: skip
     """Add the weights of the matches of leaves first:end to `totals`."""
@@ -248,7 +250,14 @@ def list_any(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> S
 
 @hot
 def list_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, cursor: Longs, stop: Longs, out: Ints
+    tree: LookupTree,
+    batch: Projected,
+    first: Scalar,
+    end: Scalar,
+    scratch: Scratch,
+    cursor: Longs,
+    stop: Longs,
+    out: Ints,
 ) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
     _, _, _, leaves, columns, maps, slots = tree
@@ -303,7 +312,7 @@ def write_run(
 
 @hot
 def expand_dense(
-    tree: Tree, batch: Batch, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, clauses: Ints, ptr: Ints,
+    tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, word_weights: Ints, clauses: Ints, ptr: Ints,
     values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any],
 ) -> None:  # fmt: skip
     """Write values[ptr[c]:ptr[c + 1]] of every clause c of leaves first:end that holds, at each event's cursor.

@@ -19,7 +19,7 @@ A column is an attribute, except that the second and further constraints of a cl
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
 
 Measured and rejected: four accumulators written out in Numba for the AND (LLVM gathers over the rows instead, see
-`bits`); padding leaves to whole vectors (a tenth more memory on `gryphon`, no faster); checking clauses one by one without
+`jit`); padding leaves to whole vectors (a tenth more memory on `gryphon`, no faster); checking clauses one by one without
 bitmaps, as a tree of small leaves does (on `gryphon` the leaves of 16 clauses that pay then cost five times as much).
 """
 
@@ -30,20 +30,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import (
+from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
     ONE,
     ZERO,
+    Scalar,
     and_rows_1,
     and_rows_2,
     and_rows_4,
     and_rows_16,
     compress_16,
+    hot,
+    inlined,
+    jit,
     popcount,
     trailing_zeros,
 )
-from wherecast.kernels.jit import Scalar, hot, inlined, jit
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
@@ -56,12 +60,8 @@ SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
-
-class Tree(NamedTuple):
+class LookupTree(NamedTuple):
     """The whole index as flat arrays; what is stored and mapped."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
@@ -74,7 +74,7 @@ class Tree(NamedTuple):
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
 
 
-class Batch(NamedTuple):
+class Projected(NamedTuple):
     """Prepared events: one code per column, or ~r for the list `list_codes[list_ptr[r]:list_ptr[r + 1]]`."""
 
     codes: Ints  # (events, columns)
@@ -284,7 +284,14 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, codes: Ints, list_ptr: 
 
 @hot
 def descend(
-    tree: Tree, rows: Rows, batch: Batch, points: Points, start: Scalar, scratch: Scratch, out: Ints, ptr: Longs
+    tree: LookupTree,
+    rows: Rows,
+    batch: Projected,
+    points: Points,
+    start: Scalar,
+    scratch: Scratch,
+    out: Ints,
+    ptr: Longs,
 ) -> Scalar:
     """Match events start: into `out`; return the first event that did not fit.
 
@@ -339,7 +346,7 @@ def descend(
 
 
 @hot
-def tally_descend(tree: Tree, batch: Batch, scratch: Scratch, totals: Longs) -> None:
+def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
     nodes, tests, table, leaves, columns, maps, _ = tree
     codes, list_ptr, list_codes = batch

@@ -1,4 +1,4 @@
-"""Where clauses are filed: the choice of tests for a node, and the cells of each clause.
+"""Building the tree of `descent`: which tests a node has, in which cells each clause is filed, and what its leaves hold.
 
 Theory of operation
 -------------------
@@ -14,6 +14,18 @@ alike: spread over all columns, every node would have thirty lookups and as many
 
 Every clause is assigned once, and its leaving is subtracted from the savings of the other columns it could have had:
 the choice costs time linear in the number of constraints, plus columns squared.
+
+The clauses that are left make leaves. A leaf knows the cells of its path. A column filed under at shift 0 is settled: the code is known, the constraint
+holds, nothing is stored. A column filed under at a larger shift keeps buckets of the cell only. Any other column gets
+one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_BITS` bits of buckets over its whole
+range; the boxes of the few clauses that survive the AND of such inexact columns are checked.
+
+Where many of a leaf's clauses hold at once (wide ranges, `<>`), that second check would be all the work. Such a leaf has
+a second set of rows for its inexact columns: bit i says that clause i *surely* holds for every code of the bucket. Only
+clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
+
+A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
+cheaper to check on the survivors. A leaf with few clauses has no bitmaps at all.
 """
 
 from __future__ import annotations
@@ -21,27 +33,294 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import popcount
-from wherecast.kernels.jit import Scalar, jit
-from wherecast.kernels.leaves import EXACT_CODES, ROW_LEAF
+from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
+from wherecast.kernels.descent import (
+    BITS_AT,
+    CHECKED,
+    COLUMN,
+    COLUMN_END,
+    FOLD_AT,
+    LEAF_WORDS,
+    MAP,
+    ROW_AT,
+    SHIFT_AT,
+    SIZE,
+    SLOT,
+    SURE,
+    WORDS,
+)
+from wherecast.kernels.jit import ONE, Scalar, jit, popcount
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
-Flags = npt.NDArray[np.bool_]
+#: Most clauses of a leaf that never has bitmaps.
+ROW_LEAF = 8
+#: A column of up to this many codes has one row per code.
+EXACT_CODES = 64
+#: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
+COARSE_BITS = 4
+#: Bitmap bytes that sparing a clause one check is worth.
+ROW_BYTES = 10
+#: Cycles of checking one clause, of one leaf column, of one leaf: decide between rows and bitmaps.
+CHECK, PER_COLUMN, PER_LEAF = 8, 6, 30
+#: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
+CROWDED = 1 / 16
+
+
+@jit
+def bits_of(width: Scalar) -> Scalar:
+    """Number of bits of the codes 0 .. width - 1."""
+    bits = 0
+    while (1 << bits) < width:
+        bits += 1
+    return bits
+
+
+@jit
+def count_rows(c: Scalar, width: Ints, bits: Ints, shifts: Ints, folds: Ints) -> Scalar:
+    """Number of rows of a column: a bucket each, but for that of code 0 in a folded one."""
+    return min(1 << bits[c], (width[c] + (1 << shifts[c]) - 1) >> shifts[c]) - folds[c]
+
+
+@jit
+def path_of(
+    leaf: Scalar, parent: Ints, step: Ints, path: Ints, path_shift: Ints, path_key: Ints, clear: Scalar
+) -> None:
+    """Mark the columns on the way to a leaf with the shift and key they were filed under, or clear the marks.
+
+    `step[leaf]` and `path[p]` are (column, shift, key, parent path); column -1 says no step.
+    """
+    if step[leaf, 0] >= 0:
+        path_shift[step[leaf, 0]] = -1 if clear else step[leaf, 1]
+        path_key[step[leaf, 0]] = step[leaf, 2]
+    at = parent[leaf]
+    while at >= 0:
+        path_shift[path[at, 0]] = -1 if clear else path[at, 1]
+        path_key[path[at, 0]] = path[at, 2]
+        at = path[at, 3]
+
+
+@jit
+def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: Scalar,
+              crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
+
+    Returns the number of touched columns and the words. `load` is all zero before and after.
+    """
+    n_touched, rows = 0, 0
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            c = column[k]
+            if path_shift[c] != 0:
+                if load[c] == 0:
+                    touched[n_touched] = c
+                    n_touched += 1
+                load[c] += 1
+                rows += 1
+    size = end - first
+    n_maps, map_bytes = 0, 0
+    for t in range(n_touched):
+        c = touched[t]
+        if path_shift[c] > 0 and width[c] > EXACT_CODES:
+            bits[c] = min(path_shift[c], COARSE_BITS)
+            shifts[c] = path_shift[c] - bits[c]
+        else:
+            all_bits = bits_of(width[c])
+            bits[c] = all_bits if width[c] <= EXACT_CODES else min(all_bits, COARSE_BITS)
+            shifts[c] = all_bits - bits[c]
+        needed = count_rows(c, width, bits, shifts, folds) * ((size + 63) // 64) * 8 + 8
+        if needed > thrift * ROW_BYTES * load[c]:
+            bits[c] = -1
+        else:
+            n_maps += 1
+            map_bytes += needed
+            if crowded and shifts[c] > 0:
+                bits[c] += 1
+                shifts[c] -= 1
+        load[c] = 0
+    few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES <= map_bytes + 64
+    if size <= ROW_LEAF or few or n_maps == 0 or size > 64 * LEAF_WORDS:
+        for t in range(n_touched):
+            bits[touched[t]] = -1
+        return n_touched, 0
+    return n_touched, (size + 63) // 64
+
+
+@jit
+def is_exact(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
+    """Whether the bitmap of a column decides its constraint.
+
+    Buckets of a cell never do, even one code wide: of an event's list, codes outside the cell fall into them too.
+    """
+    return bits[c] >= 0 and shifts[c] == 0 and width[c] <= EXACT_CODES
+
+
+@jit
+def is_undecided(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints,
+                 bits: Ints, shifts: Ints) -> Scalar:  # fmt: skip
+    """Whether path and bitmaps leave some constraint of a leaf to be checked."""
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if path_shift[column[k]] != 0 and not is_exact(column[k], width, bits, shifts):
+                return True
+    return False
+
+
+@jit
+def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+                c: Scalar) -> Scalar:  # fmt: skip
+    """Whether every constraint of a leaf on a column of codes 0, 1, 2 asks for 1 or for 2."""
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if column[k] == c and (list_at[k] >= 0 or lo[k] == 0 or lo[k] != hi[k]):
+                return False
+    return True
+
+
+@jit
+def is_crowded(
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, chance: Singles, path_shift: Ints
+) -> Scalar:
+    """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
+    total = 0.0
+    for i in range(first, end):
+        product = 1.0
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if path_shift[column[k]] < 0:
+                product *= chance[k]
+        total += product
+    return total > CROWDED * (end - first)
+
+
+@jit
+def set_bits(
+    maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, slot: Scalar, first: Scalar, last: Scalar
+) -> None:
+    """Set one clause's bit in the rows first .. last."""
+    bit = ONE << np.uint64(slot & 63)
+    for row in range(first, last + 1):
+        maps[place + row * words + (slot >> 6)] |= bit
+
+
+@jit
+def is_mapped(clause: Scalar, ptr: Longs, column: Ints, path_shift: Ints, bits: Ints) -> Scalar:
+    """Whether bitmaps (or the path) have all columns of a clause."""
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if path_shift[column[k]] != 0 and bits[column[k]] < 0:
+            return False
+    return True
+
+
+@jit
+def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+                list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
+                shifts: Ints, folds: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
+    """The rows of one column: a clause without a constraint on it is in all of them.
+
+    With `sure`, a clause with a constraint is in a row only if the whole bucket lies in one of its intervals, and a
+    clause that also has columns without bitmaps is in none.
+    """
+    shift, fold, n_rows = shifts[c], folds[c], count_rows(c, width, bits, shifts, folds)
+    low: Scalar = np.int64(0)
+    if path_shift[c] > 0 and width[c] > EXACT_CODES:
+        low = np.int64(path_key[c]) << path_shift[c]
+    high = low + (np.int64(n_rows + fold) << shift) - 1
+    inner = (1 << shift) - 1 if sure else 0
+    for i in range(first, end):
+        if sure and not is_mapped(members[i], ptr, column, path_shift, bits):
+            continue
+        free = True
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            if column[k] != c:
+                continue
+            free = False
+            single = list_at[k] < 0
+            for at in range(0 if single else list_at[k], 1 if single else list_end[k]):
+                begin = max(np.int64(lo[k] if single else list_lo[at]), low)
+                stop: Scalar = np.int64(hi[k] if single else list_hi[at])
+                stop = high if stop >= width[c] - 1 else min(stop, high)
+                if begin <= stop:
+                    start, last = (begin - low + inner) >> shift, (stop - low - inner) >> shift
+                    set_bits(maps, place, words, i - first, start - fold, last - fold)
+        if free:
+            set_bits(maps, place, words, i - first, 0, n_rows - 1)
+
+
+@jit
+def build_leaves(
+    leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
+    ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
+    chance: Singles, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], fill: Scalar,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns and map words."""
+    n_columns = width.size
+    path_shift = np.full(n_columns, -1, np.int32)
+    path_key = np.zeros(n_columns, np.int32)
+    load = np.zeros(n_columns, np.int32)
+    touched = np.zeros(n_columns, np.int32)
+    bits = np.full(n_columns, -1, np.int32)
+    shifts = np.zeros(n_columns, np.int32)
+    folds = np.zeros(n_columns, np.int32)
+    n_packed, n_words = 0, 0
+    for leaf in range(leaf_ptr.size - 1):
+        first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
+        path_of(leaf, parent, step, path, path_shift, path_key, 0)
+        crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
+        n_touched, words = plan_leaf(members, first, end, ptr, column, width, path_shift, thrift[leaf],
+                                     crowded, load, touched, bits, shifts, folds)  # fmt: skip
+        if fill:
+            leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
+            leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
+            leaves[leaf, CHECKED] = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
+        rows, inexact = 0, 0
+        for t in range(n_touched):
+            c = np.int64(touched[t])
+            if bits[c] >= 0:
+                folds[c] = width[c] == 3 and is_foldable(members, first, end, ptr, column, lo, hi, list_at, c)
+                if fill:
+                    columns[n_packed] = (
+                        c
+                        | (np.int64(shifts[c]) << SHIFT_AT)
+                        | (np.int64(bits[c]) << BITS_AT)
+                        | (np.int64(folds[c]) << FOLD_AT)
+                        | (np.int64(rows) << ROW_AT)
+                    )
+                n_packed += 1
+                rows += count_rows(c, width, bits, shifts, folds)
+                inexact += not is_exact(c, width, bits, shifts)
+        sure = crowded and inexact > 0
+        place = n_words
+        for turn in range(1 + sure):
+            for t in range(n_touched if fill else 0):
+                c = np.int64(touched[t])
+                if bits[c] >= 0:
+                    fill_column(members, first, end, ptr, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
+                                path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
+                    place += count_rows(c, width, bits, shifts, folds) * words
+        n_words += rows * words * (1 + sure)
+        if fill:
+            leaves[leaf, COLUMN_END] = n_packed
+            leaves[leaf, SURE] = rows if sure else 0
+        for t in range(n_touched):
+            bits[touched[t]] = -1
+            folds[touched[t]] = 0
+        path_of(leaf, parent, step, path, path_shift, path_key, 1)
+    return n_packed, n_words
+
+
+# -- tests of a node ---------------------------------------------------------------------------------------------------
+
 
 #: A constraint that holds more often than this is not worth a test.
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
 #: Cycles of checking one clause by itself: a bitmap leaf with very many columns is no dearer than that.
-CHECK = 8.0
+CHECK_CYCLES = float(CHECK)
 #: Up to this many codes, the codes that a test answers are counted exactly.
 NARROW = 256
 
 
 @jit
-def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Floats, used: Flags, width: Ints) -> Scalar:
+def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, width: Ints) -> Scalar:
     """Chance that the bitmaps of a leaf leave a clause to be checked."""
     product, coarse = 1.0, False
     for k in range(ptr[clause], ptr[clause + 1]):
@@ -53,8 +332,8 @@ def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Floats, used: Fl
 
 @jit
 def column_savings(
-    members: Ints, ptr: Longs, column: Ints, filed: Floats, used: Flags, work: Floats, best: Floats, gain: Floats,
-    spared: Floats,
+    members: Ints, ptr: Longs, column: Ints, filed: Singles, used: Bools, work: Singles, best: Singles, gain: Singles,
+    spared: Singles,
 ) -> None:  # fmt: skip
     """Per member its rarest usable constraint; per column what filing under it would spare: work, and clauses."""
     for i in range(members.size):
@@ -72,8 +351,8 @@ def column_savings(
 
 @jit
 def column_traffic(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, used: Flags, best: Floats,
-    mass_ptr: Longs, mass: Floats, visits: Floats, children: Ints, levels: npt.NDArray[np.uint64],
+    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, used: Bools, best: Singles,
+    mass_ptr: Longs, mass: Singles, visits: Singles, children: Ints, levels: npt.NDArray[np.uint64],
 ) -> None:  # fmt: skip
     """Per column the chance that an event meets a child, the children (of narrow columns), the shifts in use."""
     seen = np.zeros(mass.size, np.bool_)
@@ -95,7 +374,7 @@ def column_traffic(
 
 
 @jit
-def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs) -> tuple[Ints, Longs]:
+def by_column(members: Ints, ptr: Longs, column: Ints, used: Bools, start: Longs) -> tuple[Ints, Longs]:
     """Members and constraints sorted by column (`start` becomes the offsets)."""
     for i in range(members.size):
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
@@ -117,7 +396,7 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Flags, start: Longs
 
 
 @jit
-def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, tested: Flags, chosen: Longs) -> None:
+def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Singles, tested: Bools, chosen: Longs) -> None:
     """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
     for i in range(members.size):
         if chosen[i] >= 0:
@@ -131,8 +410,8 @@ def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Floats, tested: Fl
 
 @jit
 def choose_tests(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Floats, passed: Floats,
-    used: Flags, width: Ints, mass_ptr: Longs, mass: Floats, costs: Floats, order: Ints, chosen: Longs,
+    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
+    used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, costs: Singles, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 
@@ -145,8 +424,8 @@ def choose_tests(
     present = (np.diff(start) > 0).sum()
     work = np.empty(members.size, np.float32)
     for i in range(members.size):
-        checks = CHECK * left_over(members[i], ptr, column, passed, used, width)
-        work[i] = min(present * costs[3] / 64 + checks, CHECK)
+        checks = CHECK_CYCLES * left_over(members[i], ptr, column, passed, used, width)
+        work[i] = min(present * costs[3] / 64 + checks, CHECK_CYCLES)
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
     spared = np.zeros(n_columns, np.float32)

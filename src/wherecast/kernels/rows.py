@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, inlined, jit
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 class Rows(NamedTuple):

@@ -8,9 +8,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.attribute import Attribute
-from wherecast.language.forms import Tree, check_size, nest, refuse_type
-from wherecast.language.values import FULL_WIDTH, Kind
+from wherecast.language.schema import Attribute, Fields, check_size, nest, refuse_type
+from wherecast.language.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,7 +111,7 @@ def write_arrow(attributes: Iterable[Attribute]) -> pa.Schema:
     return pa.schema(_write_fields(nest(attributes)))
 
 
-def _write_fields(tree: Tree) -> list[pa.Field]:
+def _write_fields(tree: Fields) -> list[pa.Field]:
     return [
         pa.field(name, declared_type(node) if isinstance(node, Attribute) else pa.struct(_write_fields(node)))
         for name, node in tree.items()

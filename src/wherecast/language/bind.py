@@ -3,9 +3,13 @@
 Theory of operation
 -------------------
 Work goes in two steps, because the position of a string is its rank among all strings of the batch. `place` turns every
-test of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once the
-pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
+predicate of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once
+the pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
 constraints that always do, and emits flat rows.
+
+The sets of many filters are `Ragged`: closed integer intervals, one set per row, all of them in three arrays. Two
+primitives are enough: `merged` brings any pile of intervals to canonical form (sorted, disjoint, not adjacent), `complement`
+takes the gaps. Union is a merge of piles and intersection follows by De Morgan. Rows without an interval are empty sets.
 """
 
 from __future__ import annotations
@@ -16,17 +20,107 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.columns import Literals, ProgramScope
-from wherecast.language.evaluate import Column, as_moments, holds
-from wherecast.language.expression import MOMENTS, TYPE_OF_KIND, Param, Type, is_constant
+from wherecast.kernels.arrays import Longs
+from wherecast.language.evaluate import Nullable, as_moments, holds
+from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
-from wherecast.language.intervals import Int64s, Ragged, complement, everything, intersection, merged, single, union
-from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
-from wherecast.language.normalize import Clause, Rest, Test, Values
+from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
+from wherecast.language.literals import Literals, ProgramScope
+from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.patterns import like_form, prefix_end
 from wherecast.language.schema import Kind, Schema
-from wherecast.language.walls import DAY_US, days_around, only_walls
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 from wherecast.language.zone import Zone
+
+
+class Ragged(NamedTuple):
+    """Intervals `lo[i]..hi[i]`, both ends included, of the sets of rows `rows[i]`."""
+
+    rows: Longs
+    lo: Longs
+    hi: Longs
+
+
+def single(lo: Longs, hi: Longs) -> Ragged:
+    """One interval per row; rows with lo > hi are empty."""
+    rows = np.flatnonzero(lo <= hi)
+    return Ragged(rows, lo[rows], hi[rows])
+
+
+def everything(n: int) -> Ragged:
+    return Ragged(np.arange(n), np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64))
+
+
+def merged(pile: Ragged) -> Ragged:
+    """Canonical form: sorted by row and start, overlapping and adjacent intervals joined."""
+    keep = pile.lo <= pile.hi
+    rows, lo, hi = (a[keep] for a in pile)
+    order = np.lexsort((lo, rows))
+    rows, lo, hi = rows[order], lo[order], hi[order]
+    if rows.size < 2:
+        return Ragged(rows, lo, hi)
+    reach = _running_max(rows, hi)
+    new_row = rows[1:] != rows[:-1]
+    # lo - 1 cannot wrap where it matters: lo == KEY_MIN is always the first of its row or joined.
+    apart = new_row | ((lo[1:] > reach[:-1]) & (lo[1:] - 1 > reach[:-1]))
+    starts = np.concatenate(([True], apart))
+    ends = np.concatenate((apart, [True]))
+    return Ragged(rows[starts], lo[starts], reach[ends])
+
+
+def _running_max(rows: Longs, hi: Longs) -> Longs:
+    """Greatest end so far within each row."""
+    if np.all((rows[1:] != rows[:-1]) | (hi[1:] >= hi[:-1])):
+        return hi
+    out, best, row = hi.copy(), KEY_MIN, -1
+    for i, (r, h) in enumerate(zip(rows.tolist(), hi.tolist(), strict=True)):
+        best = h if r != row else max(best, h)
+        row, out[i] = r, best
+    return out
+
+
+def complement(sets: Ragged, n: int) -> Ragged:
+    """The gaps of canonical sets, for rows 0 .. n - 1."""
+    rows, lo, hi = sets
+    first = np.ones(rows.size, bool)
+    first[1:] = rows[1:] != rows[:-1]
+    last = np.ones(rows.size, bool)
+    last[:-1] = first[1:]
+    before = first & (lo > KEY_MIN)
+    after = last & (hi < KEY_MAX)
+    inner = ~last[:-1] if rows.size else np.zeros(0, bool)
+    whole = np.ones(n, bool)
+    whole[rows] = False
+    empty = np.flatnonzero(whole)
+    pile = Ragged(
+        np.concatenate((rows[before], rows[:-1][inner], rows[after], empty)),
+        np.concatenate(
+            (np.full(before.sum(), KEY_MIN), hi[:-1][inner] + 1, hi[after] + 1, np.full(empty.size, KEY_MIN))
+        ),
+        np.concatenate(
+            (lo[before] - 1, lo[1:][inner] - 1, np.full(after.sum(), KEY_MAX), np.full(empty.size, KEY_MAX))
+        ),
+    )
+    order = np.lexsort((pile.lo, pile.rows))
+    return Ragged(pile.rows[order], pile.lo[order], pile.hi[order])
+
+
+def union(sets: list[Ragged]) -> Ragged:
+    if len(sets) == 1:
+        return sets[0]
+    return merged(Ragged(*(np.concatenate(parts) for parts in zip(*sets, strict=True))))
+
+
+def intersection(sets: list[Ragged], n: int) -> Ragged:
+    if len(sets) == 1:
+        return sets[0]
+    each = np.arange(n)
+    if all(s.rows.size == n and np.array_equal(s.rows, each) for s in sets):  # one interval per row: the common case
+        return single(np.maximum.reduce([s.lo for s in sets]), np.minimum.reduce([s.hi for s in sets]))
+    return complement(union([complement(s, n) for s in sets]), n)
+
+
+# -- placing and settling ----------------------------------------------------------------------------------------------
 
 
 class StringPool:
@@ -35,11 +129,11 @@ class StringPool:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
 
-    def intern(self, strings: Sequence[str]) -> Int64s:
+    def intern(self, strings: Sequence[str]) -> Longs:
         ids = self.ids
         return np.fromiter((ids.setdefault(s, len(ids)) for s in strings), np.int64, len(strings))
 
-    def ranked(self) -> tuple[list[str], Int64s]:
+    def ranked(self) -> tuple[list[str], Longs]:
         """The strings in order, and the rank of each id. Code point order is UTF-8 byte order."""
         ordered = sorted(self.ids)
         ranks = np.empty(len(ordered), np.int64)
@@ -47,74 +141,74 @@ class StringPool:
         return ordered, ranks
 
 
-class Rows(NamedTuple):
+class IntervalRows(NamedTuple):
     """Flat rows of one shape: `filter` is the row among the shape's filters, `clause` the clause's number there."""
 
-    filter: Int64s
-    clause: Int64s
-    attr: Int64s
-    part: Int64s  # tells the constraints of one array attribute apart
+    filter: Longs
+    clause: Longs
+    attr: Longs
+    part: Longs  # tells the constraints of one array attribute apart
     null: npt.NDArray[np.bool_]
-    lo: Int64s
-    hi: Int64s
+    lo: Longs
+    hi: Longs
 
 
-def take_rows(rows: Rows, chosen: npt.NDArray[Any]) -> Rows:
+def take_rows(rows: IntervalRows, chosen: npt.NDArray[Any]) -> IntervalRows:
     """Some rows, by mask or position."""
-    return Rows(*(column[chosen] for column in rows))
+    return IntervalRows(*(array[chosen] for array in rows))
 
 
 class Bound(NamedTuple):
     """Clauses of one shape for all its filters."""
 
-    rows: Rows
+    rows: IntervalRows
     alive: npt.NDArray[np.bool_]  # (clauses of the shape, filters)
 
 
 # -- step 1: tests to intervals ---------------------------------------------------------------------------------------
 
 
-def place(test: Test, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
-    """The values of a test, without complement and NULL; strings by provisional ids."""
+def place(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+    """The values of a predicate, without complement and NULL; strings by provisional ids."""
     n = literals.length
-    attribute = schema.attributes[test.attr]
-    if test.op == "all":
+    attribute = schema.attributes[predicate.attr]
+    if predicate.op == "all":
         return everything(n)
-    if test.op == "true":
-        ones = np.full(n, 0 if test.complement else 1, np.int64)
+    if predicate.op == "true":
+        ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
     if attribute.kind is Kind.STRING:
-        return _place_strings(test, literals, pool)
-    if test.op == "in":
-        return _place_list(test, literals, attribute.kind)
-    op, param = "=" if test.op == "contains" else test.op, test.params[0]
-    return single(*_bounds(op, attribute.kind, test, param, literals.scalar(param), literals.zone))
+        return _place_strings(predicate, literals, pool)
+    if predicate.op == "in":
+        return _place_list(predicate, literals, attribute.kind)
+    op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
+    return single(*_bounds(op, attribute.kind, predicate, param, literals.scalar(param), literals.zone))
 
 
-def _place_list(test: Test, literals: Literals, kind: Kind) -> Ragged:
+def _place_list(predicate: Predicate, literals: Literals, kind: Kind) -> Ragged:
     piles = []
-    for param in test.params:
-        values, ptr = literals.listed(param, test.common)
-        lo, hi = _bounds("=", kind, test, param, values, literals.zone)
+    for param in predicate.params:
+        values, ptr = literals.listed(param, predicate.common)
+        lo, hi = _bounds("=", kind, predicate, param, values, literals.zone)
         piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
 
-def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
+def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
-    if test.op == "in":
+    if predicate.op == "in":
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
         owners, points = [], []
-        for param in test.params:
-            values, ptr = literals.listed(param, test.common)
+        for param in predicate.params:
+            values, ptr = literals.listed(param, predicate.common)
             points.append(4 * pool.intern(values.tolist()) + AT)
             owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
         return Ragged(np.concatenate(owners), at, at)
-    values = literals.scalar(test.params[0])
-    if test.op == "prefix":
-        return _place_prefixes(test, values, pool)
-    if test.pattern:
+    values = literals.scalar(predicate.params[0])
+    if predicate.op == "prefix":
+        return _place_prefixes(predicate, values, pool)
+    if predicate.pattern:
         values = np.fromiter((like_form(v)[1] for v in values), object, n)
     base = 4 * pool.intern(values.tolist())
     low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
@@ -126,14 +220,14 @@ def _place_strings(test: Test, literals: Literals, pool: StringPool) -> Ragged:
         ">": (AFTER, None),
         ">=": (AT, None),
     }
-    lo_side, hi_side = ends[test.op]
+    lo_side, hi_side = ends[predicate.op]
     rows = np.arange(n)
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
 
 
-def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
+def _place_prefixes(predicate: Predicate, patterns: npt.NDArray[Any], pool: StringPool) -> Ragged:
     n = patterns.size
-    prefixes = [like_form(p)[1] if test.pattern else p for p in patterns]
+    prefixes = [like_form(p)[1] if predicate.pattern else p for p in patterns]
     ends = [prefix_end(p) for p in prefixes]
     starts = 4 * pool.intern(prefixes) + AT
     bounded = np.fromiter((e is not None for e in ends), bool, n)
@@ -143,26 +237,28 @@ def _place_prefixes(test: Test, patterns: npt.NDArray[Any], pool: StringPool) ->
 
 
 def _bounds(
-    op: str, kind: Kind, test: Test, param: Param, values: npt.NDArray[Any], zone: Zone
-) -> tuple[Int64s, Int64s]:
+    op: str, kind: Kind, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
+) -> tuple[Longs, Longs]:
     own = TYPE_OF_KIND[kind]
     if own not in MOMENTS:
         return _number_bounds(op, kind, param, values)
-    return _moment_bounds(op, own, test.common, as_moments(values, param.type, test.common, zone), zone)
+    return _moment_bounds(op, own, predicate.common, as_moments(values, param.type, predicate.common, zone), zone)
 
 
-def _moment_bounds(op: str, own: Type, common: Type, values: Int64s, zone: Zone) -> tuple[Int64s, Int64s]:
+def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) -> tuple[Longs, Longs]:
     """Bounds of an attribute of type `own` that is compared with values of type `common`."""
     if own is common:
         return _exact_bounds(op, values)
-    if common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ:  # `columns` has refused values that have no only wall
+    if (
+        common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ
+    ):  # `check_literals` has refused values that have no only wall
         return _exact_bounds(op, only_walls(zone, values)[0])
     floor, ceil = days_around(zone, values) if common is Type.TIMESTAMP else (values // DAY_US, -(-values // DAY_US))
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
 
-def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Int64s, Int64s]:
-    """Closed key intervals of `attribute op literal`, for a column of literals."""
+def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
+    """Closed key intervals of `attribute op literal`, for many literals."""
     if kind is Kind.FLOAT:
         return _exact_bounds(op, float_keys(_as_doubles(param, values)))
     if kind is Kind.INTEGER and param.type is Type.DECIMAL:
@@ -178,7 +274,7 @@ def _as_doubles(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[np.float6
     return values.astype(np.float64)
 
 
-def _exact_bounds(op: str, keys: Int64s) -> tuple[Int64s, Int64s]:
+def _exact_bounds(op: str, keys: Longs) -> tuple[Longs, Longs]:
     low, high = np.full(keys.size, KEY_MIN, np.int64), np.full(keys.size, KEY_MAX, np.int64)
     if op == "=":
         return keys, keys
@@ -191,7 +287,7 @@ def _exact_bounds(op: str, keys: Int64s) -> tuple[Int64s, Int64s]:
     return np.where(keys == KEY_MAX, KEY_MAX, keys + 1), np.where(keys == KEY_MAX, KEY_MIN, high)
 
 
-def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Longs, Longs]:
     """Bounds for literals between two keys: (greatest key not above, least key not below), unbounded integers."""
     out = []
     for floor, ceil in around:
@@ -221,15 +317,15 @@ def _integers_around(value: float) -> tuple[int, int]:
 
 def settle(
     clauses: Sequence[Clause],
-    placed: dict[Test, Ragged],
-    ranks: Int64s,
+    placed: dict[Predicate, Ragged],
+    ranks: Longs,
     literals: Literals,
     schema: Schema,
 ) -> Bound:
     """Rows of all filters of a shape."""
     n = literals.length
     alive = np.ones((len(clauses), n), bool)
-    blocks: list[Rows] = []
+    blocks: list[IntervalRows] = []
     for number, clause in enumerate(clauses):
         found = []
         for attr in sorted({v.attr for v in clause.values}):
@@ -239,51 +335,51 @@ def settle(
                 present = np.zeros(n, bool)
                 present[sets.rows] = True
                 alive[number] &= present
-        for rest in clause.rests:
-            if is_constant(rest.node):
-                alive[number] &= _constant_truth(rest, literals)
+        for residual in clause.residuals:
+            if is_constant(residual.node):
+                alive[number] &= _constant_truth(residual, literals)
         blocks += [_block(number, *constraint, alive[number]) for constraint in found]
     if not blocks:
         none = np.zeros(0, np.int64)
-        return Bound(Rows(none, none, none, none, np.zeros(0, bool), none, none), alive)
-    return Bound(Rows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
+        return Bound(IntervalRows(none, none, none, none, np.zeros(0, bool), none, none), alive)
+    return Bound(IntervalRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
 
 
 Constraint = tuple[int, int, Ragged, bool]  # attribute, part, intervals, NULL allowed
 
 
 def _constraints(
-    attr: int, unions: list[Values], placed: dict[Test, Ragged], ranks: Int64s, schema: Schema, n: int
+    attr: int, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Longs, schema: Schema, n: int
 ) -> list[Constraint]:
     """The constraints of one clause on one attribute: one, or one per element asked of an array."""
     attribute = schema.attributes[attr]
     is_string = attribute.kind is Kind.STRING
-    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.tests}
-    elements = [v for v in unions if any(t.op == "contains" for t in v.tests)]
+    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.predicates}
+    elements = [v for v in unions if any(t.op == "contains" for t in v.predicates)]
     plain = [v for v in unions if v not in elements]
     out: list[Constraint] = []
     if plain:
-        sets = intersection([union([resolved[t] for t in v.tests]) for v in plain], n)
-        null = all(any(t.null for t in v.tests) for v in plain)
+        sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
+        null = all(any(t.null for t in v.predicates) for v in plain)
         if attribute.kind is Kind.BOOLEAN and not attribute.is_array:
             sets = _whole_booleans(sets)
         if elements and not null and sets.rows.size == n:
             pass  # "the array is there" follows from any element asked for
         else:
             out.append((attr, 0, sets, null and not elements))
-    out += [(attr, part, union([resolved[t] for t in v.tests]), False) for part, v in enumerate(elements, 1)]
+    out += [(attr, part, union([resolved[t] for t in v.predicates]), False) for part, v in enumerate(elements, 1)]
     return out
 
 
-def _resolve(test: Test, sets: Ragged, ranks: Int64s, is_string: bool, n: int) -> Ragged:
-    if is_string and test.op != "all":
+def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
+    if is_string and predicate.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
-    if not test.complement or test.op == "true":  # the complement of a boolean was placed as its other value
+    if not predicate.complement or predicate.op == "true":  # the complement of a boolean was placed as its other value
         return sets
     return complement(sets, n)
 
 
-def _ranked(positions: Int64s, open_end: int, ranks: Int64s) -> Int64s:
+def _ranked(positions: Longs, open_end: int, ranks: Longs) -> Longs:
     out, bounded = positions.copy(), positions != open_end
     inside = positions[bounded]
     out[bounded] = 4 * ranks[inside >> 2] + (inside & 3)
@@ -296,15 +392,15 @@ def _whole_booleans(sets: Ragged) -> Ragged:
     return Ragged(sets.rows, np.where(whole, KEY_MIN, sets.lo), np.where(whole, KEY_MAX, sets.hi))
 
 
-def _constant_truth(rest: Rest, literals: Literals) -> npt.NDArray[np.bool_]:
-    def no_attribute(index: int) -> Column:
+def _constant_truth(residual: Residual, literals: Literals) -> npt.NDArray[np.bool_]:
+    def no_attribute(index: int) -> Nullable:
         raise AssertionError(f"a constant reads attribute {index}")
 
-    scope = ProgramScope(literals.take([rest.node]), np.arange(literals.length), no_attribute, literals.zone)
-    return holds(rest.node, rest.truth, scope)
+    scope = ProgramScope(literals.take([residual.node]), np.arange(literals.length), no_attribute, literals.zone)
+    return holds(residual.node, residual.truth, scope)
 
 
-def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> Rows:
+def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> IntervalRows:
     keep = alive[sets.rows]
     if null:  # NULL and every value: no constraint
         full = np.zeros(alive.size, bool)
@@ -314,7 +410,7 @@ def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: n
     else:
         nulls = np.zeros(0, np.int64)
     filters = np.concatenate((nulls, sets.rows[keep]))
-    return Rows(
+    return IntervalRows(
         filters,
         np.full(filters.size, clause),
         np.full(filters.size, attr),

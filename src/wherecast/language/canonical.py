@@ -1,16 +1,23 @@
-"""Residuals in canonical words: the same for two residuals that differ in order, spelling or repetition only.
+"""Canonical forms: what two filters have in common that differ in order, spelling or repetition only, and its digest.
 
-The words are those of the statement "node is truth" with its literals: NOT is pushed down to the leaves as in
-`normalize`, the parts of AND and OR are sorted and stand once, comparisons have their sides in one order. They are for
-comparing and for digests, not for people.
+A residual is put in canonical words: those of the statement "node is truth" with its literals. NOT is pushed down to the
+leaves as in `normalize`, the parts of AND and OR are sorted and stand once, comparisons have their sides in one order. The
+words are for comparing and for digests, not for people. A program serves many clauses that differ in literals, so it is
+made into a writer once: a function from the row of the literals to the words.
 
-A program serves many clauses that differ in literals, so it is made into a writer once: a function from the row of the
-literals to the words.
+A digest is a short name for the canonical form of a whole filter. Strings enter it by their own digest, not by their rank,
+so that it does not depend on the batch a filter came with. It is a cryptographic hash, because a subscriber who could make
+two filters collide would receive another's events.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from wherecast.language.expression import (
     FLIPPED,
@@ -29,55 +36,57 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
-    Type,
 )
-from wherecast.language.filters import LiteralColumns, Program
+from wherecast.language.filters import Filters, LiteralValues, Program
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Truth, plain_truth
+from wherecast.language.schema import Kind, Schema
+from wherecast.language.types import Type
 
 Writer = Callable[[int], str]
 
 
-def rest_writer(program: Program) -> Callable[[int], frozenset[str]]:
+def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
     """The residuals of a clause in words, by the row of its literals."""
-    writers = [_statement(rest.node, rest.truth, program.columns) for rest in program.rests]
+    writers = [_statement(residual.node, residual.truth, program.literals) for residual in program.residuals]
     return lambda row: frozenset(write(row) for write in writers)
 
 
-def _statement(node: Node, truth: Truth, columns: LiteralColumns) -> Writer:
+def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
     if isinstance(node, Not):
-        return _statement(node.item, truth.of_negation, columns)
+        return _statement(node.item, truth.of_negation, literals)
     if isinstance(node, (And, Or)):
         is_all = isinstance(node, And) == (truth in (Truth.TRUE, Truth.NOT_FALSE))
-        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, columns) for item in node.items])
+        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, literals) for item in node.items])
     if isinstance(node, IsTruth):
         wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
         found = (
             (Truth.TRUE if wanted else Truth.NOT_TRUE) if node.truth else (Truth.FALSE if wanted else Truth.NOT_FALSE)
         )
-        return _statement(node.item, found, columns)
+        return _statement(node.item, found, literals)
     node, truth = plain_truth(node, truth)
-    return _sequence(str(truth), [_value(node, columns)])
+    return _sequence(str(truth), [_value(node, literals)])
 
 
-def _value(node: Node, columns: LiteralColumns) -> Writer:
+def _value(node: Node, literals: LiteralValues) -> Writer:
     """The words of an expression, whatever its truth."""
     if isinstance(node, Attr):
         return _fixed(f"#{node.index}")
     if isinstance(node, Param):
-        values = columns[node]
+        values = literals[node]
         kind = f"{node.type}{node.digits if node.type is Type.DECIMAL else ''}"
         return lambda row: f"{kind}:{values[row : row + 1].tolist()[0]!r}"
     if isinstance(node, Const):
         return _fixed(str(node.value))
     if isinstance(node, Compare):
-        return _comparison(node, columns)
+        return _comparison(node, literals)
     if isinstance(node, InList):
-        return _membership(node, columns)
+        return _membership(node, literals)
     if isinstance(node, (And, Or)):
-        return _unordered(type(node).__name__, [_value(item, columns) for item in node.items])
+        return _unordered(type(node).__name__, [_value(item, literals) for item in node.items])
     if isinstance(node, Arith) and node.op in "+*":
-        return _pair(node.op, [_value(node.left, columns), _value(node.right, columns)])
-    parts = [_value(child, columns) for child in node.children()]
+        return _pair(node.op, [_value(node.left, literals), _value(node.right, literals)])
+    parts = [_value(child, literals) for child in node.children()]
     return _sequence(_head(node), parts)
 
 
@@ -95,16 +104,16 @@ def _head(node: Node) -> str:
     return type(node).__name__
 
 
-def _comparison(node: Compare, columns: LiteralColumns) -> Writer:
-    left, right, op = _value(node.left, columns), _value(node.right, columns), node.op
+def _comparison(node: Compare, literals: LiteralValues) -> Writer:
+    left, right, op = _value(node.left, literals), _value(node.right, literals), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
     head = f"{op} {node.common}"
     return _sequence(head, [left, right]) if op in ("<", "<=") else _pair(head, [left, right])
 
 
-def _membership(node: InList, columns: LiteralColumns) -> Writer:
-    item, lists = _value(node.item, columns), [columns[value, node.common] for value in node.values]
+def _membership(node: InList, literals: LiteralValues) -> Writer:
+    item, lists = _value(node.item, literals), [literals[value, node.common] for value in node.values]
     head = f"in {node.common} {node.has_null}"
 
     def write(row: int) -> str:
@@ -134,3 +143,73 @@ def _unordered(head: str, parts: list[Writer]) -> Writer:
         return words[0] if len(words) == 1 else f"{head}({','.join(words)})"
 
     return write
+
+
+# -- digests -----------------------------------------------------------------------------------------------------------
+
+
+_ROW = np.dtype([("attr", "<i2"), ("ends", "u1", 2), ("lo", "<u8", 2), ("hi", "<u8", 2)])
+
+
+def digest_filters(filters: Filters, schema: Schema) -> list[bytes]:
+    """16 bytes per filter: the same for two filters exactly if their canonical forms are the same."""
+    data, width = _row_bytes(filters, schema), _ROW.itemsize
+    at = (filters.row_ptr * width).tolist()
+    first = filters.clause_ptr.tolist()
+    residuals = _residual_words(filters)
+    out = []
+    for a, b in pairwise(first):
+        if b - a == 1 and a not in residuals:
+            out.append(_digest(data[at[a] : at[b]], b"box"))
+        elif any(_is_whole(filters, c) for c in range(a, b)):
+            # The boxes of a cover say nothing that the residual does not.
+            out.append(_digest(residuals[a], b"whole"))
+        else:
+            # The number of bytes first, so that no residual can be taken for rows.
+            parts = [(data[at[c] : at[c + 1]], residuals.get(c, b"")) for c in range(a, b)]
+            marks = {_digest(b"%d:%b%b" % (len(box), box, rest), b"clause") for box, rest in parts}
+            out.append(_digest(b"".join(sorted(marks)), b"clauses"))
+    return out
+
+
+def _digest(data: bytes, kind: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16, key=kind).digest()
+
+
+def _row_bytes(filters: Filters, schema: Schema) -> bytes:
+    """The rows with digests in place of the ranks of strings."""
+    is_string = np.array([a.kind is Kind.STRING for a in schema.attributes] or [False])
+    rows = np.zeros(filters.attr.size, _ROW)
+    rows["attr"] = filters.attr
+    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    text = is_string[attribute] & ~filters.null
+    marks = _string_marks(filters.strings)
+    for end, values, open_end, bit in (("lo", filters.lo, KEY_MIN, 0), ("hi", filters.hi, KEY_MAX, 1)):
+        rows[end][:, 0] = values.view(np.uint64)
+        bounded = text & (values != open_end)
+        rows["ends"][bounded, bit] = 1 + (values[bounded] & 3)
+        rows[end][bounded] = marks[values[bounded] >> 2]
+    rows["ends"][filters.null, 0] = 9
+    return rows.tobytes()
+
+
+def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
+    marks = b"".join(hashlib.blake2b(s.encode("utf-8", "surrogatepass"), digest_size=16).digest() for s in strings)
+    return np.frombuffer(marks, np.uint64).reshape(-1, 2)
+
+
+def _is_whole(filters: Filters, clause: int) -> bool:
+    program = int(filters.program[clause])
+    return program >= 0 and filters.programs[program].residuals[0].is_whole
+
+
+def _residual_words(filters: Filters) -> dict[int, bytes]:
+    """The residual of each clause that has one, in canonical words."""
+    writers: dict[int, Callable[[int], frozenset[str]]] = {}
+    out = {}
+    for clause in np.flatnonzero(filters.program >= 0).tolist():
+        number = int(filters.program[clause])
+        if number not in writers:
+            writers[number] = residual_writer(filters.programs[number])
+        out[clause] = "\0".join(sorted(writers[number](int(filters.program_row[clause])))).encode()
+    return out

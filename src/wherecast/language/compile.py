@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Texts are cut into skeleton and literals (`literals`), grouped by skeleton, and each skeleton is parsed, checked and
+Texts are cut into skeleton and literals (`skeletons`), grouped by skeleton, and each skeleton is parsed, checked and
 normalised once (`sql`, `normalize`); what the literals add is done for all texts of a group at once (`bind`). Spark types
 `1` and `1.5` differently and a LIKE pattern may be an equality or a prefix, so a group is split into variants first.
 
@@ -22,10 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import FilterError
-from wherecast.language.assemble import Group, Join, assemble
+from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, assemble, split_terms
 from wherecast.language.bind import StringPool, place
-from wherecast.language.columns import LiteralFault, Literals, check_literals, nodes_with_literals
-from wherecast.language.conjunctions import ENOUGH_TEXTS, FEW_TEXTS, split_terms
 from wherecast.language.expression import (
     And,
     Attr,
@@ -36,9 +34,23 @@ from wherecast.language.expression import (
     Or,
 )
 from wherecast.language.filters import Filters
-from wherecast.language.kinds import Kinds, are_strings, has_arithmetic, kind_of, kinds_of
 from wherecast.language.limits import Limits
 from wherecast.language.literals import (
+    LiteralFault,
+    Literals,
+    SlotKinds,
+    are_strings,
+    check_literals,
+    has_arithmetic,
+    nodes_with_literals,
+    slot_kind,
+    slot_kinds,
+    unquote,
+)
+from wherecast.language.normalize import Clause, Predicate, normalize
+from wherecast.language.patterns import like_form
+from wherecast.language.schema import Schema
+from wherecast.language.skeletons import (
     Cut,
     LiteralText,
     Shape,
@@ -50,10 +62,6 @@ from wherecast.language.literals import (
     locate,
     shape_of,
 )
-from wherecast.language.normalize import Clause, Test, normalize
-from wherecast.language.patterns import like_form
-from wherecast.language.reading import unquote
-from wherecast.language.schema import Schema
 from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
 from wherecast.language.tokens import keyword_names, too_many_terms
 
@@ -91,7 +99,7 @@ class _Texts(NamedTuple):
     """The texts of one skeleton: their rows in the batch and their literals, slot by slot."""
 
     rows: list[int]
-    columns: list[tuple[LiteralText, ...]]
+    slots: list[tuple[LiteralText, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class _Form:
 
     node: Node
     clauses: list[Clause]
-    tests: tuple[Test, ...]
+    predicates: tuple[Predicate, ...]
     literal_nodes: tuple[Node, ...]
 
 
@@ -147,7 +155,7 @@ class Compiler:
         """The checked expression and the clauses of one filter (for people; literals stay slots)."""
         self.compile(text)
         skeleton, literals = cut_text(text)
-        kinds = tuple(kind_of(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
+        kinds = tuple(slot_kind(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
         form = self._form(variant, tuple(_like_form(literals[s]) for s in variant.like_slots))
@@ -192,7 +200,7 @@ class Compiler:
     def _taken_apart(
         self, grouped: list[tuple[Skeleton, _Texts]], batch: _Batch
     ) -> tuple[list[tuple[Skeleton, _Texts]], Join | None]:
-        """Plain conjunctions of rare shapes, term by term (see `conjunctions`), and what has to be compiled whole."""
+        """Plain conjunctions of rare shapes, term by term (see `assemble`), and what has to be compiled whole."""
         rare = [(f, split_terms(s)) for s, f in grouped if len(f.rows) < FEW_TEXTS]
         apart = [(found, terms) for found, terms in rare if terms is not None]
         rows = np.array([row for found, _ in apart for row in found.rows], np.int64)
@@ -201,7 +209,7 @@ class Compiler:
         by_term: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
         first_number = 0
         for found, terms in apart:
-            literals = list(zip(*found.columns, strict=True)) or [()] * len(found.rows)
+            literals = list(zip(*found.slots, strict=True)) or [()] * len(found.rows)
             for term, first, end in terms:
                 owners, values = by_term.setdefault(term, ([], []))
                 owners += range(first_number, first_number + len(found.rows))
@@ -240,7 +248,7 @@ class Compiler:
         """One box of scalar attributes."""
         return (
             len(clauses) == 1
-            and not clauses[0].rests
+            and not clauses[0].residuals
             and not any(self.schema.attributes[v.attr].is_array for v in clauses[0].values)
         )
 
@@ -271,9 +279,9 @@ class Compiler:
 
     def _forms(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[tuple[_Form, Shape, Sequence[int]]]:
         """The forms that the texts of one skeleton have, each with its members."""
-        rows, columns = found
-        if len(columns) > self.limits.terms:
-            found_literals = zip(*columns, strict=True)
+        rows, slots = found
+        if len(slots) > self.limits.terms:
+            found_literals = zip(*slots, strict=True)
             batch.errors.update(
                 {
                     r: self._too_many(batch.texts[r], (skeleton, lits))
@@ -282,35 +290,35 @@ class Compiler:
             )
             return
         arithmetic = has_arithmetic(skeleton)
-        for kinds, members in _split([kinds_of(column, arithmetic=arithmetic) for column in columns], len(rows)):
+        for kinds, members in _split([slot_kinds(texts, arithmetic=arithmetic) for texts in slots], len(rows)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [[_like_form(columns[s][m]) for m in members] for s in variant.like_slots]
+            forms = [[_like_form(slots[s][m]) for m in members] for s in variant.like_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
 
     def _group(self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
-        rows, columns = found
-        literals = self._literals(columns, members)
+        rows, slots = found
+        literals = self._literals(slots, members)
         try:
             self._check_literals(form, literals)
         except LiteralFault:
             members = [m for m in members if self._is_readable(form, shape, found, m, batch)]
             if not members:
                 return None
-            literals = self._literals(columns, members)
-        placed = {test: place(test, literals, self.schema, batch.pool) for test in form.tests}
+            literals = self._literals(slots, members)
+        placed = {predicate: place(predicate, literals, self.schema, batch.pool) for predicate in form.predicates}
         chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
         return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
 
     def _is_readable(self, form: _Form, shape: Shape, found: _Texts, member: int, batch: _Batch) -> bool:
         try:
-            self._check_literals(form, self._literals(found.columns, [member]))
+            self._check_literals(form, self._literals(found.slots, [member]))
         except LiteralFault as fault:
             row = found.rows[member]
             text = batch.texts[row]
@@ -319,9 +327,9 @@ class Compiler:
             return False
         return True
 
-    def _literals(self, columns: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
-        whole = not columns or len(members) == len(columns[0])
-        texts = columns if whole else [[column[m] for m in members] for column in columns]
+    def _literals(self, slots: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
+        whole = not slots or len(members) == len(slots[0])
+        texts = slots if whole else [[texts[m] for m in members] for texts in slots]
         return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
@@ -329,7 +337,7 @@ class Compiler:
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 
-    def _variant(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+    def _variant(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
         large = sum(map(len, skeleton)) > _LARGE_SHAPE
         return (self._large_variants if large else self._variants)(skeleton, kinds)
 
@@ -340,7 +348,7 @@ class Compiler:
         except FilterError as error:
             return shape, error
 
-    def _check(self, skeleton: Skeleton, kinds: Kinds) -> _Variant | FilterError:
+    def _check(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
         shape, parsed = self._parsed(skeleton, are_strings(kinds))
         if isinstance(parsed, FilterError):
             return parsed
@@ -363,11 +371,11 @@ class Compiler:
         if known is None:
             node = _replace_likes(variant.node, dict(zip(variant.like_slots, form, strict=True)))
             clauses = normalize(node, self.limits.clauses)
-            tests = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.tests))
-            known = variant.forms[form] = _Form(node, clauses, tests, nodes_with_literals(node))
+            predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
+            known = variant.forms[form] = _Form(node, clauses, predicates, nodes_with_literals(node))
         return known
 
-    def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: Kinds) -> FilterError:
+    def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: SlotKinds) -> FilterError:
         shape, _ = self._parsed(skeleton, are_strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
@@ -378,7 +386,7 @@ def _without(found: _Texts, rows: set[int]) -> _Texts:
     kept = [i for i, row in enumerate(found.rows) if row not in rows]
     if len(kept) == len(found.rows):
         return found
-    return _Texts([found.rows[i] for i in kept], [tuple(column[i] for i in kept) for column in found.columns])
+    return _Texts([found.rows[i] for i in kept], [tuple(texts[i] for i in kept) for texts in found.slots])
 
 
 def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
@@ -387,16 +395,16 @@ def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
     return skeleton[0] + "".join(t + s for t, s in zip(texts, skeleton[1:], strict=True))
 
 
-# -- rows and columns -------------------------------------------------------------------------------------------------
+# -- rows and slots ---------------------------------------------------------------------------------------------------
 
 
-def _split(columns: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
-    """Rows grouped by their tuple of values; a column of one value has it in every row."""
-    first = tuple(column[0] for column in columns)
-    if all(len(column) == 1 or column.count(value) == n for column, value in zip(columns, first, strict=True)):
+def _split(slots: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
+    """Rows grouped by their tuple of values; a slot of one value has it in every row."""
+    first = tuple(texts[0] for texts in slots)
+    if all(len(texts) == 1 or texts.count(value) == n for texts, value in zip(slots, first, strict=True)):
         return [(first, range(n))]
     groups: dict[tuple[T, ...], list[int]] = {}
-    for row, key in enumerate(zip(*(column * n if len(column) == 1 else column for column in columns), strict=True)):
+    for row, key in enumerate(zip(*(texts * n if len(texts) == 1 else texts for texts in slots), strict=True)):
         groups.setdefault(key, []).append(row)
     return groups.items()
 

@@ -24,21 +24,18 @@ from pyarrow import types
 
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
-from wherecast.language.attribute import Attribute
+from wherecast.language.keys import instants
+from wherecast.language.schema import Attribute
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, integer_range
 from wherecast.language.values import (
     DATE_PATTERN,
-    FULL_WIDTH,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
-    WIDTHS,
-    Kind,
-    MisfitError,
+    UnfitValueError,
     coerce,
     coerce_array,
     describe,
-    integer_range,
 )
-from wherecast.language.walls import instants
 from wherecast.language.zone import UTC, Zone
 
 if TYPE_CHECKING:
@@ -68,7 +65,7 @@ _DAYS = (dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), dt.date.max.
 _MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 
 
-class Column(NamedTuple):
+class Converted(NamedTuple):
     """A converted column. `describe(row)` says what is wrong with a bad row."""
 
     values: pa.Array  # canonical type, NULL in bad rows
@@ -83,14 +80,14 @@ class _Part(NamedTuple):
     bad: npt.NDArray[np.int64]
 
 
-def null_column(attribute: Attribute, length: int) -> Column:
+def null_column(attribute: Attribute, length: int) -> Converted:
     """A column that the events do not have."""
-    return Column(pa.nulls(length, canonical_type(attribute)), _NONE_BAD, str)
+    return Converted(pa.nulls(length, canonical_type(attribute)), _NONE_BAD, str)
 
 
-def refused_column(attribute: Attribute, bad: npt.NDArray[np.int64], length: int, reason: str) -> Column:
+def refused_column(attribute: Attribute, bad: npt.NDArray[np.int64], length: int, reason: str) -> Converted:
     """A column none of whose values can be used, all for the same reason."""
-    return Column(pa.nulls(length, canonical_type(attribute)), bad, lambda _: reason)
+    return Converted(pa.nulls(length, canonical_type(attribute)), bad, lambda _: reason)
 
 
 def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.Array:
@@ -105,29 +102,29 @@ def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.A
         raise _too_large(attribute, error) from None
 
 
-def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Column:
+def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Converted:
     """Convert an Arrow array; `zone` is that of timestamps without one."""
     array = _decode(array)
     try:
         part = _convert_list(attribute, array, zone) if attribute.is_array else _convert_scalars(attribute, array, zone)
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
-    return Column(part.values, part.bad, lambda row: _explain(attribute, array, row))
+    return Converted(part.values, part.bad, lambda row: _explain(attribute, array, row))
 
 
-def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC) -> Column:
+def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC) -> Converted:
     """Convert a list of Python values; `zone` is that of timestamps without one."""
     array = _convert_plain(attribute, values, zone)
-    if isinstance(array, Column):
+    if isinstance(array, Converted):
         return array
     part = _Part(array, _NONE_BAD) if array is not None else _convert_one_by_one(attribute, values, zone)
-    return Column(whole_array(part.values, attribute), part.bad, lambda row: _explain_value(attribute, values[row]))
+    return Converted(whole_array(part.values, attribute), part.bad, lambda row: _explain_value(attribute, values[row]))
 
 
 # Python values
 
 
-def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa.Array | Column | None:
+def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa.Array | Converted | None:
     """The fast path for a list, if all values have the plain Python type of the attribute."""
     found = set(map(type, values)) - _NULL
     elements: list[Any] = values
@@ -152,7 +149,7 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
 
 def _convert_datetimes(
     attribute: Attribute, values: list[object], elements: list[Any], zone: Zone
-) -> pa.Array | Column | None:
+) -> pa.Array | Converted | None:
     """Datetimes that all have a time zone, or all have none; None for others, which are looked at singly."""
     naive = {e.tzinfo is None for e in elements if e is not None}
     if naive == {True}:
@@ -171,7 +168,7 @@ def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) 
     for row, value in enumerate(values):
         try:
             out.append(fit(attribute.kind, value, attribute.bits, zone))
-        except MisfitError:
+        except UnfitValueError:
             out.append(None)
             bad.append(row)
     return _Part(pa.array(out, canonical_type(attribute)), np.array(bad, np.int64))
@@ -181,7 +178,7 @@ def _explain_value(attribute: Attribute, value: object) -> str:
     message = f"expected {attribute.type_name}, got {describe(value)}"
     try:
         (coerce_array if attribute.is_array else coerce)(attribute.kind, value, attribute.bits)
-    except MisfitError as misfit:
+    except UnfitValueError as misfit:
         message = str(misfit)
     return message
 

@@ -1,7 +1,7 @@
 """Vectorised evaluation of an expression under three-valued logic.
 
-One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come as columns of
-equal length from a `Scope`. A column is values and a validity mask; what an invalid row's value is does not matter.
+One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come from a
+`Scope`, one value per pair. Each is a `Nullable`: values and a validity mask; the value of an invalid row does not matter.
 Numbers, dates and booleans are NumPy arrays; strings and decimals are object arrays, handled row by row. Residuals see
 only candidates that passed their box, so this is the slow path by design, and kept simple.
 """
@@ -14,12 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language import decimals
+from wherecast.kernels.arrays import Bools
 from wherecast.language.expression import (
-    FLOATS,
-    INTEGERS,
-    MOMENTS,
-    WIDTH_OF,
     And,
     Arith,
     Attr,
@@ -35,21 +31,28 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
-    Type,
     attributes_of,
 )
-from wherecast.language.keys import float_keys
+from wherecast.language.keys import DAY_US, float_keys, instants
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import like_regex, rlike_regex
 from wherecast.language.sql import digits_of
-from wherecast.language.values import integer_range
-from wherecast.language.walls import DAY_US, instants
+from wherecast.language.types import (
+    FLOATS,
+    INTEGERS,
+    MAX_PRECISION,
+    MOMENTS,
+    WIDTH_OF,
+    Type,
+    common_scale,
+    compute,
+    integer_range,
+    rescale,
+)
 from wherecast.language.zone import Zone
 
-Bools = npt.NDArray[np.bool_]
 
-
-class Column(NamedTuple):
+class Nullable(NamedTuple):
     """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
@@ -60,15 +63,15 @@ class Column(NamedTuple):
 
 
 class Scope(Protocol):
-    """Where an expression finds its columns, all of `length` rows."""
+    """Where an expression finds attributes and literals, all of `length` rows."""
 
     length: int
     zone: Zone
-    calls: dict[Call, Column]  # evaluated so far
+    calls: dict[Call, Nullable]  # evaluated so far
 
-    def attribute(self, attr: Attr) -> Column: ...
+    def attribute(self, attr: Attr) -> Nullable: ...
 
-    def literal(self, param: Param) -> Column:
+    def literal(self, param: Param) -> Nullable:
         """A scalar literal; a DECIMAL comes unscaled, at the scale of `decimal_scale`."""
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
@@ -77,12 +80,12 @@ class Scope(Protocol):
 
 def holds(node: Node, truth: Truth, scope: Scope) -> Bools:
     """For which rows the statement "`node` is `truth`" holds."""
-    column = evaluate(node, scope)
-    true, false = column.values & column.valid, ~column.values & column.valid
+    operand = evaluate(node, scope)
+    true, false = operand.values & operand.valid, ~operand.values & operand.valid
     return {Truth.TRUE: true, Truth.FALSE: false, Truth.NOT_TRUE: ~true, Truth.NOT_FALSE: ~false}[truth]
 
 
-def evaluate(node: Node, scope: Scope) -> Column:
+def evaluate(node: Node, scope: Scope) -> Nullable:
     """The value of an expression for every row of the scope."""
     if isinstance(node, Attr):
         return scope.attribute(node)
@@ -95,41 +98,41 @@ def evaluate(node: Node, scope: Scope) -> Column:
     return _EVALUATORS[type(node)](node, scope)
 
 
-def _constant(node: Const, scope: Scope) -> Column:
+def _constant(node: Const, scope: Scope) -> Nullable:
     n = scope.length
-    return Column(np.full(n, bool(node.value)), np.full(n, node.value is not None))
+    return Nullable(np.full(n, bool(node.value)), np.full(n, node.value is not None))
 
 
-def _and(node: And, scope: Scope) -> Column:
+def _and(node: And, scope: Scope) -> Nullable:
     return _kleene(node.items, scope, False)
 
 
-def _or(node: Or, scope: Scope) -> Column:
+def _or(node: Or, scope: Scope) -> Nullable:
     return _kleene(node.items, scope, True)
 
 
-def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Column:
+def _kleene(items: tuple[Node, ...], scope: Scope, winner: bool) -> Nullable:
     """AND (winner False) and OR (winner True): one item of the winner's value decides, else NULL if any is NULL."""
     decided, valid = np.zeros(scope.length, bool), np.ones(scope.length, bool)
     for item in items:
-        column = evaluate(item, scope)
-        decided |= (column.values == winner) & column.valid
-        valid &= column.valid
-    return Column(decided if winner else ~decided, valid | decided)
+        operand = evaluate(item, scope)
+        decided |= (operand.values == winner) & operand.valid
+        valid &= operand.valid
+    return Nullable(decided if winner else ~decided, valid | decided)
 
 
-def _not(node: Not, scope: Scope) -> Column:
-    column = evaluate(node.item, scope)
-    return Column(~column.values, column.valid)
+def _not(node: Not, scope: Scope) -> Nullable:
+    operand = evaluate(node.item, scope)
+    return Nullable(~operand.values, operand.valid)
 
 
-def _is_null(node: IsNull, scope: Scope) -> Column:
-    return Column(~evaluate(node.item, scope).valid, np.ones(scope.length, bool))
+def _is_null(node: IsNull, scope: Scope) -> Nullable:
+    return Nullable(~evaluate(node.item, scope).valid, np.ones(scope.length, bool))
 
 
-def _is_truth(node: IsTruth, scope: Scope) -> Column:
-    column = evaluate(node.item, scope)
-    return Column((column.values == node.truth) & column.valid, np.ones(scope.length, bool))
+def _is_truth(node: IsTruth, scope: Scope) -> Nullable:
+    operand = evaluate(node.item, scope)
+    return Nullable((operand.values == node.truth) & operand.valid, np.ones(scope.length, bool))
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -142,14 +145,14 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _compare(node: Compare, scope: Scope) -> Column:
+def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
     left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
-        return Column(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
-    return Column(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
+        return Nullable(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
+    return Nullable(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
 
 
 def comparison_scale(node: Compare) -> int:
@@ -162,22 +165,22 @@ def comparison_scale(node: Compare) -> int:
     )
     if is_exact:
         return max(decimal_scale(s) for s in sides)
-    return decimals.common_scale(*(digits_of(s) for s in sides))
+    return common_scale(*(digits_of(s) for s in sides))
 
 
-def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Column:
+def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
-    column = evaluate(node, scope)
+    operand = evaluate(node, scope)
     if node.type is Type.NULL:
-        return Column(_filler(common, scope.length), np.zeros(scope.length, bool))
+        return Nullable(_filler(common, scope.length), np.zeros(scope.length, bool))
     if common in FLOATS:
-        return Column(float_keys(_to_double(node, column)), column.valid)
+        return Nullable(float_keys(_to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
-        return Column(np.fromiter((decimals.rescale(int(v), own, scale) for v in column.values), object), column.valid)
+        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
     if common in MOMENTS:
-        return Column(as_moments(column.values, node.type, common, scope.zone), column.valid)
-    return column
+        return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
+    return operand
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
@@ -199,15 +202,15 @@ def decimal_scale(node: Node) -> int:
     if node.type is not Type.DECIMAL:
         return 0
     if isinstance(node, Param) and node.digits == (0, 0):
-        return decimals.MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
+        return MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
     return digits_of(node)[1]
 
 
-def _to_double(node: Node, column: Column) -> npt.NDArray[np.float64]:
+def _to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
     if node.type is Type.DECIMAL:
         unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in column.values], np.float64)
-    return column.values.astype(np.float64)
+        return np.array([v / unit for v in operand.values], np.float64)
+    return operand.values.astype(np.float64)
 
 
 def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -215,31 +218,31 @@ def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return values.astype(np.float32).astype(np.float64)
 
 
-def _in_list(node: InList, scope: Scope) -> Column:
+def _in_list(node: InList, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
     keys = member_keys(node.item, item, node.common, scope.zone)
     found = np.zeros(scope.length, bool)
     for param in node.values:
         found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
-    return Column(found, item.valid & (found | (not node.has_null)))
+    return Nullable(found, item.valid & (found | (not node.has_null)))
 
 
-def member_keys(node: Node, column: Column, common: Type, zone: Zone) -> list[Any]:
+def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
     """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
     if common in FLOATS:
-        values = _to_double(node, column)
+        values = _to_double(node, operand)
         if common is Type.FLOAT and node.type in INTEGERS:
-            values = _rounded(column.values)
+            values = _rounded(operand.values)
         return float_keys(values).tolist()  # type: ignore[no-any-return]
     if common is Type.DECIMAL:
-        scale = decimals.MAX_PRECISION - decimal_scale(node)
-        return [int(v) * 10**scale for v in column.values]
+        scale = MAX_PRECISION - decimal_scale(node)
+        return [int(v) * 10**scale for v in operand.values]
     if common in MOMENTS and node.type in MOMENTS:
-        return as_moments(column.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
-    return column.values.tolist()  # type: ignore[no-any-return]
+        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
+    return operand.values.tolist()  # type: ignore[no-any-return]
 
 
-def _like(node: Like, scope: Scope) -> Column:
+def _like(node: Like, scope: Scope) -> Nullable:
     # Spark's ILIKE is LIKE of both sides in lower case.
     text_node = Call(name="lower", args=(node.item,), type=Type.STRING) if node.kind == "ilike" else node.item
     item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
@@ -253,7 +256,7 @@ def _like(node: Like, scope: Scope) -> Column:
             found[i] = like_regex(wanted.lower()).search(text) is not None
         else:
             found[i] = like_regex(wanted).search(text) is not None
-    return Column(found, valid)
+    return Nullable(found, valid)
 
 
 _STRING_CALLS: dict[str, Callable[..., Any]] = {
@@ -269,7 +272,7 @@ _STRING_CALLS: dict[str, Callable[..., Any]] = {
 _CASES = ("lower", "upper")
 
 
-def _call(node: Call, scope: Scope) -> Column:
+def _call(node: Call, scope: Scope) -> Nullable:
     args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
     valid = np.logical_and.reduce([a.valid for a in args])
     rows = np.flatnonzero(valid)
@@ -282,7 +285,7 @@ def _call(node: Call, scope: Scope) -> Column:
     out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
     for i in rows.tolist():
         out[i] = call(*(a.values[i] for a in args))
-    return Column(out, valid)
+    return Nullable(out, valid)
 
 
 def _uncased(name: str, arg: Node) -> Node:
@@ -295,7 +298,7 @@ def _uncased(name: str, arg: Node) -> Node:
     return arg
 
 
-def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Column:
+def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Nullable:
     found, known = np.zeros(valid.size, bool), valid.copy()
     array, value = args
     element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
@@ -306,32 +309,32 @@ def _array_contains(node: Call, args: list[Column], valid: Bools, rows: npt.NDAr
         keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
         found[i] = wanted[i] in keys
         known[i] = found[i] or len(present) == len(items)
-    return Column(found, known)
+    return Nullable(found, known)
 
 
-def _absolute(node: Call, arg: Column) -> Column:
+def _absolute(node: Call, arg: Nullable) -> Nullable:
     if node.type in INTEGERS:
         lowest, _ = integer_range(WIDTH_OF[node.type])
-        return Column(np.abs(arg.values), arg.valid & (arg.values != lowest))
+        return Nullable(np.abs(arg.values), arg.valid & (arg.values != lowest))
     if node.args[0].type is Type.NULL:
         return arg
-    return Column(np.abs(arg.values), arg.valid)
+    return Nullable(np.abs(arg.values), arg.valid)
 
 
-def _negate(node: Negate, scope: Scope) -> Column:
+def _negate(node: Negate, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
     if node.type in INTEGERS:
         lowest, _ = integer_range(WIDTH_OF[node.type])
         with np.errstate(over="ignore"):
-            return Column(-item.values, item.valid & (item.values != lowest))
-    return item if node.item.type is Type.NULL else Column(-item.values, item.valid)
+            return Nullable(-item.values, item.valid & (item.values != lowest))
+    return item if node.item.type is Type.NULL else Nullable(-item.values, item.valid)
 
 
-def _arith(node: Arith, scope: Scope) -> Column:
+def _arith(node: Arith, scope: Scope) -> Nullable:
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
     valid = left.valid & right.valid
     if Type.NULL in (node.left.type, node.right.type):
-        return Column(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
+        return Nullable(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
     if node.type is Type.DECIMAL:
         return _decimal_arith(node, left, right, valid)
     with np.errstate(all="ignore"):
@@ -341,7 +344,7 @@ def _arith(node: Arith, scope: Scope) -> Column:
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
             values = _DOUBLE_OPS[node.op](a, b)
-            return Column(_rounded(values) if node.type is Type.FLOAT else values, valid)
+            return Nullable(_rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 
@@ -354,29 +357,29 @@ _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Column:
+def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Nullable:
     low, high = integer_range(WIDTH_OF[node.type])
     if node.op == "%":
         divisor = np.where(b == 0, 1, b)
         divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
-        return Column(np.fmod(a, divisor), valid & (b != 0))
+        return Nullable(np.fmod(a, divisor), valid & (b != 0))
     if node.type is Type.BIGINT:
         a, b = a.astype(object), b.astype(object)
     exact = _DOUBLE_OPS[node.op](a, b)  # 64 bits hold every sum and product of 32
     fits = np.asarray((exact >= low) & (exact <= high), bool)
-    return Column(np.where(fits, exact, 0).astype(np.int64), valid & fits)
+    return Nullable(np.where(fits, exact, 0).astype(np.int64), valid & fits)
 
 
-def _decimal_arith(node: Arith, left: Column, right: Column, valid: Bools) -> Column:
+def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
     s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
     out, ok = np.zeros(valid.size, object), valid.copy()
     for i in np.flatnonzero(valid).tolist():
-        value = decimals.compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
+        value = compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
         out[i], ok[i] = (0, False) if value is None else (value, True)
-    return Column(out, ok)
+    return Nullable(out, ok)
 
 
-_EVALUATORS: dict[type[Node], Callable[[Any, Scope], Column]] = {
+_EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Const: _constant,
     And: _and,
     Or: _or,

@@ -5,7 +5,7 @@ mappings. Whatever it is, an index sees one Arrow array per attribute, of the at
 lacks it.
 
 - Names are matched exactly; columns that the schema does not know are ignored. What looks like a mistake is reported: a
-  name that differs from an attribute only in case, and events without any known name (see `names`).
+  name that differs from an attribute only in case, and events without any known name (see `NameCheck`).
 - The attribute `a.b` is the column (or key) `a.b`, else the field `b` of the struct (or nested mapping) `a`.
 - NaN is a value and stays NaN, except in pandas: its float columns cannot tell NaN from missing, so NaN is NULL there.
   For the same reason pandas turns integers with gaps into floats. For an integer attribute they are read as the integers
@@ -16,6 +16,7 @@ lacks it.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
@@ -28,7 +29,7 @@ from pyarrow import types
 from wherecast.errors import EventError
 from wherecast.language.arrow import canonical_type
 from wherecast.language.convert import (
-    Column,
+    Converted,
     convert_array,
     convert_values,
     null_column,
@@ -38,18 +39,17 @@ from wherecast.language.convert import (
 )
 from wherecast.language.limits import Limits
 from wherecast.language.tables import ArrowArray, ArrowStream, as_table
-from wherecast.language.values import Kind, MisfitError, Misplaced, Scalar, coerce, describe
+from wherecast.language.types import Kind
+from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     import numpy.typing as npt
 
-    from wherecast.language.names import NameCheck
     from wherecast.language.schema import Attribute, Schema
     from wherecast.language.zone import Zone
 
-    # pandas ships no types, and is needed only by those who have it.
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any
 
@@ -84,7 +84,7 @@ class EventBatch:
         self,
         schema: Schema,
         source: _Source,
-        columns: dict[int, Column],
+        columns: dict[int, Converted],
         skipped: dict[int, EventError],
         limits: Limits,
     ) -> None:
@@ -222,7 +222,7 @@ class EventBatch:
         return array if self._kept is None else array.filter(pa.array(self._kept))
 
 
-def _error_of(row: int, source: _Source, failed: list[tuple[str, Column]]) -> EventError:
+def _error_of(row: int, source: _Source, failed: list[tuple[str, Converted]]) -> EventError:
     if row in source.broken:
         return EventError(source.broken[row], row=row)
     name, column = next((name, column) for name, column in failed if column.bad[0] == row)
@@ -236,7 +236,7 @@ class _Source(Protocol):
     #: rows that are no events at all, and why
     broken: dict[int, str]
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column: ...
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted: ...
 
     def check_names(self, check: NameCheck) -> None:
         """Raises EventError, or adds to `broken`, where the check objects to a name."""
@@ -265,7 +265,7 @@ class _NoSource:
     length = -1
     broken: dict[int, str] = {}  # noqa: RUF012  # never written
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:  # noqa: ARG002
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:  # noqa: ARG002
         raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
     def check_names(self, check: NameCheck) -> None:
@@ -280,7 +280,7 @@ class _ArrowSource:
         self.length: int = events.num_rows
         self.broken: dict[int, str] = {}
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         for name, fields in _ways_to(attribute.name):
             found = self.events.schema.get_all_field_indices(name)
             if found:
@@ -301,7 +301,7 @@ class _PandasSource:
         self.broken: dict[int, str] = {}
         self.names: list[object] = list(events.columns)
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         for name, fields in _ways_to(attribute.name):
             found = self.names.count(name)
             if found:
@@ -312,7 +312,7 @@ class _PandasSource:
     def check_names(self, check: NameCheck) -> None:
         _check_columns(check, dict.fromkeys(map(str, self.names)))
 
-    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Column:
+    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Converted:
         if series.dtype != object:
             try:
                 if (
@@ -354,7 +354,7 @@ class _MappingSource:
                 self.broken[row] = f"expected a mapping of attributes to values, got {describe(event)}"
                 self.events.append({})
 
-    def read_column(self, attribute: Attribute, zone: Zone) -> Column:
+    def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         name = attribute.name
         if "." not in name:
             return convert_values(attribute, [event.get(name) for event in self.events], zone)
@@ -396,7 +396,7 @@ def _descend(value: object, fields: list[str]) -> object:
     return value
 
 
-def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Column:
+def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Converted:
     """Convert a column, or a field of a struct column; a NULL struct has NULL fields."""
     length = len(array)
     for field in fields:
@@ -433,10 +433,105 @@ def read_event(
             value = _descend(event, name.split("."))
         try:
             values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
-        except MisfitError as misfit:
+        except UnfitValueError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     if names is not None and None in values.values():
         reason = names.check(event)
         if reason is not None:
             raise EventError(reason, row=0)
     return values
+
+
+_log = logging.getLogger("wherecast.events")
+#: Names that are remembered as looked at, and reports that are written at most: events may have any number of names.
+_MOST_NAMES, _MOST_REPORTS = 10_000, 100
+_SHOWN = 5
+
+
+class NameCheck:
+    """Finds mistakes in the names of events, which must not look like missing values.
+
+    What an event lacks is NULL, so `Price` instead of `price` would be NULL without a word. Two cases are reported: a name
+    that differs from an attribute only in case, and an event without any name of the schema. Other names are fine. Names
+    are looked at only where an attribute that a filter needs was read as NULL: an event that has everything pays nothing.
+
+    Each name is logged once; with `strict`, `check` returns the reason every time and nothing is logged.
+    """
+
+    def __init__(self, schema: Schema, *, strict: bool = False) -> None:
+        self.strict = strict
+        self._root = _Level()
+        for attribute in schema.attributes:
+            self._root.add(attribute.name, attribute.name.split("."))
+        self._known = frozenset(self._root.fields)
+        self._is_nested = any(level is not None for level in self._root.fields.values())
+        self._fine: set[object] = set()  # names that need no second look, if nothing is nested
+        self._told: set[str] = set()
+
+    def check(self, event: Mapping[str, object]) -> str | None:
+        """What is wrong with the names of an event (or of the columns of a batch), if it has not been told before."""
+        if not self._is_nested and self._fine.issuperset(event) and not self._known.isdisjoint(event):
+            return None
+        reasons = list(self._root.compare(event, ""))
+        if not reasons and event and self._known.isdisjoint(event):
+            reasons.append(_strangers(event, self._root.fields))
+        if self.strict:
+            return reasons[0] if reasons else None
+        if len(self._fine) < _MOST_NAMES:
+            self._fine.update(event)
+        for reason in reasons:
+            self._report(reason)
+        return None
+
+    def _report(self, reason: str) -> None:
+        if reason in self._told or len(self._told) >= _MOST_REPORTS:
+            return
+        self._told.add(reason)
+        _log.warning("%s", reason)
+        if len(self._told) == _MOST_REPORTS:
+            _log.warning("%d such reports; no more are written", _MOST_REPORTS)
+
+
+class _Level:
+    """The names that an event, or a struct in it, can have; those of structs have a level of their own."""
+
+    __slots__ = ("_by_lower_name", "fields")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, _Level | None] = {}
+        self._by_lower_name: dict[str, str] = {}
+
+    def add(self, name: str, path: list[str]) -> None:
+        """An attribute: the key of its whole name, or fields one inside the other."""
+        self._put(name, None)
+        if len(path) > 1:
+            inner = self.fields.get(path[0])
+            inner = _Level() if inner is None else inner
+            self._put(path[0], inner)
+            inner.add(".".join(path[1:]), path[1:])
+
+    def _put(self, name: str, level: _Level | None) -> None:
+        self.fields[name] = level
+        self._by_lower_name[name.lower()] = name
+
+    def compare(self, names: Mapping[str, object], prefix: str) -> Iterator[str]:
+        """Names that differ from known ones only in case."""
+        for name, value in names.items():
+            if name in self.fields:
+                level = self.fields[name]
+                if level is not None and isinstance(value, Mapping):
+                    yield from level.compare(value, f"{prefix}{name}.")
+            elif (meant := self._by_lower_name.get(str(name).lower())) is not None:
+                yield (
+                    f"events have {prefix + name!r}, but the attribute is {prefix + meant!r}, which is NULL where it is "
+                    f"missing: upper and lower case must agree; rename one of them"
+                )
+
+
+def _strangers(event: Mapping[str, object], known: Iterable[str]) -> str:
+    return f"an event has none of the attributes {_some(known)}, so all are NULL; its names are {_some(event)}"
+
+
+def _some(names: Iterable[object]) -> str:
+    shown = [repr(name)[:60] for name in names]
+    return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")

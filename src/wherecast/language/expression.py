@@ -3,77 +3,22 @@
 Nodes are frozen and hashable, attributes are schema positions and constants are slots (`Param`): one tree serves all
 filters of a shape, and its evaluation takes the constants as columns. `span` is the node's place in the shape's text and
 takes no part in equality.
-
-Types are Spark SQL's: `TINYINT`, `SMALLINT`, `INT` and `BIGINT` (attributes by their width; small literals, `length` and
-`size` are INT), `DECIMAL` (literals with a point, and what arithmetic makes of them), `FLOAT` (32 bits), `DOUBLE`, and so
-on. `NULL` is the type of a bare NULL.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from wherecast.language.schema import Attribute, Kind
-
-
-class Type(enum.StrEnum):
-    BOOLEAN = "boolean"
-    TINYINT = "tinyint"
-    SMALLINT = "smallint"
-    INT = "int"
-    BIGINT = "bigint"
-    DECIMAL = "decimal"
-    FLOAT = "float"
-    DOUBLE = "double"
-    STRING = "string"
-    DATE = "date"
-    TIMESTAMP = "timestamp"
-    TIMESTAMP_NTZ = "timestamp_ntz"
-    ARRAY = "array"
-    NULL = "null"
-
-
-TYPE_OF_KIND = {
-    Kind.BOOLEAN: Type.BOOLEAN,
-    Kind.INTEGER: Type.BIGINT,
-    Kind.FLOAT: Type.DOUBLE,
-    Kind.STRING: Type.STRING,
-    Kind.DATE: Type.DATE,
-    Kind.TIMESTAMP: Type.TIMESTAMP,
-    Kind.TIMESTAMP_NTZ: Type.TIMESTAMP_NTZ,
-}
-_NARROW_TYPES = {
-    (Kind.INTEGER, 8): Type.TINYINT,
-    (Kind.INTEGER, 16): Type.SMALLINT,
-    (Kind.INTEGER, 32): Type.INT,
-    (Kind.FLOAT, 32): Type.FLOAT,
-}
-#: Integer types by their width in bits, narrowest first.
-WIDTH_OF = {Type.TINYINT: 8, Type.SMALLINT: 16, Type.INT: 32, Type.BIGINT: 64}
-INTEGERS = tuple(WIDTH_OF)
-FLOATS = (Type.FLOAT, Type.DOUBLE)
-NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
-#: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
-MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
+from wherecast.language.schema import Attribute
+from wherecast.language.types import NARROW_TYPES, TYPE_OF_KIND, Type
 
 Span = tuple[int, int]
 
 
 def element_type(attribute: Attribute) -> Type:
     """The type of an attribute's values or, of an array attribute, of its elements."""
-    return _NARROW_TYPES.get((attribute.kind, attribute.bits)) or TYPE_OF_KIND[attribute.kind]
-
-
-def common_number(a: Type, b: Type) -> Type:
-    """The type in which Spark's ANSI mode compares and computes two numbers.
-
-    A FLOAT meets anything but a FLOAT as a double: neither an integer nor a decimal is rounded to 24 bits.
-    """
-    if a is not b and Type.FLOAT in (a, b):
-        return Type.DOUBLE
-    return max(a, b, key=NUMBERS.index)
+    return NARROW_TYPES.get((attribute.kind, attribute.bits)) or TYPE_OF_KIND[attribute.kind]
 
 
 _FIELDS: dict[type[Node], tuple[str, ...]] = {}

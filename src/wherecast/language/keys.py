@@ -1,25 +1,40 @@
-"""Values as sortable 64-bit keys.
+"""Values as sortable 64-bit keys, and wall clocks as instants.
 
+Theory of operation
+-------------------
 Every fixed-width value has an order-preserving 64-bit key: integers, booleans, days and microseconds are their own;
 a double's bits are rearranged so that integer order is Spark's order of doubles (-0.0 equals 0.0, NaN equals NaN and is
 above everything). With keys, `<` is `<=` of the key below and every comparison with a constant is a closed interval.
+
+The key of a timestamp is an instant, in microseconds since 1970 in UTC. A literal or an event without a zone is a wall
+clock: also microseconds, counted as if it were UTC. `instants` goes from wall clocks to instants as Spark (java.time) does.
+Where clocks are set forward, a wall clock that is skipped moves on by the length of the gap; where they are set back, a wall
+clock that occurs twice means its first occurrence. Both say: the offset before the change holds. Python's `zoneinfo` gives
+that offset for `fold=0`, but for one wall clock at a time. So many wall clocks are taken day by day: a day is cut where its
+offset changes (very few days are), and all values of a piece take its offset at once.
+
+Before 1900 or so a zone has its local mean time, with seconds; after its last rule, that rule holds for good. Both come
+from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the calendar repeats every 400 years.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+
+from wherecast.kernels.arrays import Longs
+from wherecast.language.zone import Zone
 
 KEY_MIN = -(2**63)
 KEY_MAX = 2**63 - 1
 NAN_KEY = KEY_MAX
 
-Int64s = npt.NDArray[np.int64]
 
-
-def float_keys(values: npt.NDArray[np.float64]) -> Int64s:
+def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     """Order-preserving keys of doubles."""
     bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
     keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
@@ -35,7 +50,98 @@ def float_key(value: float) -> int:
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 
 
-def key_floats(keys: Int64s) -> npt.NDArray[np.float64]:
+def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     """The doubles of keys made by `float_keys`; keys of no double are NaN."""
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)
     return np.ascontiguousarray(bits).view(np.float64)
+
+
+# -- wall clocks -------------------------------------------------------------------------------------------------------
+
+
+DAY_US = 86_400_000_000
+_DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+_MICROSECOND = dt.timedelta(microseconds=1)
+#: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal() - 719_163 - 1
+_CYCLE = 146_097
+
+
+def instants(zone: Zone, walls: Longs) -> Longs:
+    """The instants that wall clocks mean."""
+    fixed = zone.fixed_us
+    if fixed == 0 or not walls.size:
+        return walls
+    walls = np.clip(walls, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)  # an offset must not leave 64 bits
+    if fixed is not None:
+        return walls - fixed
+    starts, offsets = _pieces(zone, np.unique(walls // DAY_US).tolist())
+    return walls - offsets[np.searchsorted(starts, walls, side="right") - 1]
+
+
+def only_walls(zone: Zone, moments: Longs) -> tuple[Longs, npt.NDArray[np.bool_]]:
+    """The wall clocks that mean instants, and where there is exactly one: where clocks change, there are none or two."""
+    fixed = zone.fixed_us
+    if fixed is not None or not moments.size:
+        return moments + (fixed or 0), np.ones(moments.size, bool)
+    days = np.unique(np.add.outer(np.unique(moments // DAY_US), np.arange(-1, 2)))
+    found, walls = np.zeros(moments.size, np.int64), np.zeros(moments.size, np.int64)
+    for offset in np.unique(_pieces(zone, days.tolist())[1]).tolist():
+        is_meant = instants(zone, moments + offset) == moments
+        found += is_meant
+        walls[is_meant] = moments[is_meant] + offset
+    return walls, found == 1
+
+
+def days_around(zone: Zone, moments: Longs) -> tuple[Longs, Longs]:
+    """The greatest days whose midnight is not after an instant, and the least whose midnight is not before it."""
+    days = np.add.outer(moments // DAY_US, np.arange(-2, 3))
+    midnights = instants(zone, (days * DAY_US).ravel()).reshape(days.shape)
+    # Midnights never decrease from day to day, so counting finds both; the first is before, the last after the instant.
+    rows = np.arange(moments.size)
+    floor = days[rows, (midnights <= moments[:, None]).sum(1) - 1]
+    return floor, days[rows, (midnights < moments[:, None]).sum(1)]
+
+
+def _pieces(zone: Zone, days: list[int]) -> tuple[Longs, Longs]:
+    """Where pieces of one offset start, in wall clocks of these ascending days, and their offsets."""
+    found: list[tuple[int, int]] = []
+    for day in days:
+        known = _known_day(day)
+        shift = (day - known) * DAY_US
+        found += [(start + shift, offset) for start, offset in _day_pieces(zone.tzinfo, known)]
+    starts, offsets = np.array(found, np.int64).T
+    return np.ascontiguousarray(starts), np.ascontiguousarray(offsets)
+
+
+def _known_day(day: int) -> int:
+    """A day that `zoneinfo` can speak of and that is like a given one."""
+    if day > _LAST_DAY:
+        return day - -((_LAST_DAY - day) // _CYCLE) * _CYCLE
+    return day + -((day - _FIRST_DAY) // _CYCLE) * _CYCLE if day < _FIRST_DAY else day
+
+
+@lru_cache(maxsize=2**16)
+def _day_pieces(tzinfo: dt.tzinfo, day: int) -> list[tuple[int, int]]:
+    """The pieces of a day, as (first wall clock, offset). No zone changes its offset twice within an hour."""
+
+    def offset(second: int) -> int:
+        delta = tzinfo.utcoffset(_EPOCH + dt.timedelta(seconds=second))
+        assert delta is not None
+        return delta // _MICROSECOND
+
+    start = day * _DAY_S
+    pieces = [(start, offset(start))]
+    for hour in range(start, start + _DAY_S, _HOUR_S):
+        low, high = hour, hour + _HOUR_S
+        after = offset(high)
+        if after == pieces[-1][1]:
+            continue
+        while high - low > 1:  # invariant: the offset has not changed at `low`, it has at `high`
+            middle = (low + high) // 2
+            low, high = (low, middle) if offset(middle) == after else (middle, high)
+        pieces.append((high, after))
+    if pieces[-1][0] == start + _DAY_S:
+        pieces.pop()
+    return [(second * _SECOND_US, us) for second, us in pieces]

@@ -1,210 +1,465 @@
-r"""Splitting a filter text into its skeleton and its literals.
+"""Literals: what Spark takes each for (`SlotKind`), and their values, for many filters of one shape at once.
 
-Theory of operation
--------------------
-A million filters are seldom a million different sentences: they are a few sentences with other constants in them.
-So a text is first cut at its literals,
-
-    symbol = 'IBM' AND price < 120.5   ->   ("symbol = ", " AND price < ", "")  and  ("'IBM'", "120.5")
-
-and only the skeleton, with numbered placeholders in place of the literals, is ever parsed. One regular expression
-does the cut in a single C call; a text with anything unusual in it (a backslash, a back-quoted name, a double quote,
-a comment) takes the careful path, which knows those tokens and produces the same form.
-
-The values of an IN list are one literal, a `tuple`, so lists of different lengths share a skeleton and the cost of
-parsing does not depend on their length.
-
-Placeholders are ordinary SQL literals whose text is the number of the slot: `'3'` for a string, `3` for a number.
-A literal keeps the form of its source (`'IBM'` with its quotes, escapes undone), so its first character tells its kind.
+The literals of a slot are read together, as one array of values (`Literals`). Whatever can be wrong with a literal is found
+here (`check_literals`), and is told with its slot.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
 
-#: A literal as cut from the text: strings keep their opening and closing quote, an IN list is a tuple of literals.
-LiteralText = str | tuple[str, ...]
-Span = tuple[int, int]
+import numpy as np
+import numpy.typing as npt
 
-# A number may not touch a name on its left (`a1`, `t.1`); what follows the first digit is checked when it is read.
-_NUMBER_TAIL = r"(?<![\w.$].)(?:(?<=[0-9])|(?<=\.)(?=[0-9]))[0-9.]*(?:[eE][+-]?[0-9]+)?(?:BD|bd|[LlDdFfSsYy])?(?![\w.])"
-_NUMBER = rf"[0-9.]{_NUMBER_TAIL}"
-# One leading character class lets the engine skip to the next literal; the plain alternation is half as fast.
-# Every repetition is possessive: a hostile text costs one pass, not one pass per character.
-_FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*+(?:''[^']*+)*+'|{_NUMBER_TAIL}))")
-# What has no end is left in the skeleton, where the parser finds it; a hint /*+ is no comment in Spark either.
-_CAREFUL = re.compile(
-    rf"""(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
-    |(?P<quoted>`(?:[^`]|``)*+`)
-    |(?P<string>'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")
-    |(?P<number>{_NUMBER})
-    |(?P<open>(?:/\*|[`'"]).*)""",
-    re.VERBOSE | re.DOTALL,
-)
-_IN_OPENS = re.compile(r"\bin\s*+\(\s*+(-?)\s*+$", re.IGNORECASE)
-_PLAIN_COMMAS = frozenset((",", ", "))
-_LIST_COMMA = re.compile(r"\s*+,\s*+(-?)\s*+$")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
+from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
+from wherecast.language.filters import LiteralValues
+from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.patterns import like_tokens, rlike_regex
+from wherecast.language.skeletons import LiteralText, Skeleton
+from wherecast.language.sql import SlotKind
+from wherecast.language.types import INTEGERS, MAX_PRECISION, NUMBERS, Digits, Type
+from wherecast.language.zone import UTC, Zone
 
+#: What each slot of a variant holds; a text is the reason why the literal has no kind.
+SlotKinds = tuple[SlotKind | str, ...]
 
-#: The text between the literals, one part more than there are literals.
-Skeleton = tuple[str, ...]
-Cut = tuple[Skeleton, tuple[LiteralText, ...]]
+_STRING_SLOT, _BIGINT_SLOT, _DECIMAL_SLOT = SlotKind(Type.STRING), SlotKind(Type.BIGINT), SlotKind(Type.DECIMAL)
+# All literals in one C call: the literals joined by commas.
+_ALL_INTEGERS = re.compile(r"-?[0-9]{1,18}(?:,-?[0-9]{1,18})*+")
+_DECIMAL = r"-?(?:[0-9]{1,16}\.[0-9]{0,16}|\.[0-9]{1,16})"
+_ALL_DECIMALS = re.compile(rf"{_DECIMAL}(?:,{_DECIMAL})*+")
 
 
-def cut_text(text: str) -> Cut:
-    """Cut a filter at its literals: its skeleton and the literals."""
-    unusual = "\\" in text or "`" in text or '"' in text or "--" in text or "/*" in text
-    parts: list[str] = _split_carefully(text) if unusual else _FAST_CUT.split(text)
-    if "," in text:
-        return _gather_lists(parts)
-    return tuple(parts[::2]), tuple(parts[1::2])
+def slot_kinds(texts: Sequence[LiteralText], *, arithmetic: bool) -> list[SlotKind | str]:
+    """The kind of each literal of a slot, or one kind for all of them; a text is the reason why one has none."""
+    kind = _common_kind(texts, arithmetic=arithmetic)
+    return [slot_kind(t, arithmetic=arithmetic) for t in texts] if kind is None else [kind]
 
 
-def find_surrogate(text: str) -> int:
-    """Where half a character stands, or -1."""
+def _common_kind(texts: Sequence[LiteralText], *, arithmetic: bool) -> SlotKind | None:
+    """The kind of all literals, where that is quick to see."""
+    if all(map("'".__eq__, map(itemgetter(0), texts))):
+        return _STRING_SLOT
+    if arithmetic:  # Spark's decimal arithmetic depends on the digits of each literal
+        return None
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return -1
+        joined = ",".join(texts)  # type: ignore[arg-type]
+    except TypeError:  # IN lists
+        return None
+    if _ALL_INTEGERS.fullmatch(joined):
+        return _BIGINT_SLOT
+    return _DECIMAL_SLOT if _ALL_DECIMALS.fullmatch(joined) else None
 
 
-def _split_carefully(text: str) -> list[str]:
-    parts, plain, at = [], [], 0
-    for token in _CAREFUL.finditer(text):
-        plain.append(text[at : token.start()])
-        at = token.end()
-        found = token.group()
-        if token.lastgroup == "comment":
-            plain.append(" " * len(found))  # keeps every later position where it was
-        elif token.lastgroup in ("quoted", "open"):
-            plain.append(found)
-        else:
-            parts += ["".join(plain), _unescape(found) if token.lastgroup == "string" else found]
-            plain = []
-    plain.append(text[at:])
-    return [*parts, "".join(plain)]
+_EDGES = (str(2**31), str(2**63))
 
 
-def _unescape(quoted: str) -> str:
-    """Undo Spark SQL's escapes; the result is in the plain form, single quotes doubled."""
-    quote, body = quoted[0], quoted[1:-1]
-    if "\\" not in body:
-        return quoted if quote == "'" else "'" + body.replace('""', '"').replace("'", "''") + "'"
-    # A doubled quote must not meet the backslash rule: `\''` is an escaped quote followed by the end.
-    body = re.sub(
-        rf"\\.|{quote}{quote}", lambda m: m.group() if m.group()[0] == "\\" else "\\" + quote, body, flags=re.DOTALL
+def slot_kind(literal: LiteralText, *, arithmetic: bool) -> SlotKind | str:
+    if isinstance(literal, tuple):
+        return _list_kind(literal, arithmetic=arithmetic)
+    if literal[0] == "'":
+        return _STRING_SLOT
+    if len(literal) < 10 and literal.isdecimal():  # most numbers, without a regular expression
+        return _small_integer(len(literal.lstrip("0")) or 1) if arithmetic else _BIGINT_SLOT
+    try:
+        kind, digits = number_type(literal)
+    except ValueError as error:
+        return str(error)
+    if arithmetic:
+        return SlotKind(kind, digits, is_edge=literal in _EDGES)
+    return SlotKind(Type.BIGINT if kind is Type.INT else kind)
+
+
+@lru_cache
+def _small_integer(precision: int) -> SlotKind:
+    return SlotKind(Type.INT, (precision, 0))
+
+
+def _list_kind(values: tuple[str, ...], *, arithmetic: bool) -> SlotKind | str:
+    """The kind of an IN list: its widest."""
+    kinds = dict.fromkeys(slot_kinds(values, arithmetic=arithmetic))
+    wrong = [k for k in kinds if isinstance(k, str)]
+    if wrong:
+        return wrong[0]
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    types = [k.type for k in kinds if isinstance(k, SlotKind)]
+    if Type.STRING in types:
+        return "strings and numbers in one list; give all values one type"
+    return SlotKind(max(types, key=NUMBERS.index))
+
+
+def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
+    return tuple(k == _STRING_SLOT for k in kinds)
+
+
+def has_arithmetic(skeleton: Skeleton) -> bool:
+    text = "".join(skeleton)
+    return any(c in text for c in "+-*/%") or "abs" in text.lower()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+_DATE = re.compile(r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
+_TIMESTAMP = re.compile(
+    r"\s*([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+    r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?\s*"
+    r"(Z|UTC|GMT|(?:UTC|GMT)?[+-][0-9]{1,2}(?::[0-9]{1,2}(?::[0-9]{1,2})?)?)?)?)?)?\s*"
+)
+_EPOCH = dt.date(1970, 1, 1)
+
+
+def parse_date(text: str) -> int:
+    """Days since 1970-01-01 of a date literal. Raises ValueError."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a date; write 'yyyy-mm-dd'")
+    year, month, day = (int(g) if g else 1 for g in match.groups())
+    return (_civil(text, year, month, day) - _EPOCH).days
+
+
+def parse_timestamp(text: str) -> tuple[int, int | None]:
+    """What a timestamp literal says: the wall clock and, if it names one, the offset, in microseconds. Raises ValueError."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a timestamp; write 'yyyy-mm-dd hh:mm:ss[.ffffff][+hh:mm]'")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    days = (_civil(text, int(year), int(month or 1), int(day or 1)) - _EPOCH).days
+    h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
+    if h > 23 or m > 59 or s > 59:
+        raise ValueError(f"{text!r} has no such time of day; times run from 00:00:00 to 23:59:59")
+    micros = int(((fraction or "") + "000000")[:6])
+    return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros, _offset_us(zone) if zone else None
+
+
+def _civil(text: str, year: int, month: int, day: int) -> dt.date:
+    try:
+        return dt.date(year, month, day)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}; write an existing day of the years 0001 to 9999") from None
+
+
+def _offset_us(zone: str) -> int:
+    if zone in ("Z", "UTC", "GMT"):
+        return 0
+    zone = zone.removeprefix("UTC").removeprefix("GMT")
+    hours, minutes, seconds = (int(p) for p in (*zone[1:].split(":"), "0", "0")[:3])
+    if hours > 18 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{zone!r} is no time zone offset; write Z or +hh:mm up to 18:00")
+    offset = (hours * 3600 + minutes * 60 + seconds) * 1_000_000
+    return -offset if zone[0] == "-" else offset
+
+
+def unquote(literal: str) -> str:
+    """The content of a string literal in the plain form of `skeletons`."""
+    return literal[1:-1].replace("''", "'")
+
+
+_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?(BD|bd|[LlDdFfSsYy])?")
+
+
+def number_type(literal: str) -> tuple[Type, Digits]:
+    """Spark's type of a numeric literal, and its (precision, scale). Raises ValueError for what is no number."""
+    match = _NUMBER.fullmatch(literal)
+    if match is None:
+        raise ValueError(f"{literal} is not a number; write it as 12, 1.5 or 1.5e3")
+    digits, exponent, suffix = match.groups()
+    suffix = (suffix or "").upper()
+    if suffix in ("F", "S", "Y"):
+        raise ValueError(f"the suffix {suffix} is not supported; write the number without it, or with D")
+    if suffix == "D" or (exponent and suffix != "BD"):
+        if np.isinf(float(digits + (exponent or ""))):
+            raise ValueError(f"{literal} is outside the range of a double; use a number up to 1.7e308")
+        return Type.DOUBLE, (0, 0)
+    whole, _, fraction = digits.partition(".")
+    scale = len(fraction) - (int(exponent[1:]) if exponent else 0)
+    significant = len((whole + fraction).lstrip("0")) or 1
+    precision = max(significant, scale) + max(-scale, 0)
+    if precision > MAX_PRECISION or scale > MAX_PRECISION:
+        raise ValueError(f"a number of more than {MAX_PRECISION} digits; round it or write it with an exponent")
+    if "." in digits or suffix == "BD":
+        return Type.DECIMAL, (precision, max(scale, 0))
+    return _integer_type(literal, int(whole), suffix, precision)
+
+
+def _integer_type(literal: str, value: int, suffix: str, precision: int) -> tuple[Type, Digits]:
+    if suffix != "L" and value < 2**31:
+        return Type.INT, (precision, 0)
+    if value < 2**63 or (value == 2**63 and literal.startswith("-")):
+        return Type.BIGINT, (precision, 0)
+    if suffix == "L":
+        raise ValueError(f"{literal} is outside the range of bigint; leave out the L")
+    return Type.DECIMAL, (precision, 0)
+
+
+def number_body(literal: str) -> str:
+    """A numeric literal without its suffix."""
+    return literal.rstrip("LlDdBb") if literal[-1:].isalpha() else literal
+
+
+def read_number(literal: str) -> tuple[int, int]:
+    """A numeric literal as an exact (unscaled integer, scale)."""
+    body = number_body(literal).lower()
+    negative, body = body.startswith("-"), body.lstrip("-")
+    mantissa, _, exponent = body.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    unscaled, scale = int(whole + fraction), len(fraction) - int(exponent or 0)
+    if scale < 0:
+        unscaled, scale = unscaled * 10**-scale, 0
+    return (-unscaled if negative else unscaled), scale
+
+
+def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDArray[np.generic]:
+    """Literals of one type as an array: int64, float64, or objects (strings; exact `(unscaled, scale)` decimals).
+
+    `zone` is that of timestamps that name none.
+
+    Raises ValueError if any of them cannot be read; the caller finds the row.
+    """
+    if kind is Type.STRING:
+        return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
+        return read_literals(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
+    if kind is Type.DOUBLE or kind in INTEGERS:
+        read_one: Callable[[str], float] = float if kind is Type.DOUBLE else int
+        try:
+            values = list(map(read_one, texts))
+        except ValueError:  # a suffix, as in 12L
+            values = [read_one(number_body(t)) for t in texts]
+        return np.array(values, np.float64 if kind is Type.DOUBLE else np.int64)
+    if kind is Type.DECIMAL:
+        return np.fromiter((read_number(t) for t in texts), object, len(texts))
+    known = list(dict.fromkeys(texts))
+    moments = dict(zip(known, _read_moments(kind, [unquote(t) for t in known], zone).tolist(), strict=True))
+    return np.fromiter((moments[t] for t in texts), np.int64, len(texts))
+
+
+def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.int64]:
+    if kind is Type.DATE:
+        return np.array([parse_date(t) for t in texts], np.int64)
+    parsed = [parse_timestamp(t) for t in texts]
+    walls = np.array([wall for wall, _ in parsed], np.int64)
+    if kind is Type.TIMESTAMP_NTZ:  # Spark does not look at the zone of such a literal
+        return walls
+    named = np.array([offset is not None for _, offset in parsed], bool)
+    out = walls - np.array([offset or 0 for _, offset in parsed], np.int64)
+    out[~named] = instants(zone, walls[~named])
+    return out
+
+
+# -- the literals of a shape -------------------------------------------------------------------------------------------
+
+
+class Literals:
+    """Literal texts by slot (`texts[slot][row]`), read on demand.
+
+    Raises ValueError when a literal of any row cannot be read; `check_row` tells which slot of a row is at fault.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[LiteralText]], length: int, zone: Zone) -> None:
+        self.texts = texts
+        self.length = length
+        self.zone = zone
+        self._scalars: dict[Param, npt.NDArray[Any]] = {}
+        self._lists: dict[tuple[Param, Type], tuple[npt.NDArray[Any], npt.NDArray[np.int64]]] = {}
+
+    def scalar(self, param: Param) -> npt.NDArray[Any]:
+        """One value per row; decimals as (unscaled, scale)."""
+        if param not in self._scalars:
+            texts = self.texts[param.slot]
+            if not all(isinstance(t, str) for t in texts):
+                raise ValueError("a list of values stands where one value is expected")
+            self._scalars[param] = _read(param, texts, self.zone)  # type: ignore[arg-type]
+        return self._scalars[param]
+
+    def listed(self, param: Param, common: Type) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """All values of an IN slot in one array, with offsets per row."""
+        key = (param, common)
+        if key not in self._lists:
+            rows = [t if isinstance(t, tuple) else (t,) for t in self.texts[param.slot]]
+            ptr = np.zeros(len(rows) + 1, np.int64)
+            ptr[1:] = np.cumsum([len(r) for r in rows])
+            self._lists[key] = (_read(param, [v for row in rows for v in row], self.zone), ptr)
+        return self._lists[key]
+
+    def take(self, nodes: Sequence[Node]) -> LiteralValues:
+        """The literals that evaluating these expressions needs, in the form that `ProgramScope` serves."""
+        found: LiteralValues = {}
+        for root in nodes:
+            in_lists = {id(v) for n in root.walk() if isinstance(n, InList) for v in n.values}
+            for node in root.walk():
+                if isinstance(node, InList):
+                    for value in node.values:
+                        found[(value, node.common)] = self._member_sets(value, node.common)
+                elif isinstance(node, Param) and id(node) not in in_lists:
+                    found[node] = _computable(node, self.scalar(node))
+        return found
+
+    def _member_sets(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        flat, ptr = self.listed(param, common)
+        members = Nullable(_computable(param, flat), np.ones(flat.size, bool))
+        keys = member_keys(param, members, common, self.zone)
+        return np.fromiter((frozenset(keys[a:b]) for a, b in pairwise(ptr.tolist())), object, ptr.size - 1)
+
+
+def _read(param: Param, texts: Sequence[str], zone: Zone) -> npt.NDArray[Any]:
+    # With its sign from the start: the least integer has no positive.
+    return read_literals(param.type, [f"-{t}" for t in texts] if param.negative else texts, zone)
+
+
+def _computable(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Decimals as unscaled integers at the parameter's scale; the rest as it is."""
+    if param.type is not Type.DECIMAL:
+        return values
+    scale = decimal_scale(param)
+    return np.fromiter((unscaled * 10 ** (scale - s) for unscaled, s in values), object, values.size)
+
+
+def nodes_with_literals(root: Node) -> tuple[Node, ...]:
+    """The parts of an expression that `check_literals` looks at."""
+    in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
+    return tuple(
+        n for n in root.walk() if isinstance(n, (InList, Compare, Like)) or (isinstance(n, Param) and n not in in_lists)
     )
-    body = _ESCAPE.sub(_undo_escape, body)
-    if not body.isascii():  # a pair of escaped surrogates is one character; a lone one Java writes as '?'
-        body = body.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        body = _SURROGATE.sub("?", body)
-    return "'" + body.replace("'", "''") + "'"
 
 
-def _undo_escape(match: re.Match[str]) -> str:
-    what = match.group(1)
-    if what[0] in "uU" and len(what) > 1:
-        point = int(what[1:], 16)
-        return chr(point) if point <= 0x10FFFF else "\ufffd"
-    if len(what) == 3:
-        return chr(int(what, 8))
-    return _ESCAPED.get(what, what)
+def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int, values_limit: int) -> None:
+    """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong.
+
+    `nodes` are those of `nodes_with_literals`.
+    """
+    for node in nodes:
+        if isinstance(node, (InList, Compare)) and node.common is Type.DECIMAL:
+            _check_decimals(node, literals)
+        if isinstance(node, (InList, Compare)) and node.common is Type.TIMESTAMP:
+            _check_moments(node, literals)
+        if isinstance(node, InList):
+            for value in node.values:
+                _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
+                _check_length(value, literals.listed(value, node.common)[1], values_limit)
+        elif isinstance(node, Param):
+            _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
+        elif isinstance(node, Like):
+            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
 
 
-def _gather_lists(parts: list[str]) -> Cut:
-    """Make each run of literals inside `IN ( ... )` one literal."""
-    skeleton: list[str] = [parts[0]]
-    literals: list[LiteralText] = []
-    i = 1
-    while i < len(parts):
-        opens = _IN_OPENS.search(skeleton[-1])
-        end = i
-        if opens:
-            while end + 2 < len(parts) and (parts[end + 1] in _PLAIN_COMMAS or _LIST_COMMA.match(parts[end + 1])):
-                end += 2
-        if opens and end > i and parts[end + 1].lstrip().startswith(")"):
-            values = parts[i : end + 1 : 2]
-            if opens.group(1) or not _PLAIN_COMMAS.issuperset(parts[i + 1 : end : 2]):
-                signs = [opens.group(1), *(_sign(parts[k]) for k in range(i + 1, end, 2))]
-                values = [s + v for s, v in zip(signs, values, strict=True)]
-            literals.append(tuple(values))
-            skeleton[-1] = skeleton[-1][: opens.start(1)]
-            i = end
+class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
+    """A literal that cannot be read, and its slot."""
+
+    def __init__(self, slot: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.slot = slot
+        self.reason = reason
+
+
+def _guard(param: Param, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except LiteralFault:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise LiteralFault(param.slot, "literal", str(error)) from None
+
+
+def _check_length(param: Param, ptr: npt.NDArray[np.int64], limit: int) -> None:
+    longest = int(np.diff(ptr).max(initial=0))
+    if longest > limit:
+        raise LiteralFault(param.slot, "limit", f"{longest} values in one IN list, at most {limit}; split the filter")
+
+
+def _check_moments(node: InList | Compare, literals: Literals) -> None:
+    """Refuse the instants with which Spark compares a wall clock or a day in two ways.
+
+    By its rules it casts the attribute to an instant; where it can, it casts the literal to a wall clock or a day instead.
+    Both say the same, except where clocks change: there two wall clocks are one instant, or none is.
+    """
+    sides = (node.item, *node.values) if isinstance(node, InList) else (node.left, node.right)
+    cast = {side.type for side in sides if not isinstance(side, Param)} & {Type.DATE, Type.TIMESTAMP_NTZ}
+    for side in sides if cast else ():
+        if isinstance(side, Param):
+            _guard(side, lambda p=side: _check_clear(p, node, Type.DATE in cast, literals))  # type: ignore[misc]
+
+
+def _check_clear(param: Param, node: InList | Compare, is_day: bool, literals: Literals) -> None:
+    values = literals.listed(param, node.common)[0] if isinstance(node, InList) else literals.scalar(param)
+    zone, moments = literals.zone, as_moments(values, param.type, node.common, literals.zone)
+    if is_day:
+        floor, ceil = days_around(zone, moments)
+        is_clear = floor <= ceil
+    else:
+        _, is_clear = only_walls(zone, moments)
+    if not is_clear.all():
+        raise ValueError(
+            f"the clocks of {zone.name} change at this time, and Spark has two answers for it; "
+            "write TIMESTAMP_NTZ '...' to compare wall clocks, or choose another time"
+        )
+
+
+_INTEGER_SCALE = 18  # an integer needs up to 20 of the 38 digits of a decimal
+
+
+def _check_decimals(node: InList | Compare, literals: Literals) -> None:
+    """Refuse the decimals that Spark does not compare exactly with an integer.
+
+    It rounds those of more than 18 fraction digits, and says that NULL is less than a number beyond 64 bits.
+    """
+    sides = (node.item, *node.values) if isinstance(node, InList) else (node.left, node.right)
+    if not any(side.type in INTEGERS and not isinstance(side, Param) for side in sides):
+        return
+    ordered = isinstance(node, Compare) and node.op in ("<", "<=", ">", ">=")
+    for side in sides:
+        if isinstance(side, Param) and side.type is Type.DECIMAL:
+            values = literals.listed(side, node.common)[0] if isinstance(node, InList) else literals.scalar(side)
+            for unscaled, scale in values:
+                if not ordered and scale > _INTEGER_SCALE:
+                    message = f"more than {_INTEGER_SCALE} fraction digits are no integer; round the number"
+                    raise LiteralFault(side.slot, "literal", message)
+                if ordered and not KEY_MIN * 10**scale <= unscaled <= KEY_MAX * 10**scale:
+                    message = "an integer is always on one side of a number beyond 64 bits; test IS NOT NULL instead"
+                    raise LiteralFault(side.slot, "literal", message)
+
+
+def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
+    for pattern in set(literals.scalar(node.pattern).tolist()):
+        if len(pattern) > limit:
+            raise LiteralFault(node.pattern.slot, "limit", f"a pattern of {len(pattern)} characters, at most {limit}")
+        if node.kind == "rlike":
+            rlike_regex(pattern)
         else:
-            literals.append(parts[i])
-        skeleton.append(parts[i + 1])
-        i += 2
-    return tuple(skeleton), tuple(literals)
+            like_tokens(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
 
 
-def _sign(comma: str) -> str:
-    match = _LIST_COMMA.match(comma)
-    return match.group(1) if match else ""
+class ProgramScope:
+    """What a program is evaluated with: literals by clause row, attributes by a function of the caller."""
 
+    def __init__(
+        self,
+        literals: LiteralValues,
+        literal_rows: npt.NDArray[np.integer[Any]],
+        attribute: Callable[[int], Nullable],
+        zone: Zone,
+    ) -> None:
+        self.zone = zone
+        self.length = int(literal_rows.size)
+        self.calls: dict[Call, Nullable] = {}
+        self._literals = literals
+        self._rows = literal_rows
+        self._attribute = attribute
 
-def is_string(literal: LiteralText) -> bool:
-    """Whether a literal (or the first value of a list) is a string."""
-    first = literal if isinstance(literal, str) else literal[0]
-    return first.startswith("'")
+    def attribute(self, attr: Attr) -> Nullable:
+        return self._attribute(attr.index)
 
+    def literal(self, param: Param) -> Nullable:
+        return Nullable(self._literals[param][self._rows], np.ones(self.length, bool))
 
-class Shape(NamedTuple):
-    """A skeleton with placeholders: what is parsed."""
-
-    text: str
-    #: offsets of each placeholder in `text`, (start, end)
-    spans: tuple[Span, ...]
-
-
-def shape_of(skeleton: Skeleton, strings: tuple[bool, ...]) -> Shape:
-    """The SQL text that stands for all filters of one skeleton; `strings[i]` tells whether slot i is a string."""
-    out, spans, at = [skeleton[0]], [], len(skeleton[0])
-    for slot, (string, after) in enumerate(zip(strings, skeleton[1:], strict=True)):
-        mark = f"'{slot}'" if string else str(slot)
-        spans.append((at, at + len(mark)))
-        out += [mark, after]
-        at += len(mark) + len(after)
-    return Shape("".join(out), tuple(spans))
-
-
-def locate(text: str, shape: Shape, start: int, end: int) -> tuple[int, int]:
-    """Map offsets in a shape's text to offsets in the filter text it came from (for error messages only)."""
-    spans = list(zip(shape.spans, literal_spans(text), strict=True))
-    first, last = _moved(start, spans, is_end=False), _moved(end, spans, is_end=True)
-    return first, max(first, last)
-
-
-def _moved(offset: int, spans: list[tuple[Span, Span]], *, is_end: bool) -> int:
-    """An offset beside or inside a placeholder; inside, it is that end of the literal."""
-    for (begin, stop), (first, last) in reversed(spans):
-        if offset >= stop:
-            return offset - stop + last
-        if offset >= begin + is_end:
-            return last if is_end else first
-    return offset
-
-
-def literal_spans(text: str, cut: Cut | None = None) -> Iterator[Span]:
-    """Where the literals of a text stand, in order."""
-    (skeleton, literals), at = cut or cut_text(text), 0
-    for before, literal in zip(skeleton, literals, strict=False):
-        at += len(before)
-        end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))
-        yield at, end
-        at = end
-
-
-def _end_of_literal(text: str, at: int, count: int) -> int:
-    for _ in range(count):
-        token = _CAREFUL.search(text, at)
-        while token is not None and token.lastgroup not in ("string", "number"):
-            token = _CAREFUL.search(text, token.end())
-        assert token is not None, "the text was cut into as many literals"
-        at = token.end()
-    return at
+    def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        keys: npt.NDArray[np.object_] = self._literals[(param, common)][self._rows]
+        return keys

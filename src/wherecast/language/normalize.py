@@ -41,9 +41,9 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
-    Type,
     attributes_of,
 )
+from wherecast.language.types import Type
 
 
 class Truth(enum.StrEnum):
@@ -73,7 +73,7 @@ _SWAPPED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Predicate:
     """A set of values of one attribute.
 
     `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
@@ -94,7 +94,7 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Residual:
     """A residual: `node` must have the given truth. `is_whole`: it is the whole filter, and the boxes a cover of it."""
 
     node: Node
@@ -107,7 +107,7 @@ class Values:
     """A union of sets of one attribute."""
 
     attr: int
-    tests: tuple[Test, ...]
+    predicates: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +124,14 @@ class Any_:  # noqa: N801 - the other half of All; Any is Python's
     items: tuple[Logic, ...] = ()
 
 
-Logic = Values | Rest | All | Any_
+Logic = Values | Residual | All | Any_
 
 
 class Clause(NamedTuple):
     """A conjunction: the value sets of each attribute are intersected, the residuals all hold."""
 
     values: tuple[Values, ...]
-    rests: tuple[Rest, ...]
+    residuals: tuple[Residual, ...]
 
 
 ALWAYS, NEVER = All(), Any_()
@@ -155,9 +155,9 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
-    test = value_test(node)
-    if test is not None:
-        return _of_test(node, test, truth)
+    predicate = find_predicate(node)
+    if predicate is not None:
+        return _of_predicate(node, predicate, truth)
     return _residual(node, truth)
 
 
@@ -175,12 +175,12 @@ def _is_null(node: IsNull, truth: Truth) -> Logic:
     wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
     item = node.item
     if isinstance(item, Attr):
-        test = Test(item.index, "all", complement=True, null=True) if wanted else Test(item.index, "all")
-        return Values(item.index, (test,))
+        predicate = Predicate(item.index, "all", complement=True, null=True) if wanted else Predicate(item.index, "all")
+        return Values(item.index, (predicate,))
     if item.type in (Type.BOOLEAN, Type.NULL) and not isinstance(item, Param):
         unknown = All((push_truth(item, Truth.NOT_TRUE), push_truth(item, Truth.NOT_FALSE)))
         return unknown if wanted else Any_((push_truth(item, Truth.TRUE), push_truth(item, Truth.FALSE)))
-    return Rest(node, Truth.TRUE if wanted else Truth.FALSE)
+    return Residual(node, Truth.TRUE if wanted else Truth.FALSE)
 
 
 def _is_truth(node: IsTruth, truth: Truth) -> Logic:
@@ -190,26 +190,26 @@ def _is_truth(node: IsTruth, truth: Truth) -> Logic:
     return push_truth(node.item, Truth.FALSE if wanted else Truth.NOT_FALSE)
 
 
-def value_test(node: Node) -> Test | None:
+def find_predicate(node: Node) -> Predicate | None:
     """The set of values for which `node` is true, if it speaks of one attribute and constants only."""
     if isinstance(node, Attr) and node.type is Type.BOOLEAN:
-        return Test(node.index, "true")
+        return Predicate(node.index, "true")
     if isinstance(node, Compare):
-        return _comparison_test(node)
+        return _comparison_predicate(node)
     if isinstance(node, InList) and isinstance(node.item, Attr):
-        return Test(node.item.index, "in", node.values, node.common)
+        return Predicate(node.item.index, "in", node.values, node.common)
     if isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr) and node.form != "general":
         op = {"exact": "=", "prefix": "prefix", "any": "all"}[node.form]
-        return Test(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
+        return Predicate(node.item.index, op, () if op == "all" else (node.pattern,), Type.STRING, pattern=op != "all")
     if isinstance(node, Call) and isinstance(node.args[0], Attr) and isinstance(node.args[-1], Param):
         if node.name == "startswith":
-            return Test(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
+            return Predicate(node.args[0].index, "prefix", (node.args[1],), Type.STRING)  # type: ignore[arg-type]
         if node.name == "array_contains":
-            return Test(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
+            return Predicate(node.args[0].index, "contains", (node.args[1],), node.args[0].element)  # type: ignore[arg-type]
     return None
 
 
-def _comparison_test(node: Compare) -> Test | None:
+def _comparison_predicate(node: Compare) -> Predicate | None:
     left, op, right = node.left, node.op, node.right
     if isinstance(right, Attr):
         left, op, right = right, FLIPPED[op], left
@@ -217,29 +217,29 @@ def _comparison_test(node: Compare) -> Test | None:
         return None
     if isinstance(right, Const):
         if right.value is None:
-            return Test(left.index, "all", complement=True, null=True) if op == "<=>" else None
+            return Predicate(left.index, "all", complement=True, null=True) if op == "<=>" else None
         if op in ("=", "<=>", "<>"):
-            return Test(left.index, "true", complement=(right.value is False) != (op == "<>"))
+            return Predicate(left.index, "true", complement=(right.value is False) != (op == "<>"))
         return None
     if isinstance(right, Param):
-        return Test(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
+        return Predicate(left.index, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
     return None
 
 
-def _of_test(node: Node, test: Test, truth: Truth) -> Logic:
-    attr = test.attr
-    if test.op == "contains" and truth is not Truth.TRUE:
+def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
+    attr = predicate.attr
+    if predicate.op == "contains" and truth is not Truth.TRUE:
         # "Does not contain" depends on NULL elements too: leave it to the evaluator, behind "the array is there".
         return _residual(node, truth)
     never_unknown = isinstance(node, Compare) and node.op == "<=>"
     if isinstance(node, InList) and node.has_null and truth in (Truth.FALSE, Truth.NOT_FALSE):
         return NEVER if truth is Truth.FALSE else ALWAYS  # with a NULL in the list, "no" is unknown
     if truth in (Truth.FALSE, Truth.NOT_TRUE):
-        test = replace(test, complement=not test.complement)
-        null = never_unknown != test.null if never_unknown else truth is Truth.NOT_TRUE
+        predicate = replace(predicate, complement=not predicate.complement)
+        null = never_unknown != predicate.null if never_unknown else truth is Truth.NOT_TRUE
     else:
-        null = test.null if never_unknown else truth is Truth.NOT_FALSE
-    return Values(attr, (replace(test, null=null),))
+        null = predicate.null if never_unknown else truth is Truth.NOT_FALSE
+    return Values(attr, (replace(predicate, null=null),))
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -259,13 +259,13 @@ def _residual(node: Node, truth: Truth) -> Logic:
     node, truth = plain_truth(node, truth)
     if isinstance(node, Compare) and node.op != "<=>" and _is_null_const(node.left, node.right):
         return ALWAYS if truth.admits_unknown else NEVER
-    rest = Rest(node, truth)
+    rest = Residual(node, truth)
     if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
         return rest
-    implied: list[Logic] = [Values(a, (Test(a, "all"),)) for a in sorted(attributes_of(node))]
+    implied: list[Logic] = [Values(a, (Predicate(a, "all"),)) for a in sorted(attributes_of(node))]
     if truth is Truth.TRUE and isinstance(node, Like) and node.kind == "like" and isinstance(node.item, Attr):
         # The literal before the first wildcard; an empty one means every value.
-        start = Test(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
+        start = Predicate(node.item.index, "prefix", (node.pattern,), Type.STRING, pattern=True)
         implied = [Values(node.item.index, (start,))]
     if not _is_strict(node):
         implied = []
@@ -292,7 +292,7 @@ def group_sets(logic: Logic) -> Logic:
     if isinstance(logic, Any_):
         flat = _flat(Any_, (group_sets(item) for item in logic.items), ALWAYS)
         return _united(flat) if isinstance(flat, Any_) else flat
-    if isinstance(logic, Values) and any(test.is_full for test in logic.tests):
+    if isinstance(logic, Values) and any(predicate.is_full for predicate in logic.predicates):
         return ALWAYS
     return logic
 
@@ -308,15 +308,15 @@ def _flat(kind: type[All | Any_], items: Iterable[Logic], zero: Logic) -> Logic:
 
 
 def _united(logic: Any_) -> Logic:
-    by_attr: dict[int, list[Test]] = {}
+    by_attr: dict[int, list[Predicate]] = {}
     others: list[Logic] = []
     for item in logic.items:
-        # An array's element tests stay apart: "contains a or contains b" is two existential statements.
-        if isinstance(item, Values) and all(t.op != "contains" for t in item.tests):
-            by_attr.setdefault(item.attr, []).extend(item.tests)
+        # An array's element predicates stay apart: "contains a or contains b" is two existential statements.
+        if isinstance(item, Values) and all(t.op != "contains" for t in item.predicates):
+            by_attr.setdefault(item.attr, []).extend(item.predicates)
         else:
             others.append(item)
-    sets = [Values(attr, tuple(dict.fromkeys(tests))) for attr, tests in by_attr.items()]
+    sets = [Values(attr, tuple(dict.fromkeys(predicates))) for attr, predicates in by_attr.items()]
     items: tuple[Logic, ...] = (*sets, *others)
     return items[0] if len(items) == 1 else Any_(items)
 
@@ -328,7 +328,7 @@ def expand(logic: Logic, limit: int) -> tuple[list[Clause], bool]:
     """Multiply out to at most `limit` clauses. False: they are a cover, wider than the expression."""
     if isinstance(logic, Values):
         return [Clause((logic,), ())], True
-    if isinstance(logic, Rest):
+    if isinstance(logic, Residual):
         return [Clause((), (logic,))], True
     if isinstance(logic, Any_):
         return _expand_any(logic, limit)
@@ -363,7 +363,7 @@ def _expand_all(logic: All, limit: int) -> tuple[list[Clause], bool]:
 def _joined(*clauses: Clause) -> Clause:
     return Clause(
         tuple(dict.fromkeys(v for c in clauses for v in c.values)),
-        tuple(dict.fromkeys(r for c in clauses for r in c.rests)),
+        tuple(dict.fromkeys(r for c in clauses for r in c.residuals)),
     )
 
 
@@ -381,9 +381,9 @@ def _hull(clauses: Sequence[Clause]) -> Clause:
     for attr in sorted(attrs):
         # Of several sets on one attribute any one is a cover of their intersection.
         chosen = [next(v for v in c.values if v.attr == attr) for c in clauses]
-        tests = tuple(dict.fromkeys(t for v in chosen for t in v.tests))
-        if all(t.op != "contains" for t in tests) or len(set(chosen)) == 1:
-            values.append(Values(attr, tests))
+        predicates = tuple(dict.fromkeys(t for v in chosen for t in v.predicates))
+        if all(t.op != "contains" for t in predicates) or len(set(chosen)) == 1:
+            values.append(Values(attr, predicates))
     return Clause(tuple(values), ())
 
 
@@ -397,5 +397,5 @@ def normalize(node: Node, limit: int) -> list[Clause]:
     clauses, exact = multiply_out(node, limit)
     if exact:
         return clauses
-    whole = (Rest(node, Truth.TRUE, is_whole=True),)
+    whole = (Residual(node, Truth.TRUE, is_whole=True),)
     return list(dict.fromkeys(Clause(clause.values, whole) for clause in clauses))

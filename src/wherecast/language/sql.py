@@ -1,6 +1,6 @@
 """From SQL text to a checked expression.
 
-sqlglot parses the shape of a filter (see `literals`) from tokens that hold nothing but the filter language (see `tokens`);
+sqlglot parses the shape of a filter (see `skeletons`) from tokens that hold nothing but the filter language (see `tokens`);
 this module walks the tree it returns and resolves names and types against the schema.
 
 `SlotKind` tells what the literal of a slot is; it is part of the shape's variant, because Spark types `1`, `1.5` and
@@ -19,12 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, name_advice
-from wherecast.language.decimals import Digits, arithmetic_digits
 from wherecast.language.expression import (
-    FLOATS,
-    INTEGERS,
-    MOMENTS,
-    NUMBERS,
     And,
     Arith,
     Attr,
@@ -41,14 +36,13 @@ from wherecast.language.expression import (
     Or,
     Param,
     Span,
-    Type,
-    common_number,
     element_type,
 )
 from wherecast.language.limits import Limits
-from wherecast.language.literals import Shape
 from wherecast.language.schema import Schema
+from wherecast.language.skeletons import Shape
 from wherecast.language.tokens import Operand, read_shape
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Digits, Type, arithmetic_digits, common_number
 
 _DIALECT = Spark()
 

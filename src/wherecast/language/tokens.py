@@ -26,8 +26,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
-from wherecast.language.expression import Span, Type
-from wherecast.language.literals import Shape
+from wherecast.language.expression import Span
+from wherecast.language.skeletons import Shape
+from wherecast.language.types import Type
 
 #: The functions of the language and how many arguments each takes.
 FUNCTIONS = {

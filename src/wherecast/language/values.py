@@ -1,6 +1,6 @@
-"""The kinds of values an attribute can have, and which Python values fit them.
+"""Which Python values fit the kind of an attribute.
 
-One function per kind turns a Python value into the canonical one or raises `MisfitError`, whose message names what was
+One function per kind turns a Python value into the canonical one or raises `UnfitValueError`, whose message names what was
 expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
 
 The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
@@ -15,7 +15,6 @@ one to the value, as Spark's cast to FLOAT has it, and stays a Python float; a n
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import math
 import re
 import reprlib
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
+from wherecast.language.types import FULL_WIDTH, Kind, integer_range, type_name
 from wherecast.language.zone import UTC, Zone
 
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
@@ -45,41 +45,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-class Kind(enum.StrEnum):
-    """What the values of an attribute (or the elements of an array attribute) are."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"  # signed
-    FLOAT = "float"  # IEEE 754
-    STRING = "string"  # Unicode, compared as UTF-8 bytes
-    DATE = "date"
-    TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
-    TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
-
-
-#: How many bits the values of a kind can have; the other kinds have one form only.
-WIDTHS = {Kind.INTEGER: (8, 16, 32, 64), Kind.FLOAT: (32, 64)}
-FULL_WIDTH = 64
-#: The names of the narrower types. Those of 64 bits are the kinds' own, as stored schemas have always had them.
-_NARROW_NAMES = {
-    (Kind.INTEGER, 8): "tinyint",
-    (Kind.INTEGER, 16): "smallint",
-    (Kind.INTEGER, 32): "int",
-    (Kind.FLOAT, 32): "real",
-}
-
-
-def type_name(kind: Kind, bits: int = FULL_WIDTH) -> str:
-    """The type in the written form of a schema: `integer`, `tinyint`, `real`."""
-    return _NARROW_NAMES.get((kind, bits), str(kind))
-
-
-def integer_range(bits: int) -> tuple[int, int]:
-    """The least and the greatest integer of a width."""
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-
-class MisfitError(ValueError):
+class UnfitValueError(ValueError):
     """A value that does not fit its kind. Callers add the place and raise an error of their own."""
 
 
@@ -91,7 +57,7 @@ class Misplaced(NamedTuple):
 
 
 def coerce(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> Scalar | None:
-    """The canonical value for `value`, or None for NULL; `MisfitError` if it does not fit.
+    """The canonical value for `value`, or None for NULL; `UnfitValueError` if it does not fit.
 
     `zone` is that of a timestamp without one.
     """
@@ -116,13 +82,13 @@ def coerce_array(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone =
         return None
     _refuse_misplaced(value)
     if not isinstance(value, list | tuple):
-        raise MisfitError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
+        raise UnfitValueError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
     elements = []
     for position, element in enumerate(value):
         try:
             elements.append(coerce(kind, element, bits, zone))
-        except MisfitError as misfit:
-            raise MisfitError(f"element {position}: {misfit}") from None
+        except UnfitValueError as misfit:
+            raise UnfitValueError(f"element {position}: {misfit}") from None
     return elements
 
 
@@ -170,11 +136,11 @@ def _unwrap_numpy(value: object) -> object:
 
 def _refuse_misplaced(value: object) -> None:
     if isinstance(value, Misplaced):
-        raise MisfitError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
+        raise UnfitValueError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
 
 
-def _expected(what: str, value: object, hint: str = "") -> MisfitError:
-    return MisfitError(f"expected {what}, got {describe(value)}{hint}")
+def _expected(what: str, value: object, hint: str = "") -> UnfitValueError:
+    return UnfitValueError(f"expected {what}, got {describe(value)}{hint}")
 
 
 def _boolean(value: object) -> bool:

@@ -17,27 +17,14 @@ from typing import Any
 import numpy as np
 
 from wherecast.errors import FilterError
-from wherecast.language.decimals import MAX_PRECISION
-from wherecast.language.describe import describe_constraint, literal_text
 from wherecast.language.evaluate import decimal_scale
-from wherecast.language.expression import (
-    FLOATS,
-    INTEGERS,
-    Arith,
-    Attr,
-    Call,
-    Compare,
-    Negate,
-    Node,
-    Or,
-    Param,
-    Type,
-)
-from wherecast.language.filters import Filters, LiteralColumns
+from wherecast.language.expression import Arith, Attr, Call, Compare, Negate, Node, Or, Param
+from wherecast.language.filters import Filters, LiteralValues
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
-from wherecast.language.normalize import All, Rest, Truth, Values, push_truth
-from wherecast.language.render import attribute_namer, render
+from wherecast.language.normalize import All, Residual, Truth, Values, push_truth
+from wherecast.language.render import attribute_namer, describe_constraint, literal_text, render
 from wherecast.language.schema import Schema
+from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, Type
 from wherecast.language.zone import UTC
 
 
@@ -45,11 +32,11 @@ def write_filter(filters: Filters, schema: Schema, number: int) -> str:
     """The SQL of one filter. Raises FilterError for the rare one that has no such text."""
     clauses = range(int(filters.clause_ptr[number]), int(filters.clause_ptr[number + 1]))
     for clause in clauses:
-        rests = _rests(filters, clause)
-        _check_moments(rests, schema)
-        if any(rest.is_whole for rest in rests):  # the boxes are a cover: they add nothing
+        residuals = _residuals(filters, clause)
+        _check_moments(residuals, schema)
+        if any(residual.is_whole for residual in residuals):  # the boxes are a cover: they add nothing
             text = " AND ".join(write_residual(filters, schema, clause))
-            return text[1:-1] if len(rests) == 1 and isinstance(rests[0].node, Or) else text
+            return text[1:-1] if len(residuals) == 1 and isinstance(residuals[0].node, Or) else text
     texts = [_write_clause(filters, schema, clause) for clause in clauses]
     several = len(texts) > 1
     return " OR ".join(f"({text})" if several and is_compound else text for text, is_compound in texts) or "FALSE"
@@ -57,13 +44,13 @@ def write_filter(filters: Filters, schema: Schema, number: int) -> str:
 
 def _write_clause(filters: Filters, schema: Schema, clause: int) -> tuple[str, bool]:
     """The SQL of a clause, and whether it has several parts."""
-    rests = _rests(filters, clause)
+    residuals = _residuals(filters, clause)
     parts = [
         describe_constraint(filters, schema, first, end, most_values=None)
         for first, end in constraints_of(filters, clause)
-        if not (_is_any_value(filters, first, end) and int(filters.attr[first]) in _implied(rests))
+        if not (_is_any_value(filters, first, end) and int(filters.attr[first]) in _implied(residuals))
     ]
-    several = len(parts) + len(rests) > 1
+    several = len(parts) + len(residuals) > 1
     parts = [f"({part})" if several and " OR " in part else part for part in parts]
     parts += write_residual(filters, schema, clause)
     return " AND ".join(parts) or "TRUE", several
@@ -84,9 +71,9 @@ def _is_any_value(filters: Filters, first: int, end: int) -> bool:
     return end - first == 1 and not filters.null[first] and (filters.lo[first], filters.hi[first]) == (KEY_MIN, KEY_MAX)
 
 
-def _implied(rests: tuple[Rest, ...]) -> set[int]:
+def _implied(residuals: tuple[Residual, ...]) -> set[int]:
     """The attributes that cannot be NULL where residuals hold; their boxes say so, and a text need not."""
-    logics = [push_truth(rest.node, rest.truth) for rest in rests]
+    logics = [push_truth(residual.node, residual.truth) for residual in residuals]
     return {item.attr for logic in logics if isinstance(logic, All) for item in logic.items if isinstance(item, Values)}
 
 
@@ -96,39 +83,39 @@ def write_residual(filters: Filters, schema: Schema, clause: int) -> list[str]:
         return []
     program = filters.programs[int(filters.program[clause])]
     row = int(filters.program_row[clause])
-    return [_write_rest(rest, schema, program.columns, row) for rest in program.rests]
+    return [_write_one(residual, schema, program.literals, row) for residual in program.residuals]
 
 
-def _rests(filters: Filters, clause: int) -> tuple[Rest, ...]:
+def _residuals(filters: Filters, clause: int) -> tuple[Residual, ...]:
     number = int(filters.program[clause])
-    return filters.programs[number].rests if number >= 0 else ()
+    return filters.programs[number].residuals if number >= 0 else ()
 
 
-def _write_rest(rest: Rest, schema: Schema, columns: LiteralColumns, row: int) -> str:
-    lists = {key[0]: key for key in columns if isinstance(key, tuple)}
+def _write_one(residual: Residual, schema: Schema, literals: LiteralValues, row: int) -> str:
+    lists = {key[0]: key for key in literals if isinstance(key, tuple)}
     # A sign right before a literal would become a part of it.
-    apart = {node.item for node in rest.node.walk() if isinstance(node, Negate) and isinstance(node.item, Param)}
+    apart = {node.item for node in residual.node.walk() if isinstance(node, Negate) and isinstance(node.item, Param)}
 
     def literal(param: Param) -> str:
         if param is _ZERO:
             return "0D"
-        if param in columns:
-            text = _write_scalar(param, columns[param][row])
+        if param in literals:
+            text = _write_scalar(param, literals[param][row])
             return f"({text})" if param in apart else text
         key = lists[param]
-        return ", ".join(_write_member(key[1], value) for value in sorted(columns[key][row]))
+        return ", ".join(_write_member(key[1], value) for value in sorted(literals[key][row]))
 
-    text = render(_with_types(rest.node), attribute_namer(schema), literal)
-    is_plain = isinstance(rest.node, (Attr, Call))
-    if rest.truth is Truth.TRUE:
-        return f"({text})" if isinstance(rest.node, Or) else text
-    if rest.truth is Truth.FALSE:
+    text = render(_with_types(residual.node), attribute_namer(schema), literal)
+    is_plain = isinstance(residual.node, (Attr, Call))
+    if residual.truth is Truth.TRUE:
+        return f"({text})" if isinstance(residual.node, Or) else text
+    if residual.truth is Truth.FALSE:
         return f"NOT {text}" if is_plain else f"NOT ({text})"
-    return f"({text}) IS {rest.truth.upper()}"
+    return f"({text}) IS {residual.truth.upper()}"
 
 
 def _write_scalar(param: Param, value: Any) -> str:
-    """A literal with its type, from the form in which a program's columns hold it."""
+    """A literal with its type, from the form in which a program holds it."""
     if param.type is Type.DECIMAL:
         return _write_decimal(int(value), decimal_scale(param), keep_zeros=param.digits != (0, 0))
     if param.type is Type.DOUBLE:
@@ -183,9 +170,9 @@ def _with_types(node: Node) -> Node:
     return node
 
 
-def _check_moments(rests: tuple[Rest, ...], schema: Schema) -> None:
+def _check_moments(residuals: tuple[Residual, ...], schema: Schema) -> None:
     """Refuse what no other text says: `a IN (b, TIMESTAMP '...')` on wall clocks, which compares all as instants."""
-    for node in (n for rest in rests for n in rest.node.walk() if isinstance(n, Compare)):
+    for node in (n for residual in residuals for n in residual.node.walk() if isinstance(n, Compare)):
         sides = {node.left.type, node.right.type}
         is_wider = node.common is Type.TIMESTAMP and Type.TIMESTAMP not in sides
         if is_wider and Type.TIMESTAMP_NTZ in sides and schema.time_zone != UTC.name:

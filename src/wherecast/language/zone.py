@@ -1,7 +1,7 @@
 """Time zones, by the names that Spark knows them by.
 
 Regions come from the time zone database, by way of Python's `zoneinfo`; offsets are read as Java reads them. A name that
-Python and Spark may read differently is refused. What a zone does to a wall clock is in `walls`.
+Python and Spark may read differently is refused. What a zone does to a wall clock is in `keys`.
 """
 
 from __future__ import annotations

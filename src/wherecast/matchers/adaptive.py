@@ -22,9 +22,10 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
     Planes,
     copy_events,
@@ -38,25 +39,20 @@ from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
     WORDS,
-    Batch,
+    LookupTree,
+    Projected,
     Scratch,
-    Tree,
     descend,
     mark_codes,
     tally_descend,
 )
-from wherecast.kernels.events import drop_repeats
-from wherecast.kernels.fanout import count_subscriptions
+from wherecast.kernels.events import count_subscriptions, drop_repeats
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
-from wherecast.matchers.adaptive_plan import Costs, Planner, weigh_words
-from wherecast.matchers.columns import Columns, prepare
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-
+from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
+from wherecast.matchers.projection import Projection, project
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
@@ -75,15 +71,15 @@ class AdaptiveMatcher:
 
     def __init__(
         self,
-        columns: Columns,
-        tree: Tree,
+        columns: Projection,
+        tree: LookupTree,
         rows: Rows,
         facts: Longs,
         visits: npt.NDArray[np.float64],
         word_weights: Ints,
     ) -> None:
-        self._columns = Columns(*(frozen(array) for array in columns))
-        self._tree = Tree(*(frozen(array) for array in tree))
+        self._columns = Projection(*(frozen(array) for array in columns))
+        self._tree = LookupTree(*(frozen(array) for array in tree))
         self._plain = plain(self._tree)  # what kernels are given
         self._use_rows(rows)
         self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
@@ -107,7 +103,7 @@ class AdaptiveMatcher:
         for in `weigh`.
         """
         columns, conditions, batch = describe(boxes, sample)
-        planner = Planner(columns, conditions, batch, costs or Costs(), weights)
+        planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
         tree = planner.finish()
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
@@ -135,19 +131,19 @@ class AdaptiveMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:
-        check_adaptive(Stored(arrays, f"matcher {cls.name!r}"), boxes, weights)
+        check_adaptive(StoredArrays(arrays, f"matcher {cls.name!r}"), boxes, weights)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """The matcher whose `arrays()` these are; nothing is copied."""
-        columns = Columns(**{k: arrays[k] for k in Columns._fields})
-        tree = Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields})
+        columns = Projection(**{k: arrays[k] for k in Projection._fields})
+        tree = LookupTree(**{k: arrays[f"tree_{k}"] for k in LookupTree._fields})
         rows = Rows(**{k: arrays[f"rows_{k}"] for k in Rows._fields})
         return cls(columns, tree, rows, arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
-        batch = plain(prepare(self._columns, events))
+        batch = plain(project(self._columns, events))
         scratch = self._scratch(batch)
         ptr, ids = self._descend(batch, events, scratch)
         if self._dense[0] == self._dense[1]:
@@ -180,7 +176,7 @@ class AdaptiveMatcher:
 
         The weights must be those that `build` was given.
         """
-        batch = plain(prepare(self._columns, events))
+        batch = plain(project(self._columns, events))
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
@@ -213,18 +209,18 @@ class AdaptiveMatcher:
         An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
         of `ptr`, as for `weigh`.
         """
-        batch = plain(prepare(self._columns, events))
+        batch = plain(project(self._columns, events))
         clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
         expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
                      frozen(values), cursor, ends, out)  # fmt: skip
 
-    def _scratch(self, batch: Batch) -> Scratch:
+    def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
         longest = int(np.diff(list_ptr).max(initial=1)) if list_codes.size else 1
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         return plain(Scratch(stack, places, np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
 
-    def _descend(self, batch: Batch, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
+    def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""
         n_events = events.n_events
         ptr = np.zeros(n_events + 1, np.int64)
@@ -308,7 +304,7 @@ class AdaptiveMatcher:
 
     def _tally(self, events: EventCodes) -> npt.NDArray[np.float64]:
         """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
-        batch = plain(prepare(self._columns, events))
+        batch = plain(project(self._columns, events))
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints
 from wherecast.kernels.descent import (
     BITS_AT,
     CHECKED,
@@ -21,21 +21,18 @@ from wherecast.kernels.descent import (
     SLOT,
     SURE,
     WORDS,
-    Tree,
+    LookupTree,
     has_loose_bits,
     measure_depth,
 )
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_plan import weigh_words
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-
 #: Numbers of `AdaptiveMatcher._tally`, the last of which says how much room matches get.
 _VISITS = 5
 
 
-def check_adaptive(stored: Stored, boxes: PackedBoxes, weights: Ints | None) -> None:
+def check_adaptive(stored: StoredArrays, boxes: PackedBoxes, weights: Ints | None) -> None:
     """Raises SnapshotError unless the arrays can be matched with; `weights` are those of the clauses, if they count."""
     width = _check_columns(stored, boxes)
     tree = _read_tree(stored)
@@ -50,7 +47,7 @@ def check_adaptive(stored: Stored, boxes: PackedBoxes, weights: Ints | None) -> 
     _check_dense(stored, tree, width, first, end, weights)
 
 
-def _check_columns(stored: Stored, boxes: PackedBoxes) -> Ints:
+def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
     """That events are brought into columns of so many codes, which are returned."""
     attribute = stored.column("attribute", np.int32)
     n = attribute.size
@@ -66,8 +63,8 @@ def _check_columns(stored: Stored, boxes: PackedBoxes) -> Ints:
     return width
 
 
-def _read_tree(stored: Stored) -> Tree:
-    return Tree(
+def _read_tree(stored: StoredArrays) -> LookupTree:
+    return LookupTree(
         stored.table("tree_nodes", np.int32, 4),
         stored.table("tree_tests", np.int32, 5),
         stored.column("tree_table", np.int32),
@@ -78,7 +75,7 @@ def _read_tree(stored: Stored) -> Tree:
     )
 
 
-def _check_nodes(stored: Stored, tree: Tree, n_columns: int, stack: int) -> None:
+def _check_nodes(stored: StoredArrays, tree: LookupTree, n_columns: int, stack: int) -> None:
     """That tests and links stay inside, and that what a descent keeps for later fits the stack that is set for it."""
     nodes = tree.nodes
     stored.require(len(nodes) > 0, "tree_nodes", "has no root")
@@ -94,7 +91,7 @@ def _check_nodes(stored: Stored, tree: Tree, n_columns: int, stack: int) -> None
     stored.require((depth + 1) * pushed < stack <= len(nodes) * pushed + 8, "facts", f"has a stack of {stack}")
 
 
-def _check_leaves(stored: Stored, tree: Tree, width: Ints) -> None:
+def _check_leaves(stored: StoredArrays, tree: LookupTree, width: Ints) -> None:
     """That slots, columns and rows of all leaves exist: the columns of leaves follow each other, rows end in `maps`."""
     leaves, slots = tree.leaves, tree.slots.size - 64
     slot, size, words, place, sure = (leaves[:, field] for field in (SLOT, SIZE, WORDS, MAP, SURE))
@@ -118,7 +115,9 @@ def _check_leaves(stored: Stored, tree: Tree, width: Ints) -> None:
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
 
-def _check_dense(stored: Stored, tree: Tree, width: Ints, first: int, end: int, weights: Ints | None) -> None:
+def _check_dense(
+    stored: StoredArrays, tree: LookupTree, width: Ints, first: int, end: int, weights: Ints | None
+) -> None:
     """That bitmaps alone decide the dense part, code by code, and that what is counted is what will be written."""
     leaves = tree.leaves[first:end]
     stored.require(((leaves[:, WORDS] > 0) & (leaves[:, CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do")

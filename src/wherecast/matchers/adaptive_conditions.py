@@ -23,14 +23,11 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.kernels.descent import Batch
+from wherecast.kernels.arrays import Ints, Longs, Singles
+from wherecast.kernels.descent import Projected
+from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.leaves import COARSE_BITS, EXACT_CODES
-from wherecast.matchers.columns import Columns, prepare
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
+from wherecast.matchers.projection import Projection, project
 
 #: Attributes with at most this many codes are renumbered.
 RENUMBERED = 4096
@@ -55,9 +52,9 @@ class Conditions(NamedTuple):
     list_lo: Ints
     list_hi: Ints
     shift: Ints  # filing
-    filed: Floats  # chance that an event meets a cell of the filing
-    chance: Floats  # chance to hold
-    passed: Floats  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
+    filed: Singles  # chance that an event meets a cell of the filing
+    chance: Singles  # chance to hold
+    passed: Singles  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
 
 
 def _number_columns(clause: Ints, attribute: Ints) -> tuple[Ints, Ints]:
@@ -93,7 +90,7 @@ def _renumber(widths: Ints, used: Ints, attribute: Ints, lo: Ints, hi: Ints) -> 
     return tables, new_widths
 
 
-def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Columns, Conditions, Batch | None]:
+def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
     """Columns and constraints of a set of boxes, and the sample in those columns."""
     last = boxes.attr >= 0
     attribute = np.where(last, boxes.attr, ~boxes.attr).astype(np.int32)
@@ -112,20 +109,20 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Columns, Conditio
     column, column_attribute = _number_columns(clause[begin], attribute[begin])
     at = np.searchsorted(used, column_attribute)
     tables = [tables[i] for i in at]
-    columns = Columns(
+    columns = Projection(
         column_attribute, widths[column_attribute], new_widths[at],
         np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64),
         np.concatenate([np.zeros(0, np.int32), *tables]),
     )  # fmt: skip
-    columns = Columns(*(frozen(array) for array in columns))
-    batch = prepare(columns, sample) if sample is not None and sample.n_events else None
+    columns = Projection(*(frozen(array) for array in columns))
+    batch = project(columns, sample) if sample is not None and sample.n_events else None
     conditions = _constraints(columns, boxes.n_clauses, clause[begin], column, begin, stop, lo, hi, batch)
     return columns, conditions, batch
 
 
 def _constraints(
-    columns: Columns, n_clauses: int, clause: Ints, column: Ints, begin: Longs, stop: Longs, lo: Ints, hi: Ints,
-    batch: Batch | None,
+    columns: Projection, n_clauses: int, clause: Ints, column: Ints, begin: Longs, stop: Longs, lo: Ints, hi: Ints,
+    batch: Projected | None,
 ) -> Conditions:  # fmt: skip
     several = stop - begin > 1
     in_list = np.repeat(several, stop - begin)
@@ -182,7 +179,7 @@ def filing_shift(lo: Ints, hi: Ints) -> Ints:
     return shift
 
 
-def chances(columns: Columns, column: Ints, lo: Ints, hi: Ints, batch: Batch | None) -> npt.NDArray[np.float64]:
+def chances(columns: Projection, column: Ints, lo: Ints, hi: Ints, batch: Projected | None) -> npt.NDArray[np.float64]:
     """Chance that an event has a code in each interval."""
     width = columns.width[column]
     share = (np.minimum(hi, width - 1) - lo + 1) / width
@@ -200,7 +197,7 @@ def chances(columns: Columns, column: Ints, lo: Ints, hi: Ints, batch: Batch | N
     return result
 
 
-def sample_codes(batch: Batch, column: int) -> Ints:
+def sample_codes(batch: Projected, column: int) -> Ints:
     """All codes of a column in the sample, sorted."""
     codes = batch.codes[:, column]
     lists = [batch.list_codes[batch.list_ptr[~c] : batch.list_ptr[~c + 1]] for c in codes[codes < 0].tolist()]

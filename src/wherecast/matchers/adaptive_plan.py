@@ -23,14 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, Batch, Tree
-from wherecast.kernels.filing import NARROW, choose_tests, count_cells, fill_hash, list_cells
-from wherecast.kernels.leaves import EXACT_CODES, build_leaves
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, LookupTree, Projected
+from wherecast.kernels.filing import EXACT_CODES, NARROW, build_leaves, choose_tests, count_cells, fill_hash, list_cells
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
-from wherecast.matchers.columns import Columns
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
+from wherecast.matchers.projection import Projection
 
 #: Most clauses of a leaf.
 LEAF_CLAUSES = 64 * LEAF_WORDS
@@ -86,11 +83,16 @@ class Leaves:
         return first
 
 
-class Planner:
+class TreeBuilder:
     """Grows nodes, tests and tables; `finish` lays out the leaves."""
 
     def __init__(
-        self, columns: Columns, conditions: Conditions, sample: Batch | None, costs: Costs, weights: Ints | None = None
+        self,
+        columns: Projection,
+        conditions: Conditions,
+        sample: Projected | None,
+        costs: Costs,
+        weights: Ints | None = None,
     ) -> None:
         self.columns, self.conditions, self.costs, self.weights = columns, conditions, costs, weights
         self.leaves = Leaves()
@@ -103,7 +105,7 @@ class Planner:
         self.depth = 0
         self.mass_ptr, self.mass = self._mass(sample)
 
-    def _mass(self, sample: Batch | None) -> tuple[Longs, npt.NDArray[np.float32]]:
+    def _mass(self, sample: Projected | None) -> tuple[Longs, npt.NDArray[np.float32]]:
         """Chance of each code of the narrow columns."""
         width = self.columns.width
         ptr = np.concatenate([[0], np.cumsum(np.where(width <= NARROW, width, 0))]).astype(np.int64)
@@ -273,7 +275,7 @@ class Planner:
             self.table_size += table.size
         return places
 
-    def finish(self) -> Tree:
+    def finish(self) -> LookupTree:
         """Lay out the leaves and return the tree; `dense` becomes the range of leaves matched apart."""
         gathered, c = self.leaves, self.conditions
         sizes = np.concatenate([np.zeros(0, np.int64), *gathered.sizes])
@@ -291,7 +293,7 @@ class Planner:
         build_leaves(*given, leaves, columns, maps, 1)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         self._set_dense_apart(nodes, leaves)
-        return Tree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
+        return LookupTree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
                     np.concatenate([members, np.zeros(64, np.int32)]))  # fmt: skip
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
@@ -303,7 +305,7 @@ class Planner:
             nodes[0, 2:] = 0
 
 
-def weigh_words(tree: Tree, first: int, end: int, weights: Ints) -> Ints:
+def weigh_words(tree: LookupTree, first: int, end: int, weights: Ints) -> Ints:
     """The weight of each word of leaves first:end where its clauses agree, 0 where they do not."""
     out = [np.zeros(0, np.int32)]
     for leaf in range(first, end):

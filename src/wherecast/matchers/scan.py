@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.rows import Rows
@@ -88,7 +88,7 @@ class ScanMatcher:
         boxes: PackedBoxes,
         weights: npt.NDArray[np.int32] | None,  # noqa: ARG003 - it lists clauses and weighs them
     ) -> None:
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         n = boxes.n_clauses
         ptr, attr = stored.column("ptr", np.int64, size=n + 1), stored.column("attr", np.int16)
         lo, hi = stored.column("lo", np.int32), stored.column("hi", np.int32, size=attr.size)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from wherecast.language.values import Kind
+from wherecast.language.types import Kind
 from wherecast.overlay import messages as m
 from wherecast.overlay.ids import Contact
 from wherecast.overlay.placement import METADATA, Placement

@@ -33,9 +33,10 @@ from typing import Literal
 
 import numpy as np
 
-from wherecast.language.attribute import Attribute
 from wherecast.language.keys import NAN_KEY, float_key, key_floats
-from wherecast.language.values import Kind, Scalar
+from wherecast.language.schema import Attribute
+from wherecast.language.types import Kind
+from wherecast.language.values import Scalar
 from wherecast.overlay.ids import sha1_id
 
 #: A value as lists hold it: a sortable key (see `language.keys`), or the UTF-8 bytes of a string.

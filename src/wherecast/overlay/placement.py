@@ -23,7 +23,8 @@ from wherecast.errors import FilterError
 from wherecast.language.filters import AFTER, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Schema
-from wherecast.language.values import Kind, Scalar
+from wherecast.language.types import Kind
+from wherecast.language.values import Scalar
 from wherecast.overlay.hashing import HASH_BITS, Key, Line, hashed_value, key_of, line_of
 from wherecast.overlay.messages import Span, Values
 from wherecast.overlay.settings import Settings

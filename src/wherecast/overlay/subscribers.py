@@ -30,7 +30,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.filters import Filters
 from wherecast.language.keys import key_floats
 from wherecast.language.schema import Schema
-from wherecast.language.values import Kind
+from wherecast.language.types import Kind
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.frames import Reason

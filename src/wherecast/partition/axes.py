@@ -29,14 +29,11 @@ import pyarrow as pa
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.codes import AttributeCodes, Codebook, KeyCodes
 from wherecast.index.strings import StringCodes
+from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Attribute, Kind, Schema
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048
@@ -54,11 +51,11 @@ RANGE, EQUALITY = 0, 1
 class Items(NamedTuple):
     """Boxes of cells that cover filters; a filter that never matches has none."""
 
-    owner: Int64s  # (items,) ascending: the filter an item belongs to
-    lo: Int32s  # (items, axes)
-    hi: Int32s  # (items, axes) at least lo
+    owner: Longs  # (items,) ascending: the filter an item belongs to
+    lo: Ints  # (items, axes)
+    hi: Ints  # (items, axes) at least lo
 
-    def hulls(self, n_filters: int, widths: Int32s) -> tuple[Int32s, Int32s]:
+    def hulls(self, n_filters: int, widths: Ints) -> tuple[Ints, Ints]:
         """One box around the items of each filter; an empty one, from above the last cell to below the first, if none."""
         lo = np.tile(widths, (n_filters, 1))
         hi = np.full_like(lo, -1)
@@ -89,7 +86,7 @@ class Axes:
         return self.codebook.schema
 
     @classmethod
-    def choose(cls, filters: Filters, weights: Int64s, schema: Schema, sample: EventBatch | None = None) -> Axes:
+    def choose(cls, filters: Filters, weights: Longs, schema: Schema, sample: EventBatch | None = None) -> Axes:
         """Axes for these filters: at most MOST_AXES, those whose constraints hold off the most events."""
         column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
         codes: list[AttributeCodes | None] = [None] * len(schema)
@@ -112,13 +109,13 @@ class Axes:
         """Events as points."""
         return self.codebook.encode(events)
 
-    def axis_chance(self, axis: int, lo: Int32s, hi: Int32s) -> Floats:
+    def axis_chance(self, axis: int, lo: Ints, hi: Ints) -> Floats:
         """Share of the events that lie in cells lo..hi of one axis."""
         shares = self.shares[self.share_ptr[axis] : self.share_ptr[axis + 1]]
         chance: Floats = np.minimum(shares[hi + 1] - shares[lo], 1.0)
         return chance
 
-    def kinds(self, lo: Int32s, hi: Int32s) -> Int64s:
+    def kinds(self, lo: Ints, hi: Ints) -> Longs:
         """EQUALITY where a box is one cell of an axis without a natural order (strings), else RANGE."""
         unordered = [self.schema.attributes[a].kind is Kind.STRING for a in self.attributes]
         points = (lo == hi) & (lo != NULL_CODE) & np.array(unordered, bool)
@@ -149,7 +146,7 @@ class Axes:
             split.offer(axis, at, hull - parts, hull > _WASTEFUL * parts, (row_lo, row_hi), (first, last))
         return split.apply(Items(owner, lo, hi))
 
-    def _encode_rows(self, filters: Filters, rows: Int64s, attr: int) -> tuple[Int32s, Int32s]:
+    def _encode_rows(self, filters: Filters, rows: Longs, attr: int) -> tuple[Ints, Ints]:
         """The cells that rows of one attribute touch."""
         codes = self.codebook.codes[attr]
         lo, hi = np.full(rows.size, NULL_CODE, np.int32), np.full(rows.size, NULL_CODE, np.int32)
@@ -194,16 +191,16 @@ class _Splits:
         self.axis = np.full(n_clauses, -1, np.int64)
         self.first = np.zeros(n_clauses, np.int64)  # rows first .. end - 1 of `rows[axis]`
         self.end = np.ones(n_clauses, np.int64)
-        self.rows: dict[int, tuple[Int32s, Int32s]] = {}
+        self.rows: dict[int, tuple[Ints, Ints]] = {}
 
     def offer(
         self,
         axis: int,
-        clauses: Int64s,
+        clauses: Longs,
         waste: Floats,
         wasteful: npt.NDArray[np.bool_],
-        rows: tuple[Int32s, Int32s],
-        bounds: tuple[Int64s, Int64s],
+        rows: tuple[Ints, Ints],
+        bounds: tuple[Longs, Longs],
     ) -> None:
         """Constraints of one axis, each on its clause: rows bounds[0] .. bounds[1]."""
         better = wasteful & (waste > self.waste[clauses])
@@ -226,7 +223,7 @@ class _Splits:
         return items
 
 
-def _cut_axis(filters: Filters, rows: Int64s, attribute: Attribute) -> AttributeCodes:
+def _cut_axis(filters: Filters, rows: Longs, attribute: Attribute) -> AttributeCodes:
     """Cuts at the constants of these rows, or at some of them at equal depth."""
     low, high = filters.lo[rows], filters.hi[rows]
     if attribute.kind is Kind.STRING:
@@ -238,7 +235,7 @@ def _cut_axis(filters: Filters, rows: Int64s, attribute: Attribute) -> Attribute
     return KeyCodes.of(starts)
 
 
-def _thin(constants: Int64s, most: int) -> Int64s:
+def _thin(constants: Longs, most: int) -> Longs:
     """Distinct constants, in order; if they are too many, those at equal depth."""
     distinct = np.unique(constants)
     if distinct.size <= most:
@@ -247,13 +244,13 @@ def _thin(constants: Int64s, most: int) -> Int64s:
     return np.unique(constants[np.linspace(0, constants.size - 1, most).astype(np.int64)])
 
 
-def _place_strings(codes: StringCodes, strings: list[str], *ends: Int64s) -> Any:
+def _place_strings(codes: StringCodes, strings: list[str], *ends: Longs) -> Any:
     """A function from string positions to cells; a string that is no cut lies in a gap, with all its sides."""
     bounded = [e[(e != KEY_MIN) & (e != KEY_MAX)] >> 2 for e in ends]
     used = np.unique(np.concatenate(bounded))
     cells = codes.encode(pa.array([strings[i] for i in used.tolist()], pa.string()))
 
-    def place(positions: Int64s) -> Int32s:
+    def place(positions: Longs) -> Ints:
         if not used.size:
             return np.zeros(positions.size, np.int32)
         cell = cells[np.minimum(np.searchsorted(used, positions >> 2), used.size - 1)]

@@ -32,9 +32,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
+from wherecast.kernels.arrays import Floats, Ints, Longs
 
 #: How far `rebalance` goes, as a share of what the threshold allows above 1: from beyond 2.0 down to 1.75. With the paper's
 #: subscriptions and 100 million uniform new ones this is 2.7 calls of 1.4 buckets. Stopped at the threshold itself, which

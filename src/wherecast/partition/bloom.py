@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A Bloom filter per bucket (Event Distribution Network, section III.A) lets a bucket move to another server without
 rebuilding anything: its words move along. Each bucket owns a power of two words of 64 bits; a signature sets a few bits in
-one of them (`kernels.summaries`), so a test costs one memory access. One Bloom filter per server would save at most the
+one of them (`kernels.dispatch`), so a test costs one memory access. One Bloom filter per server would save at most the
 rounding, 8 bytes per bucket and half of the words, and would have to be rebuilt with every move.
 
 Sizes are powers of two so that a filter can be *folded*: the OR of its two halves is the filter of half the size that the
@@ -19,9 +19,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.signatures import buckets_into
-from wherecast.kernels.summaries import BITS, set_bits, test_bits
-from wherecast.partition.summary import Hashes, Longs, Mask
+from wherecast.kernels.arrays import Bools, Longs, Words
+from wherecast.kernels.dispatch import BITS, buckets_into, set_bits, test_bits
 
 #: Bits per signature at least; sizes are rounded up. At 14 bits 0.6 % of the others pass, at 28 bits 0.1 %.
 BITS_PER_SIGNATURE = 14
@@ -30,12 +29,12 @@ BITS_PER_SIGNATURE = 14
 class Bloom:
     """A Bloom filter for each bucket."""
 
-    def __init__(self, ptr: Longs, words: Hashes) -> None:
+    def __init__(self, ptr: Longs, words: Words) -> None:
         self.ptr = ptr  # (buckets + 1,) words of bucket b are ptr[b]:ptr[b + 1]: none, or a power of two
         self.words = words
 
     @classmethod
-    def build(cls, signatures: Hashes, n_buckets: int = 1, bits: int = BITS_PER_SIGNATURE) -> Self:
+    def build(cls, signatures: Words, n_buckets: int = 1, bits: int = BITS_PER_SIGNATURE) -> Self:
         """Filters for distinct signatures, with at least this many bits for each."""
         found = np.bincount(buckets_of(signatures, n_buckets), minlength=n_buckets)
         wanted = np.maximum(-(-found * bits // 64), 1)
@@ -49,7 +48,7 @@ class Bloom:
     def n_buckets(self) -> int:
         return self.ptr.size - 1
 
-    def insert(self, signatures: Hashes) -> None:
+    def insert(self, signatures: Words) -> None:
         """Cover these too. Filters do not grow, so the more are inserted the more others pass: build anew in time."""
         sizes = np.diff(self.ptr)
         homeless = np.unique(buckets_of(signatures, self.n_buckets))
@@ -60,7 +59,7 @@ class Bloom:
             self.ptr = np.concatenate(([0], np.cumsum(sizes)))
         set_bits(self.ptr, self.words, signatures)
 
-    def may_hold(self, signatures: Hashes) -> Mask:
+    def may_hold(self, signatures: Words) -> Bools:
         """Which signatures pass."""
         out = np.empty(signatures.size, bool)
         test_bits(self.ptr, self.words, signatures, out)
@@ -133,7 +132,7 @@ class Bloom:
         return cls(ptr, words)
 
 
-def buckets_of(signatures: Hashes, n_buckets: int) -> Longs:
+def buckets_of(signatures: Words, n_buckets: int) -> Longs:
     """The bucket of every signature."""
     out = np.empty(signatures.size, np.int64)
     buckets_into(signatures, n_buckets, out)

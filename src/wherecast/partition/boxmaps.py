@@ -7,20 +7,18 @@ comparison.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import EventCodes
+from wherecast.kernels.arrays import Ints
 from wherecast.kernels.covers import fill_maps, route_events
 from wherecast.partition.axes import Axes
 from wherecast.partition.protocol import Routes
-
-Int32s = npt.NDArray[np.int32]
 
 
 class BoxMaps:
     """Boxes of several servers, ready to route. Never changes: new boxes mean a new table."""
 
-    def __init__(self, axes: Axes, lo: Int32s, hi: Int32s, servers: Int32s) -> None:
+    def __init__(self, axes: Axes, lo: Ints, hi: Ints, servers: Ints) -> None:
         """Box b, cells lo[b]..hi[b], belongs to server servers[b]; servers ascend."""
         self._servers = np.ascontiguousarray(servers)
         self.n_servers = int(servers.max(initial=-1)) + 1

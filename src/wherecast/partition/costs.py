@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Floats, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.partition.balance import imbalance
@@ -35,9 +35,6 @@ RECEIVE_US = 1.0
 MATCH_US = 0.02
 #: Compiling and indexing a subscription takes about 5 us; it is done anew every million events.
 HOLD_US = 5e-6
-
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 
 class Cost(NamedTuple):

@@ -15,13 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.boxtree import cut_boxes, join_boxes
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.events import EventBatch
 from wherecast.partition.axes import Axes, Items
 from wherecast.partition.boxmaps import BoxMaps
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 #: A cover is joined from this many boxes of each kind, drawn around items that are alike, and from no fewer than _FINER times
 #: as many as are wanted. The tree cuts at equal weight, which a cover does not need: joining makes up for that.
@@ -33,7 +31,7 @@ class Cover:
 
     __slots__ = ("_maps", "axes", "hi", "kinds", "lo")
 
-    def __init__(self, axes: Axes, lo: Int32s, hi: Int32s, kinds: Int64s) -> None:
+    def __init__(self, axes: Axes, lo: Ints, hi: Ints, kinds: Longs) -> None:
         self.axes = axes
         self.lo = lo  # (boxes, axes) cells lo .. hi
         self.hi = hi
@@ -96,7 +94,7 @@ class Cover:
         return Cover(self.axes, lo[:n].copy(), hi[:n].copy(), kinds[:n].copy())
 
 
-def _draw_boxes(axes: Axes, lo: Int32s, hi: Int32s, n: int) -> tuple[Int32s, Int32s]:
+def _draw_boxes(axes: Axes, lo: Ints, hi: Ints, n: int) -> tuple[Ints, Ints]:
     """About n bounding boxes of items that are alike."""
     part = np.zeros(len(lo), np.int32)
     cut_boxes(lo, hi, np.ones(len(lo)), min(n, len(lo)), axes.shares, axes.share_ptr, part)

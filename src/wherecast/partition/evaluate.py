@@ -7,13 +7,12 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.segment import Members, build_segment
-from wherecast.language.concat import take_ranges
+from wherecast.kernels.arrays import Longs
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_ranges
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.partition.balance import imbalance
 from wherecast.partition.costs import dropped_share, held_subscriptions
@@ -25,8 +24,6 @@ from wherecast.partition.protocol import Routes
 BATCH, ROUNDS = 10_000, 5
 #: Events matched at a time, to find out which deliveries were needed.
 MATCHED = 1000
-
-Longs = npt.NDArray[np.int64]
 
 
 class Evaluation(NamedTuple):

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import PlanError
+from wherecast.kernels.arrays import Longs, Words
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
@@ -35,7 +36,7 @@ from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
-from wherecast.partition.summary import Dictionary, Hashes, Longs
+from wherecast.partition.summary import Dictionary
 
 #: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
 RATIO = 10
@@ -184,7 +185,7 @@ class EventSpace:
     def _sign(self, filters: Filters) -> Signatures:
         return sign_filters(filters, self.schema, self.attributes, self.seed)
 
-    def _count(self, signatures: Signatures, weights: Longs) -> Hashes:
+    def _count(self, signatures: Signatures, weights: Longs) -> Words:
         """Enter filters in the ledger, and return the signatures that are new."""
         by_signature = weights[signatures.owners()]
         fresh = self.ledger.add(signatures.hashes, by_signature)

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Naively, filters are dealt out at random and every event goes to every server, or each server says exactly what it wants
 and the dispatcher becomes a matcher. Filter-set partitioning (EDN, section III.C) stands between. Every filter is a box on the partition's
-`Axes`. A greedy top-down cut (`kernels.boxtree`) makes as many parts of equal weight as there are servers, chosen so
+`Axes`. A greedy top-down cut (`kernels.covers`) makes as many parts of equal weight as there are servers, chosen so
 that the bounding boxes of the parts hold few events; the cut goes on below each server, and the boxes of some level
 are its `Cover`, `boxes_per_server` of them. The dispatcher sends an event to every server with a box that holds it
 (`BoxMaps`). A filter lives on exactly one server.
@@ -27,21 +27,16 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.boxtree import cut_boxes
-from wherecast.kernels.covers import settle_filters
-from wherecast.language.concat import take_filters
+from wherecast.kernels.arrays import Floats, Ints, Longs
+from wherecast.kernels.covers import cut_boxes, settle_filters
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
 from wherecast.partition.boxmaps import BoxMaps
 from wherecast.partition.cover import Cover
 from wherecast.partition.protocol import Placement, Routes
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 BOXES_PER_SERVER = 10
 #: How far above the mean a server's load may be brought by a new filter.
@@ -53,10 +48,10 @@ _DRAWN_EVENTS = 4096
 class Slots(NamedTuple):
     """The boxes of every server; `boxes_per_server` slots each, the first of which are in use."""
 
-    lo: Int32s  # (servers, slots, axes); above the last cell where not in use
-    hi: Int32s  # (servers, slots, axes); -1 where not in use
-    kinds: Int64s  # (servers, slots)
-    counts: Int64s  # (servers,) slots in use
+    lo: Ints  # (servers, slots, axes); above the last cell where not in use
+    hi: Ints  # (servers, slots, axes); -1 where not in use
+    kinds: Longs  # (servers, slots)
+    counts: Longs  # (servers,) slots in use
 
     @classmethod
     def of(cls, covers: list[Cover], axes: Axes, boxes_per_server: int) -> Slots:
@@ -105,7 +100,7 @@ class FilterSet:
     def build(
         cls,
         filters: Filters,
-        weights: Int64s,
+        weights: Longs,
         schema: Schema,
         n_servers: int,
         sample: EventBatch | None = None,
@@ -133,8 +128,8 @@ class FilterSet:
         cls,
         axes: Axes,
         filters: Filters,
-        weights: Int64s,
-        servers: Int32s,
+        weights: Longs,
+        servers: Ints,
         n_servers: int,
         boxes_per_server: int = BOXES_PER_SERVER,
         slack: float = SLACK,
@@ -159,7 +154,7 @@ class FilterSet:
         """The server of each filter, or the one that it would go to if it came now, after those before it."""
         return _placement(self._settle(filters, np.zeros(filters.n_filters, np.int64))[0])
 
-    def insert(self, filters: Filters, weights: Int64s) -> Placement:
+    def insert(self, filters: Filters, weights: Longs) -> Placement:
         """Take in filters; known ones only add to the load of their server."""
         servers, slots, loads = self._settle(filters, weights)
         if not slots.equals(self._slots):
@@ -168,11 +163,11 @@ class FilterSet:
         self._homes.update(zip(filters.digests, servers.tolist(), strict=True))
         return _placement(servers)
 
-    def remove(self, filters: Filters, weights: Int64s) -> None:
+    def remove(self, filters: Filters, weights: Longs) -> None:
         """Lower the load; covers shrink, and filters without subscriptions are forgotten, at the next `rebuild`."""
         self._loads = np.maximum(self._loads - np.bincount(self._servers_of(filters), weights, self.n_servers), 0.0)
 
-    def rebuild(self, filters: Filters, weights: Int64s, sample: EventBatch | None = None) -> None:
+    def rebuild(self, filters: Filters, weights: Longs, sample: EventBatch | None = None) -> None:
         """Draw the covers anew around these filters, which are all that are left; they stay where they are.
 
         With a sample of the events that come now, the axes are chosen anew too.
@@ -183,7 +178,7 @@ class FilterSet:
         self.axes, self._slots, self._maps = axes, fresh._slots, None  # noqa: SLF001
         self._loads, self._homes = fresh._loads, fresh._homes  # noqa: SLF001
 
-    def _settle(self, filters: Filters, weights: Int64s) -> tuple[Int32s, Slots, Floats]:
+    def _settle(self, filters: Filters, weights: Longs) -> tuple[Ints, Slots, Floats]:
         """Servers of filters, and the slots and loads once they are there."""
         distinct, number = _distinct(filters)
         servers = np.array([self._homes.get(filters.digests[f], -1) for f in distinct.tolist()], np.int32)
@@ -196,7 +191,7 @@ class FilterSet:
         servers[new] = _settle_new(self.axes, item_ptr, items, weight[new], slots, loads, self.slack)
         return servers[number], slots, loads
 
-    def _servers_of(self, filters: Filters) -> Int32s:
+    def _servers_of(self, filters: Filters) -> Ints:
         try:
             return np.array([self._homes[digest] for digest in filters.digests], np.int32)
         except KeyError:
@@ -291,20 +286,20 @@ class FilterSet:
         )
 
 
-def _distinct(filters: Filters) -> tuple[Int64s, Int64s]:
+def _distinct(filters: Filters) -> tuple[Longs, Longs]:
     """The first filter of each digest, and for each filter the place of its digest among them."""
     first: dict[bytes, int] = {}
     number = np.fromiter((first.setdefault(d, len(first)) for d in filters.digests), np.int64, filters.n_filters)
     return np.unique(number, return_index=True)[1], number
 
 
-def _placement(servers: Int32s) -> Placement:
+def _placement(servers: Ints) -> Placement:
     return Placement(np.arange(servers.size + 1), servers)
 
 
 def _settle_new(
-    axes: Axes, item_ptr: Int64s, items: Items, weights: Floats, slots: Slots, loads: Floats, slack: float
-) -> Int32s:
+    axes: Axes, item_ptr: Longs, items: Items, weights: Floats, slots: Slots, loads: Floats, slack: float
+) -> Ints:
     """Servers for new filters; slots and loads take them in."""
     servers = np.empty(weights.size, np.int32)
     fresh = np.arange(slots.kinds.shape[1]) >= slots.counts[:, None]
@@ -316,7 +311,7 @@ def _settle_new(
     return servers
 
 
-def _cut_servers(axes: Axes, filters: Filters, weights: Int64s, n_servers: int) -> Int32s:
+def _cut_servers(axes: Axes, filters: Filters, weights: Longs, n_servers: int) -> Ints:
     """A server for each filter: first cut equality from range, then cut both by boxes."""
     distinct, number = _distinct(filters)
     items = axes.cover(filters)

@@ -20,13 +20,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events import EventBatch
 from wherecast.partition.protocol import Routes
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class RouteUpdate(Protocol):
@@ -57,12 +54,12 @@ def false_positive_rate(summary: RouteUpdate, events: EventBatch, matched: Bools
 class LinkTraffic(NamedTuple):
     """Events per link, one link above every node but the edge; the levels of servers first."""
 
-    level: Int64s  # (links,) of the lower end: 0 is a server
-    node: Int64s  # (links,) number of the lower end within its level
-    sent: Int64s  # (links,) events that the summaries let pass
-    flooded: Int64s  # (links,) all events
-    needed: Int64s  # (links,) events that match something below: exact routing
-    nbytes: Int64s  # (links,) of the summary at the upper end
+    level: Longs  # (links,) of the lower end: 0 is a server
+    node: Longs  # (links,) number of the lower end within its level
+    sent: Longs  # (links,) events that the summaries let pass
+    flooded: Longs  # (links,) all events
+    needed: Longs  # (links,) events that match something below: exact routing
+    nbytes: Longs  # (links,) of the summary at the upper end
 
     def totals(self, level: int | None = None) -> dict[str, int]:
         """Sums over all links, or over those of a level."""

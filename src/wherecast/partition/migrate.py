@@ -7,11 +7,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.language.filters import Filters
 from wherecast.partition.protocol import Placement
-
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 
 class Placing(Protocol):

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import PlanError
+from wherecast.kernels.arrays import Floats
 from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
-
-Floats = npt.NDArray[np.float64]
 
 
 class Picture(NamedTuple):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError, SchemaError
 from wherecast.index.snapshot import open_snapshot, write_snapshot
+from wherecast.kernels.arrays import Longs
 from wherecast.language.compile import Compiled
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -32,7 +33,6 @@ from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.probe import probe_events
 from wherecast.partition.protocol import Partition, Placement, Routes
 
-Longs = npt.NDArray[np.int64]
 Strategy = Literal["auto", "broadcast", "event-space", "filter-set"]
 
 STRATEGIES: dict[str, type[Partition]] = {p.strategy: p for p in (Broadcast, EventSpace, FilterSet)}

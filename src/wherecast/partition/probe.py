@@ -17,7 +17,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, key_floats
 from wherecast.language.schema import Attribute, Kind, Schema
-from wherecast.language.values import integer_range
+from wherecast.language.types import integer_range
 
 PROBES = 4096
 

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Bools
 from wherecast.language.events import EventBatch
 from wherecast.partition.bloom import Bloom, buckets_of
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
 from wherecast.partition.summary import Dictionary
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,12 +25,11 @@ import numpy.typing as npt
 from wherecast.errors import PlanError
 from wherecast.index.codes import keys_of
 from wherecast.index.strings import string_buffers
-from wherecast.kernels.signatures import NULL_HASH, fold_values, hash_values, sign_rows
-from wherecast.language.concat import take_filters, take_ranges
+from wherecast.kernels.arrays import Bools, Longs, Words
+from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters
+from wherecast.language.filters import AT, Filters, take_filters, take_ranges
 from wherecast.language.schema import Kind, Schema
-from wherecast.partition.summary import Hashes, Longs, Mask
 
 Array = TypeVar("Array", bound="npt.NDArray[Any]")
 
@@ -46,8 +45,8 @@ class Signatures(NamedTuple):
     """Signatures of filters: those of filter f are `hashes[ptr[f]:ptr[f + 1]]`, each once."""
 
     ptr: Longs  # (filters + 1,)
-    hashes: Hashes
-    unrouted: Mask  # (filters,) it has none, and may match events of any signature; others without match nothing
+    hashes: Words
+    unrouted: Bools  # (filters,) it has none, and may match events of any signature; others without match nothing
 
     def owners(self) -> Longs:
         """The filter of each signature."""
@@ -59,7 +58,7 @@ class Columns(NamedTuple):
 
     datas: tuple[npt.NDArray[np.uint8], ...]
     offsets: tuple[npt.NDArray[np.int32], ...]
-    valids: tuple[Mask, ...]
+    valids: tuple[Bools, ...]
 
 
 def event_columns(events: EventBatch, attributes: Sequence[int]) -> Columns:
@@ -91,7 +90,7 @@ def _frozen(array: Array) -> Array:
     return view
 
 
-def sign_events(events: EventBatch, attributes: Sequence[int], seed: int) -> Hashes:
+def sign_events(events: EventBatch, attributes: Sequence[int], seed: int) -> Words:
     """The signature of each event."""
     out = np.empty(len(events), np.uint64)
     sign_rows(*event_columns(events, attributes), np.uint64(seed), out)
@@ -117,7 +116,7 @@ def sign_filters(filters: Filters, schema: Schema, attributes: Sequence[int], se
     return _distinct(clause_owner[clauses], hashes, unrouted)
 
 
-def _distinct(owner: Longs, hashes: Hashes, unrouted: Mask) -> Signatures:
+def _distinct(owner: Longs, hashes: Words, unrouted: Bools) -> Signatures:
     """Each signature of a filter once: its clauses may share some."""
     order = np.lexsort((hashes, owner))
     owner, hashes = owner[order], hashes[order]
@@ -126,7 +125,7 @@ def _distinct(owner: Longs, hashes: Hashes, unrouted: Mask) -> Signatures:
     return Signatures(np.searchsorted(owner[keep], np.arange(unrouted.size + 1)), hashes[keep], unrouted)
 
 
-def _points(filters: Filters, schema: Schema, attr: int, seed: int) -> tuple[Longs, Hashes]:
+def _points(filters: Filters, schema: Schema, attr: int, seed: int) -> tuple[Longs, Words]:
     """Hashes of the values that each clause allows, by clause; none where they are too many or the clause allows all."""
     n_clauses = filters.row_ptr.size - 1
     rows = np.flatnonzero((filters.attr == attr) | (filters.attr == ~attr))
@@ -148,13 +147,13 @@ def _points(filters: Filters, schema: Schema, attr: int, seed: int) -> tuple[Lon
     return np.searchsorted(np.repeat(clauses, each), np.arange(n_clauses + 1)), hashes
 
 
-def _hash_keys(keys: Longs, seed: int) -> Hashes:
+def _hash_keys(keys: Longs, seed: int) -> Words:
     out = np.empty(keys.size, np.uint64)
     hash_values(*_key_bytes(keys), np.uint64(seed), out)
     return out
 
 
-def _hash_strings(strings: list[str], ranks: Longs, seed: int) -> Hashes:
+def _hash_strings(strings: list[str], ranks: Longs, seed: int) -> Words:
     """Hashes of strings by rank; each string that is there is hashed once."""
     used, place = np.unique(ranks, return_inverse=True)
     encoded = [strings[rank].encode() if rank < len(strings) else b"" for rank in used.tolist()]  # NULLs have any rank

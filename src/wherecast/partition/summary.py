@@ -13,23 +13,20 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.summaries import add_counts, take_counts, test_keys
-
-Hashes = npt.NDArray[np.uint64]
-Longs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from wherecast.kernels.arrays import Bools, Longs, Words
+from wherecast.kernels.dispatch import add_counts, take_counts, test_keys
 
 
 class Summary(Protocol):
     """A cover of a set of signatures."""
 
-    def insert(self, signatures: Hashes) -> None:
+    def insert(self, signatures: Words) -> None:
         """Cover these too."""
 
     def merge(self, other: Self) -> Self:
         """A cover of what either covers."""
 
-    def may_hold(self, signatures: Hashes) -> Mask:
+    def may_hold(self, signatures: Words) -> Bools:
         """Which signatures pass: all that were inserted, and some others."""
 
     def false_positive_rate(self) -> float:
@@ -54,7 +51,7 @@ class Dictionary:
     subscription.
     """
 
-    def __init__(self, keys: Hashes, counts: Longs) -> None:
+    def __init__(self, keys: Words, counts: Longs) -> None:
         self.keys = keys  # a power of two slots; 0: free
         self.counts = counts
         self._taken = int(np.count_nonzero(keys))
@@ -65,7 +62,7 @@ class Dictionary:
         return cls(np.zeros(16, np.uint64), np.zeros(16, np.int64))
 
     @classmethod
-    def build(cls, signatures: Hashes) -> Self:
+    def build(cls, signatures: Words) -> Self:
         """A dictionary of these signatures, each as often as it is there."""
         new = cls.empty()
         new.insert(signatures)
@@ -75,11 +72,11 @@ class Dictionary:
         """Distinct signatures."""
         return self._alive
 
-    def insert(self, signatures: Hashes) -> None:
+    def insert(self, signatures: Words) -> None:
         """One more subscription behind each."""
         self.add(signatures, np.ones(signatures.size, np.int64))
 
-    def add(self, signatures: Hashes, weights: Longs) -> Mask:
+    def add(self, signatures: Words, weights: Longs) -> Bools:
         """Add subscriptions, and say which signatures are new; one that comes twice is new once."""
         if 2 * (self._taken + signatures.size) > self.keys.size:
             self._resize(np.unique(signatures).size)
@@ -88,7 +85,7 @@ class Dictionary:
         self._alive += int(fresh.sum())
         return fresh
 
-    def take(self, signatures: Hashes, weights: Longs) -> Mask:
+    def take(self, signatures: Words, weights: Longs) -> Bools:
         """Take subscriptions away, and say which signatures are gone."""
         gone = np.empty(signatures.size, bool)
         take_counts(self.keys, self.counts, signatures, weights, gone)
@@ -103,7 +100,7 @@ class Dictionary:
         fresh = np.empty(signatures.size, bool)
         self._taken = add_counts(self.keys, self.counts, signatures, counts, fresh)
 
-    def signatures(self) -> Hashes:
+    def signatures(self) -> Words:
         """The distinct signatures, in no particular order."""
         return self.keys[self.counts > 0]
 
@@ -113,7 +110,7 @@ class Dictionary:
         new.add(other.signatures(), other.counts[other.counts > 0])
         return new
 
-    def may_hold(self, signatures: Hashes) -> Mask:
+    def may_hold(self, signatures: Words) -> Bools:
         """Which signatures are there."""
         out = np.empty(signatures.size, bool)
         test_keys(self.keys, self.counts, signatures, out)

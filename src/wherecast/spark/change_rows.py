@@ -27,13 +27,14 @@ import pyarrow.compute as pc
 from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.segment import Members
 from wherecast.errors import LimitError, SubscriptionError
+from wherecast.kernels.arrays import Longs
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.names import ERROR, MESSAGE
 from wherecast.spark.parts import id_values
-from wherecast.spark.sequences import Gaps, Numbers, find_replays
+from wherecast.spark.sequences import Gaps, find_replays
 from wherecast.spark.subscriptions import INTEGERS, priority_column, reason_of, text_column, text_fault
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class News(NamedTuple):
     """What is added."""
     ids: pa.Array
     """What is added or removed: all of it dies below."""
-    numbers: Numbers
+    numbers: Longs
     """Of the rows that are applied, rising."""
     refused: int
     late: int
@@ -208,7 +209,7 @@ def _find_clashes(changes: list[dict[str, Any]], good: list[int]) -> tuple[dict[
     return clashes, list(first.values())
 
 
-def _members(rows: pa.Table, filters: Any, filter_of: Any, chosen: Numbers) -> Members:
+def _members(rows: pa.Table, filters: Any, filter_of: Any, chosen: Longs) -> Members:
     """What is added by the chosen rows."""
     added = chosen[np.asarray(pc.equal(rows["op"], "upsert").take(pa.array(chosen)))]
     used, number = np.unique(filter_of[added], return_inverse=True)

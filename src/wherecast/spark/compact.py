@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
-from wherecast.language.concat import take_filters
+from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.index import Index

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from wherecast.engine.segment import Members
 from wherecast.engine.subscriptions import read_subscriptions
+from wherecast.kernels.arrays import Longs
 from wherecast.language.compile import Compiler
-from wherecast.language.concat import concat_filters, take_filters
-from wherecast.language.filters import Filters
+from wherecast.language.filters import Filters, concat_filters, take_filters
 from wherecast.language.schema import Schema
-from wherecast.partition.plan import Longs, Plan
+from wherecast.partition.plan import Plan
 from wherecast.spark.manifest import SavedPlan
 from wherecast.spark.plans import open_plan
 from wherecast.spark.subscriptions import QUARANTINE, find_faults, quarantine, reason_of

@@ -16,14 +16,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Longs
+
 Gaps = tuple[tuple[int, int], ...]
-Numbers = npt.NDArray[np.int64]
 
 #: Gaps that an index remembers; a manifest has some twenty bytes for each.
 MOST_GAPS = 10_000
 
 
-def find_replays(numbers: Numbers, sequence: int, gaps: Gaps) -> npt.NDArray[np.bool_]:
+def find_replays(numbers: Longs, sequence: int, gaps: Gaps) -> npt.NDArray[np.bool_]:
     """Which numbers an index has."""
     ends = np.array(gaps, np.int64).reshape(-1, 2)
     place = np.searchsorted(ends[:, 0], numbers, side="right") - 1
@@ -33,7 +34,7 @@ def find_replays(numbers: Numbers, sequence: int, gaps: Gaps) -> npt.NDArray[np.
     return np.asarray((numbers >= 1) & (numbers <= sequence) & ~late)
 
 
-def extend(sequence: int, gaps: Gaps, applied: Numbers) -> tuple[int, Gaps]:
+def extend(sequence: int, gaps: Gaps, applied: Longs) -> tuple[int, Gaps]:
     """Sequence and gaps of an index once it has new changes, whose numbers rise."""
     before = np.concatenate([np.array([sequence], np.int64), applied[:-1]])
     holes = np.flatnonzero(applied - before > 1)

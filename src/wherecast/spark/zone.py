@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wherecast.errors import SchemaError
-from wherecast.language.forms import TIME_ZONE
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import TIME_ZONE, Kind, Schema
 from wherecast.language.zone import UTC, find_zone
 from wherecast.spark.names import Path
 

@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
 from wherecast.errors import WherecastError
-
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
+from wherecast.kernels.arrays import Floats, Longs
 
 EQUAL, UNEQUAL, BELOW, ABOVE = range(4)
 OPERATORS = ("=", "<>", "<", ">")

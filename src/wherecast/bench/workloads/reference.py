@@ -17,7 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Predicates, Workload, WorkloadError
+from wherecast.kernels.arrays import Floats, Longs
 
 
 class Source(ABC):

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Floats, Longs
 from wherecast.kernels.jit import jit
-
-Floats = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 #: How many events are checked before anything is timed.
 CHECKED_EVENTS = 50

@@ -7,7 +7,7 @@ are followed hop by hop in a kernel (`kernels.ring`). Hops are counted as in `lo
 the owner, the last one included. Counted so, the mean is 1/2 log2 N + c with c a little below one: the half comes
 from the bits of the distance, each of which costs a hop with probability one half. Without the last hop c is one less.
 
-Ids have 64 bits here.
+Words have 64 bits here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Longs, Words
 from wherecast.papers.chord.kernels.ring import count_hops, count_owned, count_spanned, fill_buckets
-
-Ids = npt.NDArray[np.uint64]
-Longs = npt.NDArray[np.int64]
 
 BITS = 64
 
@@ -43,7 +41,7 @@ class StaticRing:
     def __init__(self, count: int, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         ids = np.unique(self.random_ids(count + count // 1000 + 8))
-        self.ids: Ids = np.sort(self.rng.permutation(ids)[:count])
+        self.ids: Words = np.sort(self.rng.permutation(ids)[:count])
         self.index()
 
     def index(self) -> None:
@@ -57,10 +55,10 @@ class StaticRing:
     def count(self) -> int:
         return int(self.ids.size)
 
-    def random_ids(self, count: int) -> Ids:
+    def random_ids(self, count: int) -> Words:
         return self.rng.integers(0, 2**64, count, np.uint64)
 
-    def hops(self, sources: Longs, positions: Ids) -> Longs:
+    def hops(self, sources: Longs, positions: Words) -> Longs:
         """Messages of look-ups, the last one to the owner counted."""
         out = np.empty(sources.size, np.int64)
         count_hops(self.ids, self._starts, self._shift, sources, positions, out)
@@ -70,13 +68,13 @@ class StaticRing:
         """Hops of look-ups of random positions from random nodes."""
         return self.hops(self.rng.integers(0, self.count, count), self.random_ids(count))
 
-    def owned(self, positions: Ids) -> Longs:
+    def owned(self, positions: Words) -> Longs:
         """How many of the positions each node owns."""
         load = np.zeros(self.count, np.int64)
         count_owned(self.ids, self._starts, self._shift, positions, load)
         return load
 
-    def owners(self, positions: Ids) -> Longs:
+    def owners(self, positions: Words) -> Longs:
         """The node that owns each position."""
         return np.searchsorted(self.ids, positions) % self.count
 
@@ -102,7 +100,7 @@ class StaticRing:
             float(self.hops(sources, cell * narrow).mean() + self._jumps(cell * narrow, values, narrow)),
         )
 
-    def _jumps(self, first: Ids, values: int, gap: np.uint64) -> float:
+    def _jumps(self, first: Words, values: int, gap: np.uint64) -> float:
         """Mean hops from the owner of the first value to that of the last, owner by owner."""
         total, here = 0, self.owners(first)
         for step in range(1, values):
@@ -146,7 +144,7 @@ def imbalance(load: npt.NDArray[np.int64]) -> tuple[float, float]:
     return float(load.max() / mean), float(np.percentile(load, 99) / mean)
 
 
-def virtual_load(peers: int, each: int, positions: Ids, seed: int) -> Longs:
+def virtual_load(peers: int, each: int, positions: Words, seed: int) -> Longs:
     """The load of peers that are `each` nodes apiece."""
     ring = StaticRing(peers * each, seed)
     owner = ring.rng.permutation(np.repeat(np.arange(peers), each))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Entry, FilterSource, Floats, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Entry, FilterSource, Predicates, Workload
 from wherecast.bench.workloads.reference import pick_attributes
+from wherecast.kernels.arrays import Floats
 
 MOST_SYMBOL, MOST_PRICE, MOST_VOLUME = 40, 1000.0, 100_000
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, Entry, FilterSource, Floats, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, Entry, FilterSource, Predicates, Workload
+from wherecast.kernels.arrays import Floats
 
 SIDE = 1000.0
 N_TOWNS = 300

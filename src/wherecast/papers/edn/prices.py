@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Floats, Longs, Predicates
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Predicates
+from wherecast.kernels.arrays import Floats, Longs
 
 #: Distance between the prices that filters of one symbol ask for, as a logarithm.
 PRICE_STEP = 0.001

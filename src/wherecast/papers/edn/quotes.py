@@ -13,7 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from wherecast.bench.workloads.form import Entry, FilterSource, Floats, Predicates, Workload
+from wherecast.bench.workloads.form import Entry, FilterSource, Predicates, Workload
+from wherecast.kernels.arrays import Floats
 from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 from wherecast.papers.edn.workload import (
     CONTINUATIONS,

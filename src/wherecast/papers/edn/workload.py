@@ -22,7 +22,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from wherecast.bench.workloads.form import Floats, Longs, Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import Predicates, Workload, WorkloadError
+from wherecast.kernels.arrays import Floats, Longs
 from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 
 #: What new subscriptions may follow.

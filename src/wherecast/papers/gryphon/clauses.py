@@ -16,15 +16,12 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.papers.gryphon.kernels.grow import Clauses, Levels, Workspace
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Most subtrees of one tree.
 MOST_SUBTREES = 4096
@@ -160,7 +157,7 @@ def extend_levels(levels: Levels, given: Constraints, widths: Ints) -> Levels:
     return levels._replace(attribute=attribute, width=np.maximum(widths[attribute], 1).astype(np.int32))
 
 
-def check_levels(stored: Stored, widths: Ints) -> int:
+def check_levels(stored: StoredArrays, widths: Ints) -> int:
     """That stored levels look at attributes of these widths and cut all their codes into cells; the number of levels."""
     attribute = stored.column("level_attribute", np.int32)
     n = attribute.size

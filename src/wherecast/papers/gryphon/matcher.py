@@ -32,12 +32,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
-from wherecast.matchers.columns import Columns, prepare
+from wherecast.matchers.projection import Projection, project
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.gryphon.clauses import (
     Constraints,
@@ -82,9 +83,6 @@ from wherecast.papers.gryphon.store import (
     writable,
 )
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 
 
@@ -125,7 +123,7 @@ class TreeMatcher:
         self._read_levels = Levels(*(frozen(array) for array in self._levels))
         width, n = self._read_levels.width, self._levels.attribute.size
         table_ptr, table = np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
-        self._columns = Columns(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
+        self._columns = Projection(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
 
     @classmethod
     def build(
@@ -218,7 +216,7 @@ class TreeMatcher:
 
     def _search(self, events: EventCodes) -> tuple[Hits, Longs]:
         """Matches of a batch, and nodes and edges visited in total; a full output is continued in a further piece."""
-        batch = prepare(self._columns, events)
+        batch = project(self._columns, events)
         counts, visits = np.zeros(events.n_events, np.int64), np.zeros(2, np.int64)
         stack = np.empty(int(self._tree.counts[NODES]) + 1, np.int32)
         pieces, start, size = [np.zeros(0, np.int32)], 0, 1024 + 16 * events.n_events
@@ -255,7 +253,7 @@ class TreeMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         widths = stored.column("widths", np.int32)
         stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
         *settings, depth = stored.column("facts", np.int64, size=5).tolist()

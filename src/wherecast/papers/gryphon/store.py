@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import LimitError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Ints
 from wherecast.papers.gryphon.kernels.tree import (
     CLAUSE,
     CLAUSES,
@@ -43,7 +44,6 @@ from wherecast.papers.gryphon.kernels.tree import (
     STARS,
     WANTED_ENTRIES,
     WANTED_NODES,
-    Ints,
     Tree,
     fill_table,
 )
@@ -110,7 +110,7 @@ def trimmed(tree: Tree) -> Tree:
     )
 
 
-def check_tree(stored: Stored, n_levels: int, n_clauses: int) -> None:
+def check_tree(stored: StoredArrays, n_levels: int, n_clauses: int) -> None:
     """That a search of a stored tree stays inside it and ends. The engine removes nothing from one, so no row is free.
 
     A search enters a node only from its parent, by the one edge that the node's label names, and lists are linked both ways.
@@ -140,7 +140,7 @@ def check_tree(stored: Stored, n_levels: int, n_clauses: int) -> None:
     _check_lists(stored, entries, nodes[owners, ENTRY], owners, (NODE, FOLLOWING, PRECEDING), "tree_entries")
 
 
-def _check_nodes(stored: Stored, nodes: Ints, n_sets: int, n_entries: int, n_levels: int) -> None:
+def _check_nodes(stored: StoredArrays, nodes: Ints, n_sets: int, n_entries: int, n_levels: int) -> None:
     n = len(nodes)
     stored.require(n > 0 and nodes[0, PARENT] == NONE and nodes[0, STARS] == NONE, "tree_nodes", "has no root")
     stored.within(nodes[1:, PARENT], 0, n, "tree_nodes")
@@ -160,7 +160,7 @@ def _check_nodes(stored: Stored, nodes: Ints, n_sets: int, n_entries: int, n_lev
 
 
 def _check_lists(
-    stored: Stored, rows: Ints, heads: Ints, owners: npt.NDArray[Any], fields: tuple[int, int, int], name: str
+    stored: StoredArrays, rows: Ints, heads: Ints, owners: npt.NDArray[Any], fields: tuple[int, int, int], name: str
 ) -> None:
     """That lists begin at their owners and are linked both ways: a row then follows one other or none."""
     owner, following, preceding = fields

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wherecast.bench.workloads.form import Entry, FilterSource, Floats, Longs, Predicates, Workload
+from wherecast.bench.workloads.form import Entry, FilterSource, Predicates, Workload
 from wherecast.bench.workloads.reference import PopularAttributes
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.arrays import Floats, Longs
 
 
 class Simulation(PopularAttributes):

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherecast.papers.lab.rows import Floats, Rows
+from wherecast.kernels.arrays import Floats
+from wherecast.papers.lab.rows import Rows
 
 
 class Finding(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+
+from wherecast.kernels.arrays import Floats
 
 Cell: TypeAlias = str | int | float | bool
 Row: TypeAlias = Mapping[str, Cell]
 Rows: TypeAlias = Sequence[Row]
-Floats = npt.NDArray[np.float64]
 
 
 def choose(rows: Rows, **cells: Cell) -> Rows:

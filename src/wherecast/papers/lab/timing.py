@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in_turns
 from wherecast.bench.workloads.truth import Truth
 from wherecast.index.boxes import EventCodes
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.matchers.protocol import Matcher
-
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 
 class Subject(NamedTuple):

@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.protocol import Hits
 from wherecast.papers.rapidmatch.kernels.binary import (
@@ -36,9 +37,6 @@ from wherecast.papers.rapidmatch.kernels.binary import (
     MOST_ONES,
     NODE,
     USED,
-    Bits,
-    Ints,
-    Longs,
     copy_tree,
     fill_tree,
     insert_rows,
@@ -51,7 +49,6 @@ from wherecast.papers.rapidmatch.kernels.search import choose_trees, search_tree
 #: "Does not matter" in an array of subscriptions.
 STAR = 2
 Values = npt.NDArray[np.int8]
-Flags = npt.NDArray[np.bool_]
 
 
 class Tally(NamedTuple):
@@ -88,12 +85,12 @@ class Forest(NamedTuple):
         return self.first_tree.size - 2
 
 
-def pack_subscriptions(values: Values) -> Bits:
+def pack_subscriptions(values: Values) -> Words:
     """Rows of bits: which properties are tested, then which of those are 1."""
     return np.concatenate([pack_events(values != STAR), pack_events(values == 1)], axis=1)
 
 
-def pack_events(values: npt.NDArray[Any]) -> Bits:
+def pack_events(values: npt.NDArray[Any]) -> Words:
     """Events as bits. There is room for one more property, which is 0."""
     n, k = values.shape
     packed = np.zeros((n, 8 * (k // 64 + 1)), np.uint8)
@@ -101,7 +98,7 @@ def pack_events(values: npt.NDArray[Any]) -> Bits:
     return packed.view("<u8").astype(np.uint64, copy=False)
 
 
-def naive_matches(subscriptions: Values, event: Values) -> Flags:
+def naive_matches(subscriptions: Values, event: Values) -> Bools:
     """The definition: 0 and 1 match themselves, * matches both."""
     return np.asarray(((subscriptions == STAR) | (subscriptions == event)).all(axis=1))
 
@@ -110,7 +107,7 @@ class BinaryIndex:
     """Subscriptions over k binary properties, in RAPIDMatch's sets, blocks and trees."""
 
     def __init__(
-        self, forest: Forest, nodes: Ints, state: Longs, rows: Bits, sizes: Ints, live: Flags, free: list[int]
+        self, forest: Forest, nodes: Ints, state: Longs, rows: Words, sizes: Ints, live: Bools, free: list[int]
     ) -> None:
         self.forest, self._trees = forest, forest.trees
         self._nodes, self._state = nodes, state  # see `kernels.rapid`
@@ -122,7 +119,7 @@ class BinaryIndex:
         return int(self._live.sum())
 
     @classmethod
-    def build(cls, rows: Bits, k: int, c: int, lightest: int = 0, live: Flags | None = None) -> Self:
+    def build(cls, rows: Words, k: int, c: int, lightest: int = 0, live: Bools | None = None) -> Self:
         """All subscriptions at once: tree by tree, each then laid out in the order of search.
 
         `c` is the number of ones up to which an event is light. No event has less than `lightest` ones: sets for those
@@ -151,7 +148,7 @@ class BinaryIndex:
         index._nodes = index._nodes[: index._state[USED]].copy()
         return index
 
-    def insert(self, rows: Bits) -> Ints:
+    def insert(self, rows: Words) -> Ints:
         """Add subscriptions; the ids they get, those of removed ones first."""
         self._own()
         ids, place = self._store(rows), np.zeros(2, np.int64)
@@ -175,7 +172,7 @@ class BinaryIndex:
         self._live[ids] = False
         self._free += ids.tolist()
 
-    def match(self, events: Bits) -> Hits:
+    def match(self, events: Words) -> Hits:
         """The subscriptions that each event matches."""
         n = len(events)
         chosen, counts, stack = self._choose(events), np.zeros(n, np.int64), np.empty(self.forest.k + 2, np.int32)
@@ -191,7 +188,7 @@ class BinaryIndex:
         np.cumsum(counts, out=ptr[1:])
         return Hits(ptr, np.concatenate([np.zeros(0, np.int32), *pieces]))
 
-    def tally(self, events: Bits) -> Tally:
+    def tally(self, events: Words) -> Tally:
         """What searching these events takes."""
         totals, stack = np.zeros(6, np.int64), np.empty(2 * (self.forest.k + 2), np.int64)
         chosen = self._choose(events)
@@ -200,7 +197,7 @@ class BinaryIndex:
         )
         return Tally(len(events), *totals.tolist())
 
-    def _choose(self, events: Bits) -> Ints:
+    def _choose(self, events: Words) -> Ints:
         chosen = np.empty(len(events), np.int32)
         choose_trees(frozen(events), self.forest.k, self.forest.first_tree, chosen)
         return chosen
@@ -212,11 +209,11 @@ class BinaryIndex:
         return np.concatenate([np.array(reused, np.int32), new]).astype(np.int32)
 
     @property
-    def live(self) -> Flags:
+    def live(self) -> Bools:
         """By id, whether a subscription is there."""
         return self._live
 
-    def _store(self, rows: Bits) -> Ints:
+    def _store(self, rows: Words) -> Ints:
         """Keep the rows of new subscriptions under ids of their own."""
         ids = self.next_ids(len(rows))
         del self._free[max(len(self._free) - len(rows), 0) :]
@@ -274,7 +271,7 @@ class BinaryIndex:
         return cls(forest, nodes, state, rows, sizes, live, arrays["free"].tolist())
 
 
-def check_index(stored: Stored, k: int, n_rows: int) -> None:
+def check_index(stored: StoredArrays, k: int, n_rows: int) -> None:
     """That a search of stored trees over k properties stays inside them, ends, and needs no longer stack than levels."""
     stored.require(stored.column("properties", np.int64, size=1)[0] == k, "properties", "is not that of the partition")
     trees = stored.table("trees", np.int64, 4)
@@ -305,7 +302,7 @@ def check_index(stored: Stored, k: int, n_rows: int) -> None:
     stored.require(not nodes[:NODE].any() and walked, "nodes", "has a link that leads out of its tree or back")
 
 
-def count_copies(rows: Bits, k: int, c: int, lightest: int) -> npt.NDArray[np.float64]:
+def count_copies(rows: Words, k: int, c: int, lightest: int) -> npt.NDArray[np.float64]:
     """For each number of ones up to c, how many of the trees for it a subscription is in, on average."""
     forest, sizes = Forest.plan(k, c, lightest), np.zeros((len(rows), 2), np.int32)
     ids, members, copies = np.arange(len(rows), dtype=np.int32), np.empty(len(rows), np.int32), np.zeros(c + 1)

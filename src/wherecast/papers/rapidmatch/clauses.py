@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes
-from wherecast.papers.rapidmatch.kernels.binary import Ints, Longs
-
-Shorts = npt.NDArray[np.int16]
+from wherecast.kernels.arrays import Ints, Longs, Shorts
 
 
 class ClauseStore:

@@ -23,15 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, check_index, count_copies
 from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
-from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
 from wherecast.papers.rapidmatch.partition import (
     Constraints,
     MisfitError,
@@ -200,7 +200,7 @@ class RapidMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         c, is_fixed = stored.column("plan", np.int64, size=2).tolist()
         stored.require(c >= -2 and is_fixed in (0, 1), "plan", f"has no c = {c}")
         check_index(stored, check_partition(stored, boxes.widths), boxes.n_clauses)
@@ -227,7 +227,7 @@ class RapidMatcher:
         return cls(plan, partition, BinaryIndex.from_arrays(arrays), ClauseStore(boxes))
 
 
-def _check_sample(stored: Stored, n_attributes: int) -> None:
+def _check_sample(stored: StoredArrays, n_attributes: int) -> None:
     codes = stored.table("sample_codes", np.int32, n_attributes)
     list_ptr, list_codes = stored.column("sample_list_ptr", np.int64), stored.column("sample_list_codes", np.int32)
     stored.offsets(list_ptr, list_codes.size, "sample_list_ptr")
@@ -246,7 +246,7 @@ def _compose(
     return cells, BinaryIndex.build(rows, cells.k, c, least, live)
 
 
-def _choose_c(rows: Bits, cells: Partition, sample: EventCodes | None, least: int, most: int) -> int:
+def _choose_c(rows: Words, cells: Partition, sample: EventCodes | None, least: int, most: int) -> int:
     """Ones of most of the events of a sample, but no more than memory allows; -1 if none are that light."""
     if sample is None or not sample.n_events:
         ones = np.arange(least, min(most, ASSUMED_ONES) + 1)

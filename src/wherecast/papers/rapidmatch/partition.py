@@ -28,19 +28,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.arrays import Bools, Ints, Longs, Words
 from wherecast.kernels.jit import frozen
-from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
 from wherecast.papers.rapidmatch.kernels.partition import join_tests, set_properties
 
 #: A tree has a level per property and a subscription a row of two bits per property.
 MOST_PROPERTIES = 2048
-
-Flags = npt.NDArray[np.bool_]
 
 
 class MisfitError(MatcherError):
@@ -102,10 +99,10 @@ class Partition(NamedTuple):
     seg_ptr: Longs  # (attributes + 1,)
     seg_start: Ints  # (segments,) first code; ascending per attribute from 0
     seg_cell: Ints  # (segments,)
-    cell_masks: Bits  # (cells, words) properties that a code in the cell sets
+    cell_masks: Words  # (cells, words) properties that a code in the cell sets
     cell_property: Ints  # (cells,) of an attribute with one code: the property, or -1; of others -1
     widths: Ints  # (attributes,) the last code, which no event has
-    single: Flags  # (attributes,) one code per event
+    single: Bools  # (attributes,) one code per event
     n_properties: Ints  # (1,)
 
     @property
@@ -128,7 +125,7 @@ class Partition(NamedTuple):
     def _cells(self, attribute: int) -> Ints:
         return np.unique(self.seg_cell[self.seg_ptr[attribute] : self.seg_ptr[attribute + 1]])
 
-    def convert_events(self, events: EventCodes) -> Bits:
+    def convert_events(self, events: EventCodes) -> Words:
         """The properties of events. Raises MatcherError where an array comes unexpected."""
         bits = np.zeros((events.n_events, self.cell_masks.shape[1]), np.uint64)
         attribute = set_properties(
@@ -142,7 +139,7 @@ class Partition(NamedTuple):
             )
         return bits
 
-    def convert_boxes(self, boxes: Boxes, constraints: Constraints) -> Bits:
+    def convert_boxes(self, boxes: Boxes, constraints: Constraints) -> Words:
         """Rows of clauses (see `kernels.rapid`). Raises MisfitError if these properties cannot say a constraint."""
         tests = np.zeros((constraints.attribute.size, 2 * self.cell_masks.shape[1]), np.uint64)
         for a in np.unique(constraints.attribute).tolist():
@@ -154,7 +151,7 @@ class Partition(NamedTuple):
         join_tests(constraints.owner, constraints.number, tests, rows)
         return rows
 
-    def _held_cells(self, attribute: int, which: Longs, lo: Longs, hi: Longs) -> Flags:
+    def _held_cells(self, attribute: int, which: Longs, lo: Longs, hi: Longs) -> Bools:
         """(constraints, cells of the attribute): the cells that make up each constraint."""
         start = self.seg_start[self.seg_ptr[attribute] : self.seg_ptr[attribute + 1]]
         cell = self.seg_cell[self.seg_ptr[attribute] : self.seg_ptr[attribute + 1]]
@@ -170,7 +167,7 @@ class Partition(NamedTuple):
             )
         return held
 
-    def _ask_for_cells(self, attribute: int, held: Flags) -> Bits:
+    def _ask_for_cells(self, attribute: int, held: Bools) -> Words:
         """A 1 on the only cell of a constraint, or a 0 on all that are outside."""
         cells = self._cells(attribute)
         nameless = self.cell_property[cells] < 0
@@ -183,7 +180,7 @@ class Partition(NamedTuple):
         masks = self.cell_masks[cells]
         return np.concatenate([_join_masks(tested, masks), _join_masks(tested & one[:, None], masks)], axis=1)
 
-    def _ask_for_sets(self, attribute: int, held: Flags) -> Bits:
+    def _ask_for_sets(self, attribute: int, held: Bools) -> Words:
         """A 1 on the property that these cells set and no others; nothing where any code will do."""
         masks = self.cell_masks[self._cells(attribute)]
         sets = np.unpackbits(masks.astype("<u8").view(np.uint8), axis=1, bitorder="little").astype(bool)
@@ -200,7 +197,7 @@ class Partition(NamedTuple):
         return np.concatenate([ones, ones], axis=1)
 
 
-def check_partition(stored: Stored, widths: Ints) -> int:
+def check_partition(stored: StoredArrays, widths: Ints) -> int:
     """That a stored partition puts every code into a cell, and cells set properties that there are; how many there are."""
     same = np.array_equal(stored.column("partition_widths", np.int32), widths)
     stored.require(same, "partition_widths", "is not that of the codes")
@@ -257,10 +254,10 @@ class _Part(NamedTuple):
 
     start: Longs
     cell: Longs
-    properties: Flags  # (properties, cells)
+    properties: Bools  # (properties, cells)
 
 
-def _merge_segments(which: Longs, lo: Longs, hi: Longs, width: int) -> tuple[Longs, Longs, Flags]:
+def _merge_segments(which: Longs, lo: Longs, hi: Longs, width: int) -> tuple[Longs, Longs, Bools]:
     """Segments between the ends of intervals, their cells, and the cells of each constraint.
 
     Two segments are in one cell if the same constraints hold there: if the sums of these constraints' random numbers
@@ -279,7 +276,7 @@ def _merge_segments(which: Longs, lo: Longs, hi: Longs, width: int) -> tuple[Lon
     return start, cell, _cover(which, first, end, start.size)[:, example]
 
 
-def _choose_properties(start: Longs, cell: Longs, held: Flags, codes: Ints) -> Flags:
+def _choose_properties(start: Longs, cell: Longs, held: Bools, codes: Ints) -> Bools:
     """A property for every cell, except the commonest of those that all constraints on several cells include."""
     n = held.shape[1]
     several = held[held.sum(axis=1) > 1]
@@ -289,7 +286,7 @@ def _choose_properties(start: Longs, cell: Longs, held: Flags, codes: Ints) -> F
     return np.asarray(np.eye(n, dtype=bool)[np.arange(n) != spared])
 
 
-def _lay_out(parts: list[_Part], widths: Ints, single: Flags) -> Partition:
+def _lay_out(parts: list[_Part], widths: Ints, single: Bools) -> Partition:
     k = sum(len(p.properties) for p in parts)
     if k > MOST_PROPERTIES:
         raise _too_many(k)
@@ -318,7 +315,7 @@ def _too_many(k: int) -> MatcherError:
     )
 
 
-def _cover(which: Longs, first: Longs, end: Longs, n: int) -> Flags:
+def _cover(which: Longs, first: Longs, end: Longs, n: int) -> Bools:
     """(constraints, segments): which segments the intervals first .. end - 1 of each constraint cover."""
     change = np.zeros((int(which.max(initial=-1)) + 1, n + 1), np.int8)
     np.add.at(change, (which, first), 1)
@@ -326,7 +323,7 @@ def _cover(which: Longs, first: Longs, end: Longs, n: int) -> Flags:
     return np.asarray(np.cumsum(change, axis=1, dtype=np.int8)[:, :-1] > 0)
 
 
-def _join_masks(chosen: Flags, masks: Bits) -> Bits:
+def _join_masks(chosen: Bools, masks: Words) -> Words:
     """For each row, the masks of its chosen cells, joined."""
     joined = np.zeros((len(chosen), masks.shape[1]), np.uint64)
     for cell in range(chosen.shape[1]):

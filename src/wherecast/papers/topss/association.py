@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
+from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.papers.topss.kernels.counting import (
     count_bits,
     count_bytes,
@@ -34,11 +34,6 @@ from wherecast.papers.topss.kernels.counting import (
 )
 from wherecast.papers.topss.kernels.lists import count_in, drop_clauses, merge_clauses
 from wherecast.papers.topss.lists import GrowingLists, grown, offsets
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Counters = npt.NDArray[Any]
 
 #: A larger association matrix is refused. W4 of the paper with 5,000,000 subscriptions takes 250 MB of bits.
 MOST_MATRIX_BYTES = 1 << 30
@@ -56,11 +51,11 @@ class Association(Protocol):
     def remove(self, clauses: Ints, ptr: Longs, predicates: Ints) -> None:
         """Take clauses, ascending, out; their predicates are those that `read` told."""
 
-    def read(self, clauses: Ints, needed: Counters) -> tuple[Longs, Ints]:
+    def read(self, clauses: Ints, needed: Numbers) -> tuple[Longs, Ints]:
         """(ptr, predicates) of clauses, ascending; clause c has needed[c] of them."""
 
     def count(
-        self, bits: Words, needed: Counters, n_clauses: int, hits: Counters, first: int, out: Ints, counts: Longs
+        self, bits: Words, needed: Numbers, n_clauses: int, hits: Numbers, first: int, out: Ints, counts: Longs
     ) -> int:
         """List the clauses that hold for events from `first` on; see `kernels.counting`."""
 
@@ -101,11 +96,11 @@ class ListAssociation:
         drop_clauses(lists.start, lists.size, lists.pool, np.unique(predicates), gone, clauses.min(initial=gone.size))
         self._predicates.size[clauses] = 0
 
-    def read(self, clauses: Ints, needed: Counters) -> tuple[Longs, Ints]:  # noqa: ARG002 - the lists know it
+    def read(self, clauses: Ints, needed: Numbers) -> tuple[Longs, Ints]:  # noqa: ARG002 - the lists know it
         return self._predicates.read(clauses)
 
     def count(
-        self, bits: Words, needed: Counters, n_clauses: int, hits: Counters, first: int, out: Ints, counts: Longs
+        self, bits: Words, needed: Numbers, n_clauses: int, hits: Numbers, first: int, out: Ints, counts: Longs
     ) -> int:
         lists = self._clauses
         return count_lists(  # type: ignore[no-any-return]
@@ -160,14 +155,14 @@ class Matrix:
     def remove(self, clauses: Ints, ptr: Longs, predicates: Ints) -> None:
         self.flip_kernel(self._matrix, clauses, ptr, predicates)
 
-    def read(self, clauses: Ints, needed: Counters) -> tuple[Longs, Ints]:
+    def read(self, clauses: Ints, needed: Numbers) -> tuple[Longs, Ints]:
         ptr = offsets(needed[clauses])
         predicates = np.empty(int(ptr[-1]), np.int32)
         self.read_kernel(self._matrix, clauses, ptr[:-1].copy(), predicates)
         return ptr, predicates
 
     def count(
-        self, bits: Words, needed: Counters, n_clauses: int, hits: Counters, first: int, out: Ints, counts: Longs
+        self, bits: Words, needed: Numbers, n_clauses: int, hits: Numbers, first: int, out: Ints, counts: Longs
     ) -> int:
         return self.count_kernel(bits, self._matrix, needed, n_clauses, hits, first, out, counts)
 

@@ -33,9 +33,10 @@ import numpy.typing as npt
 
 from wherecast.bench.connections import Columns, Database, open_database
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Ints
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.topss.database_predicates import PredicateTable
 from wherecast.papers.topss.database_relations import (
@@ -45,7 +46,6 @@ from wherecast.papers.topss.database_relations import (
     EQUAL,
     UNEQUAL,
     WORD,
-    Ints,
     PredicateRows,
     event_rows,
     hits_of_words,
@@ -166,7 +166,7 @@ class DatabaseMatcher(ABC):
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         sid = stored.column("sid", np.int32)
         stored.within(sid, 0, boxes.n_clauses, "sid")
         for name in PredicateRows._fields:

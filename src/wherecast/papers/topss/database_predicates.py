@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.language.concat import take_ranges
-from wherecast.papers.topss.database_relations import Ints, Longs, PredicateRows
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.language.filters import take_ranges
+from wherecast.papers.topss.database_relations import PredicateRows
 
 
 class Uses(NamedTuple):

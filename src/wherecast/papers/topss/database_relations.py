@@ -22,11 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes, EventCodes
-from wherecast.language.concat import take_ranges
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: Events in a word.
 WORD = 64

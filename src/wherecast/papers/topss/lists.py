@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.papers.topss.kernels.lists import fill_lists, move_lists, read_lists
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 
 def grown(array: npt.NDArray[Any], n: int, fill: int = 0) -> npt.NDArray[Any]:

@@ -25,22 +25,18 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import MatcherError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
+from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.kernels.rows import Rows
-from wherecast.language.concat import take_ranges
+from wherecast.language.filters import take_ranges
 from wherecast.matchers.protocol import Hits, weigh_hits
 from wherecast.papers.topss.association import Association, BitMatrix, ByteMatrix, ListAssociation
 from wherecast.papers.topss.kernels.counting import tally_predicates
 from wherecast.papers.topss.lists import grown, offsets
 from wherecast.papers.topss.predicate_index import ListIndex, PredicateIndex, TableIndex
 from wherecast.papers.topss.predicates import Constraints, Predicates
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Counters = npt.NDArray[Any]
 
 #: Predicate bit vectors made at a time, in bytes: they should stay in the cache between the stages.
 _MARKED_BYTES = 1 << 20
@@ -68,7 +64,7 @@ class CountingMatcher:
         self._association = self.association_type()
         self._n_numbers = 0  # clause numbers ever given
         self._free = np.zeros(0, np.int32)  # those of removed clauses
-        self._needed: Counters = np.zeros(0, np.uint8)  # (numbers,) predicates of each clause; the highest value: none
+        self._needed: Numbers = np.zeros(0, np.uint8)  # (numbers,) predicates of each clause; the highest value: none
 
     @classmethod
     def build(
@@ -195,7 +191,7 @@ class CountingMatcher:
         ids = pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int32), *pieces])
         return Hits(offsets(counts), ids)
 
-    def _count(self, bits: Words, hits: Counters, counts: Longs) -> list[Ints]:
+    def _count(self, bits: Words, hits: Numbers, counts: Longs) -> list[Ints]:
         """Clauses of some events; when the output is full, counting goes on in a further piece."""
         pieces, start, n = [], 0, self._n_numbers
         while start < counts.size:
@@ -244,7 +240,7 @@ class CountingMatcher:
 
     @classmethod
     def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
-        stored = Stored(arrays, f"matcher {cls.name!r}")
+        stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         ids = stored.column("ids", np.int32)
         stored.within(ids, 0, boxes.n_clauses, "ids")
         stored.require((ids[1:] > ids[:-1]).all(), "ids", "does not climb")
@@ -336,6 +332,6 @@ class CountingByteMatcher(CountingMatcher):
     association_type = ByteMatrix
 
 
-def _none(needed: Counters) -> int:
+def _none(needed: Numbers) -> int:
     """The count that marks a free number: more predicates than any clause has."""
     return int(np.iinfo(needed.dtype).max)

@@ -22,17 +22,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import EventCodes
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.papers.topss.kernels.predicates import N_OPERATORS, RANGE, mark_lists, mark_tables
 from wherecast.papers.topss.lists import offsets
 from wherecast.papers.topss.predicates import Predicates
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 #: Codes of the widest domain that gets a table. The paper speaks of several thousand values; its W2 has 90,001.
 WIDEST_TABLE = 1 << 17

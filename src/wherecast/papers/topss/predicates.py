@@ -25,9 +25,9 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.papers.topss.kernels.lists import count_in, count_out
 from wherecast.papers.topss.kernels.predicates import (
     ABOVE,
@@ -45,9 +45,6 @@ from wherecast.papers.topss.kernels.predicates import (
     release,
 )
 from wherecast.papers.topss.lists import GrowingLists, grown
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 _FEWEST = 64
 

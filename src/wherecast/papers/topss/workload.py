@@ -26,9 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.bench.workloads.form import ABOVE, EQUAL, UNEQUAL, Entry, Longs, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, EQUAL, UNEQUAL, Entry, Predicates, Workload
 from wherecast.bench.workloads.reference import pick_attributes
 from wherecast.index.boxes import FAR, FIRST_CODE, Boxes, EventCodes
+from wherecast.kernels.arrays import Longs
 
 _SEED = 1
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Floats
 from wherecast.language.keys import float_key
 from wherecast.overlay.hashing import Line, line_of
 from wherecast.papers.chord.balance import equi_depth
@@ -17,7 +18,7 @@ from wherecast.papers.chord.static import BITS, imbalance, virtual_load
 from wherecast.papers.lab.claims import Claim, Finding, show_spread
 from wherecast.papers.lab.experiment import Experiment, Progress
 from wherecast.papers.lab.plots import PALETTE, show_plain
-from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

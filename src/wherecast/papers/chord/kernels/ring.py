@@ -7,16 +7,13 @@ is kept: at 2^20 nodes it would take 160 MB, and a search in a bucket table take
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Longs, Words
 from wherecast.kernels.jit import Scalar, hot, inlined
-
-Ids = npt.NDArray[np.uint64]
-Longs = npt.NDArray[np.int64]
 
 
 @inlined
-def find_owner(ids: Ids, starts: Longs, shift: Scalar, position: Scalar) -> Scalar:
+def find_owner(ids: Words, starts: Longs, shift: Scalar, position: Scalar) -> Scalar:
     """The index of the first node at or after a position; `starts` has the first node of each bucket of ids."""
     node = starts[np.int64(position >> shift)]
     while node < ids.size and ids[node] < position:
@@ -25,7 +22,7 @@ def find_owner(ids: Ids, starts: Longs, shift: Scalar, position: Scalar) -> Scal
 
 
 @hot
-def fill_buckets(ids: Ids, shift: Scalar, starts: Longs) -> None:
+def fill_buckets(ids: Words, shift: Scalar, starts: Longs) -> None:
     """For each bucket, the first node whose id is in it or after it."""
     node = 0
     for bucket in range(starts.size):
@@ -35,7 +32,7 @@ def fill_buckets(ids: Ids, shift: Scalar, starts: Longs) -> None:
 
 
 @hot
-def count_hops(ids: Ids, starts: Longs, shift: Scalar, sources: Longs, positions: Ids, hops: Longs) -> None:
+def count_hops(ids: Words, starts: Longs, shift: Scalar, sources: Longs, positions: Words, hops: Longs) -> None:
     """Messages of each look-up, from node `sources[i]` to the owner of `positions[i]`, the last one counted."""
     one = np.uint64(1)
     for i in range(sources.size):
@@ -66,7 +63,7 @@ def count_hops(ids: Ids, starts: Longs, shift: Scalar, sources: Longs, positions
 
 
 @hot
-def count_owned(ids: Ids, starts: Longs, shift: Scalar, positions: Ids, load: Longs) -> None:
+def count_owned(ids: Words, starts: Longs, shift: Scalar, positions: Words, load: Longs) -> None:
     """How many positions each node owns."""
     for i in range(positions.size):
         load[find_owner(ids, starts, shift, positions[i])] += 1
@@ -74,7 +71,7 @@ def count_owned(ids: Ids, starts: Longs, shift: Scalar, positions: Ids, load: Lo
 
 @hot
 def count_spanned(
-    ids: Ids, starts: Longs, shift: Scalar, first: Ids, values: Longs, gap: Scalar, nodes: Longs, owners: Longs
+    ids: Words, starts: Longs, shift: Scalar, first: Words, values: Longs, gap: Scalar, nodes: Longs, owners: Longs
 ) -> None:
     """For ranges of `values[i]` cells from `first[i]` on, `gap` apart: nodes on the arc, and those that own a cell."""
     for i in range(first.size):

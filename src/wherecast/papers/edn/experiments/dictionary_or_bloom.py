@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, WrongCountError, time_in_turns
+from wherecast.kernels.arrays import Bools
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
@@ -40,7 +40,6 @@ PAPER_MESSAGES = {"bloom": 18_181, "dictionary": 1_531}
 #: Ways to test a symbol: the product's two, and a list searched from the front.
 BLOOM, DICTIONARY, LIST = "bloom", "dictionary", "list"
 SCHEMA = Schema.of({"symbol": "string"})
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints
 from wherecast.papers.edn.experiments.network import PAPER
-from wherecast.papers.edn.experiments.spread import Ints, Spread, prepare
+from wherecast.papers.edn.experiments.spread import Spread, prepare
 from wherecast.papers.lab.claims import Claim, Finding
 from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain

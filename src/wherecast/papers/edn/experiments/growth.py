@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wherecast.kernels.arrays import Floats
 from wherecast.papers.edn.experiments.network import MILLION, PAPER, NetworkSettings
 from wherecast.papers.edn.workload import CONTINUATIONS, continuation
 from wherecast.papers.lab.claims import Claim, Finding, show_spread
 from wherecast.papers.lab.experiment import Experiment, Progress
 from wherecast.papers.lab.plots import PALETTE, draw_spread, show_plain
-from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import SOURCES, make_workload
-from wherecast.index.build import build_index
+from wherecast.index.build import code_filters
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
@@ -26,9 +26,6 @@ from wherecast.papers.edn.places import make_places
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.plan import weigh
 from wherecast.partition.protocol import Routes
-
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
 
 #: Events that are counted, and as many before them for the sample.
 N_EVENTS = 10_000
@@ -66,7 +63,7 @@ def prepare(name: str, scale: float) -> Spread:
     compiled = Compiler(schema).compile_many(workload.filter_texts())
     batch = EventBatch.read(schema, workload.event_batch())
     sample, events = batch.slice(0, N_EVENTS).sample(_SAMPLE), batch.slice(N_EVENTS, 2 * N_EVENTS)
-    index = build_index(compiled.filters, schema)
+    index = code_filters(compiled.filters, schema)
     ptr, clauses = AdaptiveMatcher.build(index.boxes).match(index.codebook.encode(events))
     event_ids = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
     return Spread(schema, compiled.filters, weigh(compiled), sample, events, event_ids, index.boxes.filter_ids[clauses])

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.sets import implies, meets, rest_implies
 from wherecast.papers.gryphon.kernels.tree import (
@@ -51,8 +52,6 @@ from wherecast.papers.gryphon.kernels.tree import (
     TWIN,
     WANTED_ENTRIES,
     WANTED_NODES,
-    Ints,
-    Longs,
     Tree,
     add_node,
     attach,

@@ -26,21 +26,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.search import Links
-from wherecast.papers.gryphon.kernels.tree import (
-    ENTRY,
-    LABEL,
-    LEVEL,
-    NONE,
-    PARENT,
-    SETS,
-    STARS,
-    Ints,
-    Longs,
-    Tree,
-    find_child,
-)
+from wherecast.papers.gryphon.kernels.tree import ENTRY, LABEL, LEVEL, NONE, PARENT, SETS, STARS, Tree, find_child
 
 #: A node has at most this many successors more than its parent; beyond, those of the parent are taken as they are.
 MOST = 256

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wherecast.kernels.descent import Batch
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.descent import Projected
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.grow import Levels
 from wherecast.papers.gryphon.kernels.sets import in_set
@@ -34,8 +35,6 @@ from wherecast.papers.gryphon.kernels.tree import (
     POINTS,
     SETS,
     STARS,
-    Ints,
-    Longs,
     Tree,
     find_child,
 )
@@ -112,7 +111,7 @@ def push_roots(nodes: Ints, table: Ints, levels: Levels, codes: Ints, list_ptr: 
 
 @hot
 def search(
-    tree: Tree, levels: Levels, links: Links, batch: Batch, start: Scalar, stack: Ints, out: Ints, counts: Longs,
+    tree: Tree, levels: Levels, links: Links, batch: Projected, start: Scalar, stack: Ints, out: Ints, counts: Longs,
     visits: Longs,
 ) -> Scalar:  # fmt: skip
     """Match events start: into `out`; return the first event that did not fit, to be continued with a larger array.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.descent import in_intervals
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.papers.gryphon.kernels.tree import (
@@ -21,8 +22,6 @@ from wherecast.papers.gryphon.kernels.tree import (
     SET_ROWS,
     SIZE,
     USES,
-    Ints,
-    Longs,
     Tree,
     add_row,
     hash_pair,

@@ -20,12 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, inlined, jit
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
 #: No row, no level, no test.
 NONE = -1

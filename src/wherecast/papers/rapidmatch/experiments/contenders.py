@@ -12,11 +12,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.arrays import Floats, Longs
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.papers.lab.claims import show_number
 from wherecast.papers.lab.plots import PALETTE
-from wherecast.papers.lab.rows import Cell, Floats, Rows, choose, group, numbers
-from wherecast.papers.lab.timing import Longs, Subject, time_subjects
+from wherecast.papers.lab.rows import Cell, Rows, choose, group, numbers
+from wherecast.papers.lab.timing import Subject, time_subjects
 from wherecast.papers.rapidmatch.binary import STAR, BinaryIndex, Values, pack_events, pack_subscriptions
 from wherecast.papers.rapidmatch.workload import BinaryWorkload, draw_exponential, draw_light
 from wherecast.papers.topss.matcher import CountingMatcher

@@ -27,14 +27,9 @@ them are 1. `words` is k // 64 + 1, so that property k has a place.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.jit import Scalar, hot, inlined
-
-Bits = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
+from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, popcount, trailing_zeros
 
 #: Fields of a node.
 ON_ZERO, ON_ONE, ON_STAR, NODE = 1, 2, 3, 4
@@ -45,13 +40,13 @@ USED, FREE = 0, 1
 
 
 @inlined
-def bit_at(words: Bits, row: Scalar, at: Scalar) -> Scalar:
+def bit_at(words: Words, row: Scalar, at: Scalar) -> Scalar:
     """One bit of a row, 0 or 1."""
     return np.int64((words[row, at >> 6] >> np.uint64(at & 63)) & ONE)
 
 
 @inlined
-def has_bit(words: Bits, row: Scalar, first: Scalar, end: Scalar) -> Scalar:
+def has_bit(words: Words, row: Scalar, first: Scalar, end: Scalar) -> Scalar:
     """Whether a row has a bit in first .. end - 1."""
     at = first
     while at < end:
@@ -66,7 +61,7 @@ def has_bit(words: Bits, row: Scalar, first: Scalar, end: Scalar) -> Scalar:
 
 
 @inlined
-def next_level(rows: Bits, row: Scalar, level: Scalar, start: Scalar, k: Scalar, levels: Scalar) -> Scalar:
+def next_level(rows: Words, row: Scalar, level: Scalar, start: Scalar, k: Scalar, levels: Scalar) -> Scalar:
     """The first level, from this one on, that a row tests; `levels` if there is none."""
     while level < levels:
         at = start + level
@@ -114,14 +109,14 @@ def new_node(nodes: Ints, state: Longs, at: Scalar) -> Scalar:
 
 
 @inlined
-def side(rows: Bits, row: Scalar, words: Scalar, at: Scalar, tested: Scalar) -> Scalar:
+def side(rows: Words, row: Scalar, words: Scalar, at: Scalar, tested: Scalar) -> Scalar:
     """The field of a node on property `at` where a row goes on; the end of a path counts as a 0."""
     return ON_ZERO + bit_at(rows, row, 64 * words + at) if tested else ON_STAR
 
 
 @inlined
 def insert_row(
-    nodes: Ints, state: Longs, rows: Bits, row: Scalar, head: Scalar, start: Scalar, k: Scalar, levels: Scalar
+    nodes: Ints, state: Longs, rows: Words, row: Scalar, head: Scalar, start: Scalar, k: Scalar, levels: Scalar
 ) -> None:
     """Put a row into a tree. There must be room for k + 1 nodes."""
     words = rows.shape[1] // 2
@@ -157,7 +152,7 @@ def insert_row(
 
 @hot
 def fill_tree(
-    nodes: Ints, state: Longs, rows: Bits, ids: Ints, first: int, head: int, start: int, k: int, levels: int
+    nodes: Ints, state: Longs, rows: Words, ids: Ints, first: int, head: int, start: int, k: int, levels: int
 ) -> int:
     """Put the rows `ids[first:]` into a tree until there may be no room; the first that is left."""
     for i in range(first, ids.size):
@@ -169,7 +164,7 @@ def fill_tree(
 
 @inlined
 def remove_row(
-    nodes: Ints, state: Longs, rows: Bits, row: Scalar, head: Scalar, start: Scalar, k: Scalar, levels: Scalar,
+    nodes: Ints, state: Longs, rows: Words, row: Scalar, head: Scalar, start: Scalar, k: Scalar, levels: Scalar,
     path: Longs,
 ) -> None:  # fmt: skip
     """Take a row out of a tree that has it; what is left of its path is collapsed as if it had never been there."""
@@ -235,7 +230,7 @@ def copy_tree(source: Ints, target: Ints, state: Longs, head: int, stack: Longs)
 
 
 @inlined
-def belongs(rows: Bits, row: Scalar, sizes: Ints, trees: Longs, t: Scalar) -> Scalar:
+def belongs(rows: Words, row: Scalar, sizes: Ints, trees: Longs, t: Scalar) -> Scalar:
     """Whether a row is in the set S_i of tree t and has no 1 in its block."""
     if sizes[row, 0] > trees[t, MOST_ONES] or sizes[row, 1] < trees[t, LEAST_OPEN]:
         return False
@@ -244,7 +239,7 @@ def belongs(rows: Bits, row: Scalar, sizes: Ints, trees: Longs, t: Scalar) -> Sc
 
 
 @hot
-def measure_rows(rows: Bits, k: int, ids: Ints, sizes: Ints) -> None:
+def measure_rows(rows: Words, k: int, ids: Ints, sizes: Ints) -> None:
     """For each row, n1 (its ones) and n1* (its ones and stars)."""
     words = rows.shape[1] // 2
     for i in range(ids.size):
@@ -257,7 +252,7 @@ def measure_rows(rows: Bits, k: int, ids: Ints, sizes: Ints) -> None:
 
 
 @hot
-def list_members(rows: Bits, sizes: Ints, ids: Ints, trees: Longs, t: int, out: Ints) -> int:
+def list_members(rows: Words, sizes: Ints, ids: Ints, trees: Longs, t: int, out: Ints) -> int:
     """Those of `ids` that belong to tree t; how many there are."""
     n = 0
     for i in range(ids.size):
@@ -269,7 +264,7 @@ def list_members(rows: Bits, sizes: Ints, ids: Ints, trees: Longs, t: int, out: 
 
 @hot
 def insert_rows(
-    nodes: Ints, state: Longs, rows: Bits, sizes: Ints, trees: Longs, k: int, ids: Ints, place: Longs
+    nodes: Ints, state: Longs, rows: Words, sizes: Ints, trees: Longs, k: int, ids: Ints, place: Longs
 ) -> bool:
     """Put rows into every tree they belong to; False when there may be no room, to be called again with more.
 
@@ -288,7 +283,7 @@ def insert_rows(
 
 @hot
 def remove_rows(
-    nodes: Ints, state: Longs, rows: Bits, sizes: Ints, trees: Longs, k: int, ids: Ints, path: Longs
+    nodes: Ints, state: Longs, rows: Words, sizes: Ints, trees: Longs, k: int, ids: Ints, path: Longs
 ) -> None:
     """Take rows out of every tree they belong to. `path` has room for k + 3 places."""
     for i in range(ids.size):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Ints, Longs, Words
 from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.papers.rapidmatch.kernels.binary import Bits, Ints, Longs
 
 
 @inlined
@@ -28,8 +28,8 @@ def find_segment(seg_start: Ints, first: Scalar, end: Scalar, code: Scalar) -> S
 
 @hot
 def set_properties(
-    codes: Ints, list_ptr: Longs, list_codes: Ints, seg_ptr: Longs, seg_start: Ints, seg_cell: Ints, cell_masks: Bits,
-    single: npt.NDArray[np.bool_], events: Bits,
+    codes: Ints, list_ptr: Longs, list_codes: Ints, seg_ptr: Longs, seg_start: Ints, seg_cell: Ints, cell_masks: Words,
+    single: npt.NDArray[np.bool_], events: Words,
 ) -> int:  # fmt: skip
     """The properties of events; -1, or the first attribute that has an array where a single code was expected."""
     for e in range(len(codes)):
@@ -49,7 +49,7 @@ def set_properties(
 
 
 @hot
-def join_tests(owner: Longs, number: Longs, tests: Bits, rows: Bits) -> None:
+def join_tests(owner: Longs, number: Longs, tests: Words, rows: Words) -> None:
     """Rows of clauses from the tests of their constraints."""
     for i in range(owner.size):
         for w in range(rows.shape[1]):

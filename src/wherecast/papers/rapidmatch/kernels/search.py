@@ -15,17 +15,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import popcount
-from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import Scalar, hot, inlined, popcount
 from wherecast.papers.rapidmatch.kernels.binary import (
     BLOCK,
     BLOCK_END,
     NODE,
     ON_STAR,
     ON_ZERO,
-    Bits,
-    Ints,
-    Longs,
     bit_at,
     has_bit,
     level_of,
@@ -35,7 +32,7 @@ from wherecast.papers.rapidmatch.kernels.binary import (
 
 
 @hot
-def choose_trees(events: Bits, k: int, first_tree: Longs, chosen: Ints) -> None:
+def choose_trees(events: Words, k: int, first_tree: Longs, chosen: Ints) -> None:
     """The tree of each event.
 
     `first_tree[t]` is the first of the t + 1 trees for events with t ones, or -1; its last entry is the tree for
@@ -56,7 +53,7 @@ def choose_trees(events: Bits, k: int, first_tree: Longs, chosen: Ints) -> None:
 
 
 @inlined
-def holds(rows: Bits, row: Scalar, events: Bits, event: Scalar, words: Scalar) -> Scalar:
+def holds(rows: Words, row: Scalar, events: Words, event: Scalar, words: Scalar) -> Scalar:
     """Whether an event has the value of every property that a row tests."""
     for w in range(words):
         if (events[event, w] ^ rows[row, words + w]) & rows[row, w]:
@@ -66,7 +63,7 @@ def holds(rows: Bits, row: Scalar, events: Bits, event: Scalar, words: Scalar) -
 
 @hot
 def search_trees(
-    nodes: Ints, rows: Bits, events: Bits, chosen: Ints, first: int, stack: Ints, out: Ints, counts: Longs
+    nodes: Ints, rows: Words, events: Words, chosen: Ints, first: int, stack: Ints, out: Ints, counts: Longs
 ) -> int:
     """List the rows that hold for each event, from the first on; the event at which `out` was full, or their number."""
     words = events.shape[1]
@@ -107,7 +104,7 @@ LEVELS_SKIPPED, NODES, EDGES, STORED_NODES, ROWS_COMPARED, MATCHES = range(6)
 
 @inlined
 def tally_leaf(
-    rows: Bits, row: Scalar, events: Bits, event: Scalar, level: Scalar, start: Scalar, k: Scalar, levels: Scalar,
+    rows: Words, row: Scalar, events: Words, event: Scalar, level: Scalar, start: Scalar, k: Scalar, levels: Scalar,
     totals: Longs,
 ) -> None:  # fmt: skip
     """Count the chain that a leaf stands for, from a level on: one node and one edge a level, to the first that fails."""
@@ -131,7 +128,7 @@ def tally_leaf(
 
 @hot
 def tally_search(
-    nodes: Ints, rows: Bits, events: Bits, chosen: Ints, trees: Longs, k: int, stack: Longs, totals: Longs
+    nodes: Ints, rows: Words, events: Words, chosen: Ints, trees: Longs, k: int, stack: Longs, totals: Longs
 ) -> None:
     """Add up what the search of all events takes."""
     for e in range(len(events)):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.kernels.arrays import Floats
 from wherecast.matchers.protocol import Matcher
 from wherecast.matchers.registry import find_matcher
 from wherecast.papers.lab.experiment import Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
-from wherecast.papers.lab.rows import Floats, Row, Rows, choose, levels, numbers
+from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.papers.lab.timing import Subject, time_subjects
 from wherecast.papers.topss.workload import SPECIFICATIONS, Specification
 

@@ -17,20 +17,13 @@ W4 lists take 12 ms an event instead of 25, bits 24 instead of 46.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE, ZERO, popcount, trailing_zeros
-from wherecast.kernels.jit import Scalar, hot, inlined
-from wherecast.papers.topss.kernels.words import add_word
+from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
+from wherecast.kernels.jit import ONE, ZERO, Scalar, add_word, hot, inlined, popcount, trailing_zeros
 
-Words = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 #: Unsigned integers, wide enough for the largest number of predicates of a clause.
-Counters = npt.NDArray[Any]
 
 
 #: Hits of a block of clauses, in bytes; a multiple of 64 counters of any width.
@@ -38,7 +31,7 @@ BLOCK_BYTES = 1 << 20
 
 
 @inlined
-def _list_full(needed: Counters, begin: Scalar, end: Scalar, hits: Counters, out: Ints, n: Scalar) -> Scalar:
+def _list_full(needed: Numbers, begin: Scalar, end: Scalar, hits: Numbers, out: Ints, n: Scalar) -> Scalar:
     """Write the clauses begin:end that have all hits to out[n:] and clear the hits; the number of ids in `out` after."""
     wanted, part = needed[begin:end], hits[begin:end]
     for i in range(part.size):  # from 0 on, or the compiler does not see that no place is negative
@@ -62,7 +55,7 @@ def _find(pool: Ints, low: Scalar, high: Scalar, clause: Scalar) -> Scalar:
 
 @hot
 def count_lists(
-    bits: Words, start: Longs, size: Ints, pool: Ints, needed: Counters, n_clauses: Scalar, hits: Counters,
+    bits: Words, start: Longs, size: Ints, pool: Ints, needed: Numbers, n_clauses: Scalar, hits: Numbers,
     first: Scalar, out: Ints, counts: Longs,
 ) -> Scalar:  # fmt: skip
     """Match by lists: the clauses of predicate p are pool[start[p]:start[p] + size[p]], ascending."""
@@ -92,7 +85,7 @@ def count_lists(
 
 @hot
 def count_bits(
-    bits: Words, matrix: Words, needed: Counters, n_clauses: Scalar, hits: Counters, first: Scalar, out: Ints,
+    bits: Words, matrix: Words, needed: Numbers, n_clauses: Scalar, hits: Numbers, first: Scalar, out: Ints,
     counts: Longs,
 ) -> Scalar:  # fmt: skip
     """Match by a matrix of bits: bit c % 64 of matrix[p, c // 64] says that clause c has predicate p."""
@@ -117,7 +110,7 @@ def count_bits(
 
 @hot
 def count_bytes(
-    bits: Words, matrix: npt.NDArray[np.uint8], needed: Counters, n_clauses: Scalar, hits: Counters, first: Scalar,
+    bits: Words, matrix: npt.NDArray[np.uint8], needed: Numbers, n_clauses: Scalar, hits: Numbers, first: Scalar,
     out: Ints, counts: Longs,
 ) -> Scalar:  # fmt: skip
     """Match by a matrix of bytes: matrix[p, c] is 1 if clause c has predicate p, else 0."""

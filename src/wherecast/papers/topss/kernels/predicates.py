@@ -19,12 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.bits import ONE
-from wherecast.kernels.jit import Scalar, hot, inlined
-
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.jit import ONE, Scalar, hot, inlined
 
 #: The paper's operators, and RANGE for every other set of codes. A predicate `BELOW v` holds for codes from 1 to v - 1.
 EQUAL, UNEQUAL, BELOW, ABOVE, RANGE = range(5)

@@ -1,9 +1,9 @@
-"""State: what a reader sees, the log of the latest changes, and how segments are merged.
+"""The log: changes since the last segment, and how segments are merged.
 
 Theory of operation
 -------------------
 The subscriptions of an engine are a short list of immutable segments, the oldest and largest first, and a log of the
-latest changes. A change appends to the log and publishes a new `State`; it costs nothing of the base. The first reader
+latest changes. A change appends to the log and publishes a new `EngineState`; it costs nothing of the base. The first reader
 of a state with a log builds a small segment of it (the *tip*) and leaves it for the others. A full log becomes a
 segment. Segments are merged, aside and in the background, while each one is less than `RATIO` times as large as all
 that came after it, so their number stays logarithmic and every subscription is rebuilt a logarithmic number of times.
@@ -13,7 +13,7 @@ and is published under the writers' lock, where the deaths that happened meanwhi
 
 A change either happens or does not, whatever fails on the way. Everything it needs is built first and aside. Then it
 leaves marks that mean nothing yet: entries beyond the published end of the log, deaths of a version to come. One
-assignment publishes the `State` that gives them their meaning. What a failed change leaves is cleared by the next one.
+assignment publishes the `EngineState` that gives them their meaning. What a failed change leaves is cleared by the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RATIO = 8
 WASTE = 0.2
 
 
-class Entry:
+class LogEntry:
     """A subscription in the log."""
 
     __slots__ = ("before", "died", "id", "place", "priority", "text")
@@ -51,14 +51,14 @@ class Entry:
         self.priority = priority
         self.died = int(ALIVE)
         self.place = -1  # in the log
-        self.before: Entry | None = None  # the one of the same id that it comes after
+        self.before: LogEntry | None = None  # the one of the same id that it comes after
 
     def die(self, version: int) -> None:
         """Be dead from a version on."""
         self.died = version
 
 
-class Slots(NamedTuple):
+class SegmentSlots(NamedTuple):
     """Subscriptions in a segment."""
 
     segment: Segment
@@ -73,17 +73,17 @@ class Log:
     """Entries that are published by a state, so many of them from the first on; whatever comes after them does not count."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self._latest: dict[SubscriptionId, Entry] = {}
+        self.entries: list[LogEntry] = []
+        self._latest: dict[SubscriptionId, LogEntry] = {}
 
-    def find(self, id: SubscriptionId, size: int) -> Entry | None:
+    def find(self, id: SubscriptionId, size: int) -> LogEntry | None:
         """The last entry of an id among the first `size`, dead or alive."""
         entry = self._latest.get(id)
         while entry is not None and not (entry.place < size and self.entries[entry.place] is entry):
             entry = entry.before  # it was never published, or only later
         return entry
 
-    def put(self, entry: Entry, size: int) -> None:
+    def put(self, entry: LogEntry, size: int) -> None:
         """Write an entry behind the first `size`."""
         entry.place, entry.before = size, self.find(entry.id, size)
         del self.entries[size:]  # of changes that failed
@@ -91,7 +91,7 @@ class Log:
         self._latest[entry.id] = entry
 
 
-class State(NamedTuple):
+class EngineState(NamedTuple):
     """What a reader sees: segments, and the first `log_size` entries of a log that only grows."""
 
     version: int
@@ -101,7 +101,7 @@ class State(NamedTuple):
     size: int
     """Subscriptions that are alive."""
 
-    def find(self, id: SubscriptionId) -> Entry | Slots | None:
+    def find(self, id: SubscriptionId) -> LogEntry | SegmentSlots | None:
         """Where a subscription is, if it is alive."""
         entry = self.log.find(id, self.log_size)
         if entry is not None and entry.died > self.version:
@@ -109,10 +109,10 @@ class State(NamedTuple):
         for segment in self.segments:
             slot = segment.find(id, self.version)
             if slot >= 0:
-                return Slots(segment, slot)
+                return SegmentSlots(segment, slot)
         return None
 
-    def find_many(self, ids: IdColumn) -> tuple[npt.NDArray[np.bool_], list[Slots]]:
+    def find_many(self, ids: IdColumn) -> tuple[npt.NDArray[np.bool_], list[SegmentSlots]]:
         """Which ids are alive in the segments, and where."""
         is_found, places = np.zeros(len(ids), bool), []
         for segment in self.segments:
@@ -120,7 +120,7 @@ class State(NamedTuple):
             hits = slots >= 0
             if hits.any():
                 is_found |= hits
-                places.append(Slots(segment, np.unique(slots[hits])))
+                places.append(SegmentSlots(segment, np.unique(slots[hits])))
         return is_found, places
 
     def revive(self) -> None:
@@ -132,11 +132,11 @@ class State(NamedTuple):
             segment.revive(self.version)
 
 
-class Change(NamedTuple):
+class NextState(NamedTuple):
     """What a change comes to: the state to publish, and what dies with its version."""
 
-    state: State
-    old: Sequence[Entry | Slots] = ()
+    state: EngineState
+    old: Sequence[LogEntry | SegmentSlots] = ()
 
 
 class LogReader:
@@ -148,9 +148,9 @@ class LogReader:
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._known: tuple[Log, tuple[tuple[list[Entry], Compiled], ...]] = (Log(), ())
+        self._known: tuple[Log, tuple[tuple[list[LogEntry], Compiled], ...]] = (Log(), ())
 
-    def members(self, state: State) -> list[Members]:
+    def members(self, state: EngineState) -> list[Members]:
         """What is alive in the log of a state."""
         version, log, size = state.version, state.log, state.log_size
         owner, chunks = self._known
@@ -167,14 +167,14 @@ class LogReader:
         return [p for p in parts if p.filter_of.size]
 
 
-def _placed(chunks: Sequence[tuple[list[Entry], Compiled]]) -> Iterator[tuple[int, list[Entry], Compiled]]:
+def _placed(chunks: Sequence[tuple[list[LogEntry], Compiled]]) -> Iterator[tuple[int, list[LogEntry], Compiled]]:
     first = 0
     for entries, compiled in chunks:
         yield first, entries, compiled
         first += len(entries)
 
 
-def _alive(entries: list[Entry], compiled: Compiled, version: int) -> Members:
+def _alive(entries: list[LogEntry], compiled: Compiled, version: int) -> Members:
     rows = [i for i, e in enumerate(entries) if e.died > version]
     priorities = np.array([entries[i].priority for i in rows], np.float32)
     return Members(compiled.filters, compiled.filter_of[rows], [entries[i].id for i in rows], priorities)
@@ -194,8 +194,8 @@ def first_to_merge(segments: Sequence[Segment]) -> int:
 
 
 def admit(
-    state: State, ids: IdColumn, rows: npt.NDArray[np.int64], replace: bool, errors: dict[int, Any]
-) -> tuple[npt.NDArray[np.int64], list[Slots]]:
+    state: EngineState, ids: IdColumn, rows: npt.NDArray[np.int64], replace: bool, errors: dict[int, Any]
+) -> tuple[npt.NDArray[np.int64], list[SegmentSlots]]:
     """Rows to register, and the subscriptions that they replace. Of one id the last row counts, or without `replace` the first.
 
     Without `replace`, rows whose id is taken are added to the errors.
@@ -212,7 +212,7 @@ def admit(
     return admitted, []
 
 
-def count_places(places: Sequence[Slots]) -> int:
+def count_places(places: Sequence[SegmentSlots]) -> int:
     """How many subscriptions there are in some places."""
     return sum(int(np.size(p.slots)) for p in places)
 

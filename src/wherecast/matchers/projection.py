@@ -1,22 +1,19 @@
-"""Columns: the attributes that an index asks for, and event codes as it sees them."""
+"""Projection: the attributes that a matcher asks for, and event codes as it sees them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import EventCodes
-from wherecast.kernels.descent import Batch
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.descent import Projected
 from wherecast.kernels.events import prepare_codes, prepare_lists
 from wherecast.kernels.jit import frozen
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 
-
-class Columns(NamedTuple):
+class Projection(NamedTuple):
     """What an event code needs on its way to a column."""
 
     attribute: Ints  # (columns,) attribute of each column, ascending
@@ -30,16 +27,16 @@ class Columns(NamedTuple):
 _NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
 
-def prepare(columns: Columns, events: EventCodes) -> Batch:
+def project(projection: Projection, events: EventCodes) -> Projected:
     """Bring events into the columns of an index."""
     codes = frozen(events.codes)
-    out = np.empty((codes.shape[0], columns.attribute.size), np.int32)
-    given = columns.attribute, columns.source_width, columns.table_ptr, columns.table
+    out = np.empty((codes.shape[0], projection.attribute.size), np.int32)
+    given = projection.attribute, projection.source_width, projection.table_ptr, projection.table
     n_lists = prepare_codes(codes, *given, out)
     if n_lists == 0:
-        return Batch(out, _NO_LISTS, _NO_CODES)
+        return Projected(out, _NO_LISTS, _NO_CODES)
     ptr = np.zeros(n_lists + 1, np.int64)
     list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
     lists = np.empty(prepare_lists(codes, list_ptr, list_codes, *given, ptr, out[0], 0), np.int32)
     size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists, 1)
-    return Batch(out, ptr, lists[:size])
+    return Projected(out, ptr, lists[:size])

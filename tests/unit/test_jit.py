@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wherecast.kernels.bits import compress_16, count_both_4, count_rows_1, count_rows_4, count_rows_16, trailing_zeros
-from wherecast.kernels.jit import hot
+from wherecast.kernels.jit import (
+    compress_16,
+    count_both_4,
+    count_rows_1,
+    count_rows_4,
+    count_rows_16,
+    hot,
+    trailing_zeros,
+)
 
 RNG = np.random.default_rng(11)
 WORDS = RNG.integers(0, 2**64, 400, np.uint64)

@@ -1,0 +1,52 @@
+"""One word, one meaning: a name of a public class belongs to one class of the package."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import wherecast
+
+PACKAGE = Path(wherecast.__file__).parent
+#: Names that still stand for two things. Each is to be renamed; the set must be empty in the end.
+SHARED = frozenset(
+    {
+        "Case",
+        "Constraints",
+        "Entry",
+        "Links",
+        "Network",
+        "Node",
+        "Outcome",
+        "Partition",
+        "Placement",
+        "Plan",
+        "Predicates",
+        "Record",
+        "Registration",
+        "Settings",
+        "Summary",
+        "Tally",
+        "Truth",
+        "Watch",
+        "Way",
+    }
+)
+
+
+def public_classes() -> dict[str, list[str]]:
+    """The modules that define a class of each name; private modules and classes are left out."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def test_two_public_classes_never_share_a_name():
+    """A reader who meets a class name knows which class is meant, whatever module it is in."""
+    shared = {name: modules for name, modules in public_classes().items() if len(modules) > 1}
+    assert not {name: modules for name, modules in shared.items() if name not in SHARED}
+    assert not SHARED - set(shared), "these names are no longer shared: take them out of SHARED"
