@@ -161,7 +161,7 @@ def _hostile_things() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("name", ["engine", "matches", "explanation"])
+@pytest.mark.parametrize("name", ["engine", "schema", "matches", "explanation"])
 def test_notebooks_show_tables_in_which_everything_is_escaped(name: str) -> None:
     """Names, ids, filters and values are text, whatever is in them."""
     thing = _hostile_things()[name]

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,9 @@ from wherecast.language.schema import Schema
 from wherecast.language.written import write_filter
 from wherecast.matchers.registry import find_matcher
 
+if TYPE_CHECKING:
+    from wherecast.language.schema import SchemaSource
+
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -88,7 +91,7 @@ class Engine:
 
     def __init__(
         self,
-        schema: Schema | Mapping[str, object],
+        schema: SchemaSource,
         *,
         matcher: str = "adaptive",
         limits: Limits | None = None,
@@ -96,10 +99,11 @@ class Engine:
     ) -> None:
         """An engine without subscriptions.
 
+        `schema` is a schema or anything that `Schema.of` takes: a mapping, a file, a table, a Spark DataFrame.
         `strict`: an event is refused if it has none of the schema's names, or one that differs from an attribute only in
         case, where a filter needs what is missing; otherwise that is logged once per name as `wherecast.events`.
         """
-        self.schema = schema if isinstance(schema, Schema) else Schema.of(schema)
+        self.schema = Schema.of(schema)
         self.matcher = matcher
         self._matcher_class = find_matcher(matcher)
         self._compiler = Compiler(self.schema, limits)

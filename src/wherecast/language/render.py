@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from wherecast.language.advice import KEYWORDS
 from wherecast.language.expression import (
@@ -29,10 +27,10 @@ from wherecast.language.expression import (
     Param,
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
 from wherecast.language.schema import Attribute, Kind, Schema
 from wherecast.language.skeletons import LiteralText
-from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, TYPE_OF_KIND, Type
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
 
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:
@@ -80,7 +78,7 @@ def attribute_namer(schema: Schema) -> Callable[[int], str]:
 
     def name(index: int) -> str:
         text = schema.attributes[index].name
-        is_plain = text.replace(".", "_").isidentifier() and text.upper() not in KEYWORDS
+        is_plain = all(part.isidentifier() and part.upper() not in KEYWORDS for part in text.split("."))
         return text if is_plain else f"`{text.replace('`', '``')}`"
 
     return name
@@ -188,7 +186,7 @@ def _shorter(kind: Kind, inside: int, outside: int) -> Bound:
 def _has_literal(kind: Kind, key: int) -> bool:
     """Whether SQL can write a key; not so infinity, and years beyond 1 to 9999."""
     if kind is Kind.FLOAT:
-        return bool(np.isfinite(key_floats(np.array([key], np.int64))[0]))
+        return math.isfinite(key_float(key))
     first, last = _MOMENTS.get(kind, (key, key))
     return first <= key <= last
 
@@ -208,7 +206,7 @@ def value_text(kind: Kind, key: int) -> str:
     if kind is Kind.BOOLEAN:
         return "TRUE" if key else "FALSE"
     if kind is Kind.FLOAT:
-        return repr(float(key_floats(np.array([key], np.int64))[0]))
+        return repr(key_float(key))
     if not _has_literal(kind, key):
         return f"day {key}" if kind is Kind.DATE else str(key)
     if kind is Kind.DATE:
@@ -239,19 +237,6 @@ _MOMENTS = {
 _KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Kind.FLOAT, Kind.STRING)}
 
 
-def literal_text(kind: Type, value: Any, scale: int) -> str:
-    """A literal as a program holds it (see `LiteralValues`), as SQL."""
-    if kind is Type.STRING:
-        return _quote(value)
-    if kind is Type.DECIMAL:
-        return f"{Decimal(int(value)).scaleb(-scale).normalize():f}"
-    if kind in FLOATS:
-        return repr(float(value))
-    return value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
-
-
-def member_text(common: Type, key: Any) -> str:
-    """A value of an IN list, from its key (see `evaluate.member_keys`), as SQL."""
-    if common in FLOATS:
-        return value_text(Kind.FLOAT, key)
-    return literal_text(common, key, MAX_PRECISION)
+def literal_text(kind: Type, value: Any) -> str:
+    """A literal as a program holds it (see `LiteralValues`), as SQL; of a number, `written` knows how its type is kept."""
+    return _quote(value) if kind is Type.STRING else value_text(_KINDS.get(kind, Kind.INTEGER), int(value))

@@ -32,6 +32,44 @@ class ArrowTypes(Protocol):
     def __arrow_c_schema__(self) -> Any: ...
 
 
+def arrow_types(source: object) -> pa.Schema | None:
+    """The types of a table, or of a schema of any library; None if the object is neither."""
+    if isinstance(source, pa.Schema):
+        return source
+    if isinstance(source, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return source.schema
+    if isinstance(source, pa.Array | pa.ChunkedArray | pa.DataType | pa.Field):
+        return None
+    if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas frame, without importing pandas
+        return _pandas_types(source)
+    try:
+        if isinstance(source, ArrowTypes):
+            return pa.schema(source)
+        if isinstance(source, ArrowStream):
+            return pa.RecordBatchReader.from_stream(source).schema
+        return pa.record_batch(source).schema if isinstance(source, ArrowArray) else None
+    except (pa.ArrowException, TypeError, ValueError):  # a column, a stream of no tables
+        return None
+
+
+def _pandas_types(frame: Any) -> pa.Schema:
+    """The types of the columns that have a name; one of objects has the type of all its values, if there is one."""
+    return pa.schema(
+        [
+            (name, _series_type(frame.iloc[:, place]))
+            for place, name in enumerate(frame.columns)
+            if isinstance(name, str)
+        ]
+    )
+
+
+def _series_type(series: Any) -> pa.DataType:
+    try:
+        return pa.array(series if series.dtype == object else series.iloc[:0], from_pandas=True).type
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.null()  # values of several types, or of one that Arrow does not know
+
+
 def as_table(source: object) -> pa.Table | pa.RecordBatch | None:
     """A table as PyArrow has it; None if the object is none. A stream is read to its end. Raises pa.ArrowException."""
     if isinstance(source, pa.Table | pa.RecordBatch):

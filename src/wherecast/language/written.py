@@ -14,13 +14,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-
 from wherecast.errors import FilterError
 from wherecast.language.evaluate import decimal_scale
 from wherecast.language.expression import Arith, Attr, Call, Compare, Negate, Node, Or, Param
 from wherecast.language.filters import Filters, LiteralValues
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
 from wherecast.language.normalize import All, Residual, Truth, Values, push_truth
 from wherecast.language.render import attribute_namer, describe_constraint, literal_text, render
 from wherecast.language.schema import Schema
@@ -126,16 +124,16 @@ def _write_scalar(param: Param, value: Any) -> str:
         number = int(value)
         is_long = param.type is Type.BIGINT and param.digits != (0, 0) and -(2**31) <= number < 2**31
         return f"{number}L" if is_long else str(number)
-    return literal_text(param.type, value, 0)
+    return literal_text(param.type, value)
 
 
 def _write_member(common: Type, key: Any) -> str:
     """A value of an IN list, from its key (see `evaluate.member_keys`)."""
     if common in FLOATS:
-        return f"{float(key_floats(np.array([key], np.int64))[0])!r}D"
+        return f"{key_float(key)!r}D"
     if common is Type.DECIMAL:
         return _write_decimal(int(key), MAX_PRECISION)
-    return literal_text(common, key, 0)
+    return literal_text(common, key)
 
 
 def _write_decimal(unscaled: int, scale: int, *, keep_zeros: bool = False) -> str:
