@@ -28,6 +28,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wherecast.engine.engine import Engine
+from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
 from wherecast.spark.layers import open_layers
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from wherecast.partition.plan import Plan
 
 _COMMITTING = threading.Lock()
+#: Versions that a notebook shows.
+_SHOWN = 10
 VERSIONS, PINS, REPORTS = "versions", "pins", "reports"
 
 
@@ -48,6 +51,18 @@ class Index:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.store = Store(url)
         self.url = self.store.url
+
+    def __repr__(self) -> str:
+        return f"Index({self.url!r})"
+
+    def _repr_html_(self) -> str:
+        numbers, found = self.versions(), []
+        for number in reversed(numbers[-_SHOWN:]):
+            with suppress(FileNotFoundError, IndexStoreError):  # cleaned away meanwhile, or damaged: `read` tells
+                found.append(self._read(number))
+        rows = [(m.version, m.created, f"{m.subscriptions:,}", len(m.servers), m.sequence) for m in found]
+        header = ("version", "created", "subscriptions", "servers", "sequence")
+        return html_table(f"Index {self.url}", header, rows, more=len(numbers) - len(rows))
 
     def versions(self) -> list[int]:
         """All versions there are, oldest first."""

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from wherecast.language.schema import SchemaSource
+
 _ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
-def schema_in_session(schema: Schema | dict[str, object], spark: SparkSession) -> Schema:
+def schema_in_session(schema: SchemaSource, spark: SparkSession) -> Schema:
     """The schema of an index that a session builds. Raises SchemaError if it has a zone of its own, and another one."""
-    read = schema if isinstance(schema, Schema) else Schema.of(schema)
+    read = Schema.of(schema)
     if not _has_moments(read):
         return read
     zone = _session_zone(spark)
