@@ -70,16 +70,6 @@ class Matcher(Protocol):
         """What it built and what it costs."""
 
 
-class LiveMatcher(Matcher, Protocol):
-    """A matcher that changes in place: what the papers ask for. The engine itself never changes a matcher."""
-
-    def insert(self, boxes: Boxes) -> npt.NDArray[np.int32]:
-        """Add clauses over the same attributes and codes; the ids they get, those of removed clauses first."""
-
-    def remove(self, clause_ids: npt.NDArray[np.int32]) -> None:
-        """Take clauses out. Raises MatcherError, and changes nothing, if one of them is not there."""
-
-
 class DenseMatcher(Matcher, Protocol):
     """A matcher that can write the subscriptions of what holds without listing clauses first."""
 
