@@ -166,9 +166,26 @@ def test_poison_events(spark: SparkSession, tmp_path: Path, strategy: str) -> No
     kept = ws.match(events, str(tmp_path), on_error="keep").collect()
     assert {row.note for row in kept if row.error} == set("abcdefg")
     assert all("volume" in row.error and row.subscription is None for row in kept)
-    assert ws.match(events, str(tmp_path), on_error="drop").count() == 0
+    assert ws.match(events, str(tmp_path), on_error="skip").count() == 0
+    with pytest.raises(ValueError, match="'raise', 'skip' or 'keep'"):
+        ws.match(events, str(tmp_path), on_error="drop")
     with pytest.raises(Exception, match="volume"):
         ws.match(events, str(tmp_path)).collect()
+
+
+def test_the_schema_is_that_of_the_events(spark: SparkSession, tmp_path: Path) -> None:
+    """A DataFrame, a StructType or a file of types will do; a column that cannot be used counts when a filter names it."""
+    events = frame(spark, EVENTS).selectExpr("*", "CAST(price AS DECIMAL(9, 2)) AS amount", "map(note, 1) AS marks")
+    rows = [*SUBSCRIPTIONS, (7, "amount > 1"), (8, "marks IS NULL")]
+    path = tmp_path / "schema.json"
+    path.write_text(Schema.of(SCHEMA | {"note": "string"}).to_json())
+    assert Schema.of(events) == Schema.of(events.schema) == Schema.of(path) == Engine(events).schema
+    built = build(spark, tmp_path / "index", "broadcast", rows, events)
+    reasons = {row.id: row.reason for row in built.quarantine.collect()}
+    assert "type decimal(9,2) is not supported; use double" in reasons["7"]
+    assert "type map is not supported" in reasons["8"]
+    wanted = engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+    assert found_pairs(ws.match(events.drop("marks"), str(tmp_path / "index")), "note") == wanted
 
 
 def test_widths_and_decimals(spark: SparkSession, tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ class Segment:
 
     def filters(self, chosen: Longs | None = None) -> Filters:
         """The compiled filters, made again from the boxes."""
-        return restore_filters(self.codebook, unpack_boxes(self.boxes), self.residuals, chosen)
+        return restore_filters(self.codebook, self.boxes, self.residuals, chosen)
 
     @property
     def nbytes(self) -> int:

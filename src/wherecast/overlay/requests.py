@@ -57,7 +57,7 @@ class Rules:
         """Raises PeerError if this build cannot follow them."""
         try:
             found = json.loads(text)
-            return cls(RingSettings(**found["settings"]), Schema.of(found["schema"]))
+            return cls(RingSettings(**found["settings"]), Schema.of(dict(found["schema"])))
         except (ValueError, TypeError, KeyError, AttributeError, WherecastError) as error:
             raise PeerError(f"the ring's settings cannot be read by this version: {error}") from None
 

@@ -18,6 +18,7 @@ from wherecast.engine.engine import Engine
 from wherecast.engine.segment import build_segment
 from wherecast.errors import SubscriptionError
 from wherecast.language.events import EventBatch
+from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
@@ -42,6 +43,7 @@ from wherecast.spark.subscriptions import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from wherecast.language.schema import SchemaSource
 
 #: What a task that builds a server returns: the layer it wrote, or a row it had to leave out.
 _RESULT = "server int, layer string, attributes array<string>, id string, filter string, reason string"
@@ -52,7 +54,7 @@ _SAMPLE = 1_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Built:
     """Outcome of a build: the committed version, and what is not in it."""
 
@@ -66,10 +68,20 @@ class Built:
     def version(self) -> int:
         return self.manifest.version
 
+    def __repr__(self) -> str:
+        return f"Built(version {self.version} of {self.index.url!r}: {self._counts()})"
+
+    def _repr_html_(self) -> str:
+        facts = [("index", self.index.url), ("version", self.version), ("content", self._counts())]
+        return html_table("Built", ("", ""), [*facts, ("time", self.manifest.created)])
+
+    def _counts(self) -> str:
+        return f"{self.manifest.subscriptions:,} subscriptions, {len(self.manifest.servers):,} servers"
+
 
 def build_index(
     subscriptions: DataFrame,
-    schema: Schema | dict[str, object],
+    schema: SchemaSource,
     path: str,
     *,
     strategy: Strategy = "broadcast",
@@ -86,7 +98,7 @@ def build_index(
 
     Args:
         subscriptions: Columns `id` and `filter`, and `priority` if you like; others are ignored.
-        schema: The schema of the events. Its time zone becomes that of the session, and so part of the version.
+        schema: The schema of the events, or anything that `Schema.of` takes, such as their DataFrame. Its time zone becomes that of the session, and so part of the version.
         path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
         strategy: `broadcast` (every worker maps the whole index, events stay where they are), `event-space`, `filter-set`,
             or `auto` for the cheapest by the cost model.

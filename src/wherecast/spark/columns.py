@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+    from wherecast.language.schema import SchemaSource
+
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
 PREFIX = "__wherecast"
@@ -261,9 +263,9 @@ _ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
 _MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
-def schema_in_session(schema: Schema | dict[str, object], spark: SparkSession) -> Schema:
+def schema_in_session(schema: SchemaSource, spark: SparkSession) -> Schema:
     """The schema of an index that a session builds. Raises SchemaError if it has a zone of its own, and another one."""
-    read = schema if isinstance(schema, Schema) else Schema.of(schema)
+    read = Schema.of(schema)
     if not _has_moments(read):
         return read
     zone = _session_zone(spark)

@@ -49,6 +49,7 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import PlanError, SnapshotError, SubscriptionError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST
+from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
@@ -357,12 +358,28 @@ def open_plan(url: str, saved: SavedPlan) -> Plan:
 _COMMITTING = threading.Lock()
 
 
+#: Versions that a notebook shows.
+_SHOWN = 10
+
+
 class Index:
     """Reads and commits versions of an index directory. Cheap to make; tasks make their own from `url`."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.store = Store(url)
         self.url = self.store.url
+
+    def __repr__(self) -> str:
+        return f"Index({self.url!r})"
+
+    def _repr_html_(self) -> str:
+        numbers, found = self.versions(), []
+        for number in reversed(numbers[-_SHOWN:]):
+            with suppress(FileNotFoundError, IndexStoreError):  # cleaned away meanwhile, or damaged: `read` tells
+                found.append(self._read(number))
+        rows = [(m.version, m.created, f"{m.subscriptions:,}", len(m.servers), m.sequence) for m in found]
+        header = ("version", "created", "subscriptions", "servers", "sequence")
+        return html_table(f"Index {self.url}", header, rows, more=len(numbers) - len(rows))
 
     def versions(self) -> list[int]:
         """All versions there are, oldest first."""

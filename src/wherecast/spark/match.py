@@ -92,7 +92,7 @@ def match(
     subscribers: DataFrame | None = None,
     unmatched: bool = False,
     explain: bool = False,
-    on_error: Literal["raise", "drop", "keep"] = "raise",
+    on_error: Literal["raise", "skip", "keep"] = "raise",
     numbers: Numbers | None = None,
     names: Mapping[str, str] | Names | None = None,
 ) -> DataFrame:
@@ -109,12 +109,14 @@ def match(
         subscribers: A DataFrame with a column `id`; its other columns are joined to each pair.
         unmatched: Whether `lists` and `counts` keep events that match nothing.
         explain: Adds `explanation` to pairs: which clause held and why. For looking, not for bulk.
-        on_error: What becomes of an event with a value that does not fit the schema: the query fails, the event is left
-            out, or it is kept with the reason in a column `error`.
+        on_error: What becomes of an event with a value that does not fit the schema: `raise` fails the query, `skip` leaves the
+            event out, both as in `Engine.match_batch`; `keep` keeps it with the reason in a column `error`.
         numbers: Gets what matching took and found, once the result has been computed.
         names: Other names for the columns that are added, such as `{"subscription": "rule"}`, where the events have columns
             of these names.
     """
+    if on_error not in ("raise", "skip", "keep"):
+        raise ValueError(f"on_error must be 'raise', 'skip' or 'keep', got {on_error!r}")
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
     names = Names.of(names)

@@ -105,7 +105,7 @@ class BatchRunner:
             version=manifest,
             output=self.output,
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
-            on_error="drop" if self.dead_letters is None else "keep",
+            on_error="skip" if self.dead_letters is None else "keep",
             numbers=numbers,
             names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
