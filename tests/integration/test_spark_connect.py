@@ -63,7 +63,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("connect")
     with running_server(folder) as address:
         command = [sys.executable, str(DRIVER), address, str(folder)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # The tests, and whatever source this process uses.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads((folder / "outcome.json").read_text())
