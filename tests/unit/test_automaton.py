@@ -168,9 +168,9 @@ LIES = [
     ("table", 1, 1),
     ("table", 2, 2**31 - 1),
     ("table", -1, 2**30),
-    ("labels", -1, 2),
-    ("fails", 0, 1),
-    ("fails", 0, 2**32 - 1),
+    ("links", -1, 2 << 32),
+    ("links", 0, 1),
+    ("links", 0, 2**31 - 1),
     ("outputs", 0, -1),
     ("outputs", -1, 10_000),
     ("shorter", 2, 10_000),
@@ -190,12 +190,12 @@ def test_a_lie_is_refused(name, at, value):
 def test_failures_in_a_circle_are_refused():
     """A search would follow them for ever."""
     arrays = {n: a.copy() for n, a in LiteralCodes.of([Literal("abcd")]).arrays().items()}
-    arrays["fails"][:2] = arrays["table"].size + np.array([1, 0])
+    arrays["links"][:2] = arrays["table"].size + np.array([1, 0])
     with pytest.raises(SnapshotError, match="circle"):
         LiteralCodes.from_arrays(arrays)
 
 
-@pytest.mark.parametrize("name", ["offsets", "anchors", "classes", "table", "labels", "fails", "outputs", "shorter"])
+@pytest.mark.parametrize("name", ["offsets", "anchors", "classes", "table", "links", "outputs", "shorter"])
 def test_arrays_of_another_length_are_refused(name):
     """Arrays fit each other, or the file is not opened."""
     arrays = LiteralCodes.of([literal(a) for a in ("^abc", "abd", "xab$")]).arrays()

@@ -23,7 +23,8 @@ from wherecast.index.bounds import Stored
 from wherecast.kernels.automaton import (
     END,
     END_AT,
-    LABEL,
+    FIRST_LITERAL,
+    LABEL_SHIFT,
     NO_CHILD,
     START,
     STATE,
@@ -83,10 +84,12 @@ class LiteralCodes:
             raise LimitError(f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns")
         before, behind = (b"", bytes([START])), (b"", bytes([END]))
         anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
-        ends, symbols = _join(anchored)
-        repeated, automaton = build_automaton(symbols, ends, _TABLE_WORDS)
+        order = sorted(range(len(anchored)), key=anchored.__getitem__)
+        ends, symbols = _join([anchored[i] for i in order])
+        codes = np.array(order, np.int32) + np.int32(FIRST_LITERAL)
+        repeated, automaton = build_automaton(symbols, ends, codes, _TABLE_WORDS)
         if repeated >= 0:
-            raise ValueError(f"{literals[repeated]} is given twice")
+            raise ValueError(f"{literals[order[repeated]]} is given twice")
         return cls(offsets, data, anchors, Automaton(*automaton))
 
     @property
@@ -156,19 +159,17 @@ def _check(stored: Stored) -> None:
         stored.require(False, "data", "holds no texts")
     stored.within(stored.column("anchors", np.uint8, size=n), 0, 4, "anchors")
     classes = stored.column("classes", np.uint16, size=END_AT + 1)
-    stored.within(classes, 1, int(LABEL), "classes")
-    table, labels = stored.column("table", np.uint32), stored.column("labels", np.uint16)
-    fails = stored.column("fails", np.uint32, size=labels.size)
+    stored.within(classes, 1, int(NO_CHILD), "classes")
+    table, links = stored.column("table", np.uint32), stored.column("links", np.uint64)
     row_words = int(classes.max()) + 1
     stored.require(table.size and table.size % row_words == 0, "table", f"has {table.size} words in rows of {row_words}")
-    last = labels[-1:] & np.uint16(LABEL)
-    stored.require((last == NO_CHILD).all(), "labels", "has a child behind its end")
+    stored.require((links[-1:] >> LABEL_SHIFT == NO_CHILD).all(), "links", "has a child behind its end")
     rows = table.reshape(-1, row_words)
-    for states, name in ((rows[:, 1:] & np.uint32(STATE), "table"), (fails, "fails")):
-        stored.within(states, 0, table.size + labels.size, name)
+    for states, name in ((rows[:, 1:] & np.uint32(STATE), "table"), (links & STATE, "links")):
+        stored.within(states, 0, table.size + links.size, name)
         stored.require(((states % row_words == 0) | (states >= table.size)).all(), name, "has a state inside a row")
-    stored.require(failures_end(table, fails), "fails", "goes in a circle")
-    for name, size in (("outputs", labels.size), ("shorter", n + 2)):
+    stored.require(failures_end(links, table.size), "links", "goes in a circle")
+    for name, size in (("outputs", links.size), ("shorter", n + 2)):
         stored.within(stored.column(name, np.int32, size=size), 0, n + 2, name)
     stored.within(rows[:, 0], 0, n + 2, "table")
 
