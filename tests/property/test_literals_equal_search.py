@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ def test_codes_are_what_a_search_finds(case, room):
     expected = [expected_codes(literals, text) for text in texts]
     for kind in (pa.string(), pa.large_string()):
         ptr, flat = codes.encode(pa.array(texts, kind))
-        assert [flat[a:b].tolist() for a, b in zip(ptr[:-1], ptr[1:], strict=True)] == expected
+        assert [flat[a:b].tolist() for a, b in pairwise(ptr)] == expected
     assert [codes.encode_value(t).tolist() for t in texts if t is not None] == [e for e in expected if e != [0]]
     kept = LiteralCodes.from_arrays(codes.arrays())
     assert kept.literals() == literals

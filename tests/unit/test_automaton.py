@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +50,7 @@ def literal(text: str) -> Literal:
 
 def sets_of(codes: LiteralCodes, values: pa.Array | pa.ChunkedArray) -> list[list[int]]:
     ptr, flat = codes.encode(values)
-    return [flat[a:b].tolist() for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
+    return [flat[a:b].tolist() for a, b in pairwise(ptr)]
 
 
 @pytest.mark.parametrize("room", [1 << 21, 30, 0])
@@ -81,7 +82,7 @@ def test_a_literal_in_every_text_is_refused(bad):
 
 def test_a_literal_given_twice_is_refused():
     """Two codes for one literal would find only one of them."""
-    with pytest.raises(ValueError, match="'b'.*twice"):
+    with pytest.raises(ValueError, match=r"'b'.*twice"):
         LiteralCodes.of([Literal("b"), Literal("b", start=True), Literal("b")])
 
 

@@ -81,7 +81,9 @@ class LiteralCodes:
         anchors = np.array([a.start + 2 * a.end for a in literals], np.uint8)
         offsets, data = _join(encoded)
         if data.size > _MOST_BYTES:
-            raise LimitError(f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns")
+            raise LimitError(
+                f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns"
+            )
         before, behind = (b"", bytes([START])), (b"", bytes([END]))
         anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
         order = sorted(range(len(anchored)), key=anchored.__getitem__)
@@ -153,8 +155,9 @@ def _check(stored: Stored) -> None:
     offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
     stored.offsets(offsets, data.size, "offsets")
     n = offsets.size - 1
+    texts = pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     try:
-        pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)]).validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowException:
         stored.require(False, "data", "holds no texts")
     stored.within(stored.column("anchors", np.uint8, size=n), 0, 4, "anchors")
@@ -162,7 +165,8 @@ def _check(stored: Stored) -> None:
     stored.within(classes, 1, int(NO_CHILD), "classes")
     table, links = stored.column("table", np.uint32), stored.column("links", np.uint64)
     row_words = int(classes.max()) + 1
-    stored.require(table.size and table.size % row_words == 0, "table", f"has {table.size} words in rows of {row_words}")
+    has_rows = table.size and table.size % row_words == 0
+    stored.require(has_rows, "table", f"has {table.size} words in rows of {row_words}")
     stored.require((links[-1:] >> LABEL_SHIFT == NO_CHILD).all(), "links", "has a child behind its end")
     rows = table.reshape(-1, row_words)
     for states, name in ((rows[:, 1:] & np.uint32(STATE), "table"), (links & STATE, "links")):

@@ -117,7 +117,9 @@ def write_outputs(code: Scalar, shorter: Ints, seen: Bytes, out: Ints, end: Scal
 
 
 @inlined
-def search_text(automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar) -> Scalar:
+def search_text(
+    automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
+) -> Scalar:
     """Write THERE and the sorted codes of the literals in data[start:end] to out[at:].
 
     `seen` is 0 everywhere, before and after. Returns where the codes end, or -1 if `out` is too small.
@@ -130,11 +132,15 @@ def search_text(automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, s
     state = np.uint64(table[classes[START_AT]]) & STATE
     place, stop = np.uint64(start), np.uint64(end)
     while place < stop and w >= 0:
-        state = next_state(table, links, state, classes[data[place]])
+        byte_class = classes[data[place]]
+        place += _ONE
+        if byte_class == OTHER:
+            state = _ZERO
+            continue
+        state = next_state(table, links, state, byte_class)
         if state & FOUND:
             state &= STATE
             w = write_outputs(longest_output(table, outputs, state), shorter, seen, out, w)
-        place += _ONE
     if w >= 0:
         state = next_state(table, links, state, classes[END_AT])
         if state & FOUND:
@@ -225,7 +231,8 @@ def _make_trie(data: Bytes, offsets: Longs, codes: Ints) -> tuple[Bytes, Ints, I
     """
     symbol, own = np.zeros(data.size + 1, np.uint8), np.zeros(data.size + 1, np.int32)
     child_ptr = np.zeros(data.size + 2, np.int32)
-    live, node_of = np.arange(codes.size), np.zeros(codes.size, np.int32)  # literals not at their end yet, where they are
+    live = np.arange(codes.size)  # the literals that are not at their end yet
+    node_of = np.zeros(codes.size, np.int32)
     n, n_closed, n_live, depth, repeated = 1, 0, codes.size, 0, -1
     while n_live > 0:
         n_left = 0
