@@ -121,6 +121,7 @@ def test_more_codes_than_expected():
         assert codes.encode_value("0007.").tolist() == [1, 2994]
 
 
+@pytest.mark.slow
 def test_long_texts_and_literals():
     """Texts of 1 MB, literals of one byte and of 10 KB, and a text that would take a second per failure too many."""
     long = "a" * 10_000
@@ -130,14 +131,16 @@ def test_long_texts_and_literals():
     assert codes.encode_value("b" + "a" * 1_000_000 + "c").tolist() == [1, 2, 4]
 
 
+@pytest.mark.slow
 def test_nested_literals_cost_no_more_than_bytes():
     """2,000 literals that end in one another, and a text of 1 MB at each of whose places all of them occur."""
     codes = LiteralCodes.of([Literal("a" * (i + 1)) for i in range(2000)])
     assert codes.encode_value("a" * 1_000_000).tolist() == list(range(1, 2002))
 
 
+@pytest.mark.slow
 def test_memory_of_many_literals():
-    """100,000 literals with hundreds of classes take some ten bytes per byte, not a row per state."""
+    """100,000 literals over a hundred classes take at most 14 bytes per byte and 9 MB, not a row per state."""
     rng = np.random.default_rng(1)
     letters = np.array([chr(c) for c in (*range(33, 127), *range(0x4E00, 0x4E40))])
     texts = {"".join(row) for row in letters[rng.integers(0, letters.size, (100_000, 12))]}

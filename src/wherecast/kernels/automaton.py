@@ -80,6 +80,10 @@ class Automaton(NamedTuple):
     shorter: Ints  # (literals + 2,) code of the longest other literal that a literal ends with
 
 
+#: An automaton as kernels are given it.
+Arrays = tuple[Shorts, States, Links, Ints, Ints]
+
+
 # Search
 
 
@@ -118,7 +122,7 @@ def write_outputs(code: Scalar, shorter: Ints, seen: Bytes, out: Ints, end: Scal
 
 @inlined
 def search_text(
-    automaton: Automaton, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
+    automaton: Arrays, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
 ) -> Scalar:
     """Write THERE and the sorted codes of the literals in data[start:end] to out[at:].
 
@@ -169,7 +173,7 @@ def sort_codes(codes: Ints, start: Scalar, end: Scalar) -> None:
 
 @hot
 def search_texts(
-    automaton: Automaton, offsets: Longs | Ints, data: Bytes, valid: npt.NDArray[np.bool_], row: int, seen: Bytes,
+    automaton: Arrays, offsets: Longs | Ints, data: Bytes, valid: npt.NDArray[np.bool_], row: int, seen: Bytes,
     ptr: Longs, out: Ints,
 ) -> Scalar:  # fmt: skip
     """Codes of the texts from `row` on: those of text r are out[ptr[r]:ptr[r + 1]], MISSING alone where it is not valid.
@@ -193,7 +197,7 @@ def search_texts(
 
 
 @hot
-def search_one(automaton: Automaton, data: Bytes, seen: Bytes, out: Ints) -> Scalar:
+def search_one(automaton: Arrays, data: Bytes, seen: Bytes, out: Ints) -> Scalar:
     """Write the codes of one text to `out`; their number, or -1 if `out` is too small."""
     return search_text(automaton, data, 0, data.size, seen, out, 0)
 
@@ -202,7 +206,7 @@ def search_one(automaton: Automaton, data: Bytes, seen: Bytes, out: Ints) -> Sca
 
 
 @jit
-def build_automaton(data: Bytes, offsets: Longs, codes: Ints, most_words: int) -> tuple[int, Automaton]:
+def build_automaton(data: Bytes, offsets: Longs, codes: Ints, most_words: int) -> tuple[int, Arrays]:
     """The automaton of sorted literals, none of them empty; literal i has codes[i], from FIRST_LITERAL on.
 
     `most_words` bounds the table, except for the root's row. Returns also a literal that repeats another one, or -1.
@@ -338,7 +342,7 @@ def _lay_out(child_ptr: Ints, label_of: Links, n_extra: int, place: Ints, rows_e
 
 @jit
 def _connect(
-    child_ptr: Ints, label_of: Links, own: Ints, place: Ints, tail: Ints, n_classes: int, automaton: Automaton
+    child_ptr: Ints, label_of: Links, own: Ints, place: Ints, tail: Ints, n_classes: int, automaton: Arrays
 ) -> None:
     """Failures, rows and outputs, from the root down: those of states nearer to the root are known then."""
     _, table, links, outputs, shorter = automaton
@@ -408,7 +412,7 @@ def failures_end(links: Links, rows_end: int) -> bool:
     """Whether following failures from any link ends at a row: what a search relies on."""
     known, on_way = np.zeros(links.size, np.bool_), np.zeros(links.size, np.bool_)
     for first in range(links.size):
-        link = first
+        link: Scalar = first
         while link >= 0 and not known[link]:
             if on_way[link]:
                 return False
