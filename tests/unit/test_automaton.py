@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from wherecast.errors import SnapshotError
+from wherecast.errors import LimitError, SnapshotError
 from wherecast.index import literals as module
 from wherecast.index.literals import Literal, LiteralCodes
 
@@ -84,6 +84,13 @@ def test_a_literal_given_twice_is_refused():
     """Two codes for one literal would find only one of them."""
     with pytest.raises(ValueError, match=r"'b'.*twice"):
         LiteralCodes.of([Literal("b"), Literal("b", start=True), Literal("b")])
+
+
+def test_too_many_bytes_are_refused(monkeypatch):
+    """States have 31 bits; more literals than that are refused with the numbers."""
+    monkeypatch.setattr(module, "_MOST_BYTES", 4)
+    with pytest.raises(LimitError, match="5 bytes"):
+        LiteralCodes.of([Literal("ab"), Literal("abc")])
 
 
 def test_bytes_that_are_not_text():

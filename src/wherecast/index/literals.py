@@ -4,8 +4,9 @@ A literal is a piece of text that filters look for: anywhere (`LIKE '%x%'`), at 
 An event's text has a set of codes, as an array has: FIRST_CODE if it is there, and one for each distinct literal that
 occurs in it; NULL_CODE alone if it is NULL. One automaton finds them all in one pass (see `kernels.automaton`).
 
-Memory: about 12 bytes for each byte of the literals that does not share a beginning with another literal, at most 8 MB for
-the table, and one byte per literal for each thread that encodes.
+Memory: 12 bytes for each distinct beginning of a literal (at most one for each byte of the literals), at most 8 MB for the table,
+and one byte per literal for each thread that encodes; while it is built, about 40 bytes for each byte of the literals.
+100,000 literals of 10 to 20 bytes take 22 MB.
 """
 
 from __future__ import annotations
