@@ -41,6 +41,9 @@ CASES: list[tuple[str, str, str]] = [
     ("\x00", "a\x00b", "\x00"),
     ("w0 w1 w10", "w1 w10", "w1 w10"),
     ("abcdefgh defx fgh", "abcdefx", "defx"),
+    ("xab1 xab2 abz", "xabz", "abz"),  # a row whose failure is a link
+    ("xab1 xab2 abzp abzq", "xabzq", "abzq"),  # and the child of that link has a row
+    ("xab1 xab2 yab1 yab2 ab1z b1", "yab1z", "yab1 ab1z b1"),
 ]
 
 
