@@ -18,9 +18,9 @@ even a text with such bytes, which is not UTF-8, gets the right answer.
 states with 50 classes take 200 MB, and then each byte is a cache miss. Nearly all states have one child or none. So only
 the root and states with several children have a row in `table`. Other states are *links*: one word with the class of the
 only child, whose link is the next one, and the state to try for other classes. A literal is then mostly a run of neighbouring
-words. Rows of 3,000 literals fit the first-level cache. Measured against rows for all states: 3,000 words 0.40 against 0.43 us per text of 71 bytes,
-3,000 random literals 0.94 against 1.44 us per text of 114 bytes, 100,000 of them 8 against 13 us, in 22 MB instead of 223 MB.
-A double array would also need a check and a failure per state, and scatters the run of a literal over memory.
+words. Measured against rows for all states: 3,000 similar words 0.40 against 0.43 us per text of 71 bytes, 3,000 random literals of 6
+to 20 bytes 0.94 against 1.44 us per text of 114 bytes. 100,000 literals of 10 to 20 bytes take 5 to 9 us and 22 MB; a plain
+full table takes 13 to 15 us and 223 MB. Not tried: a double array, which scatters the run of a literal over memory.
 
 **Links that are not states.** A state with several children that gets no row because the table is full is a chain of links: the
 failure of each but the last one is the link for the next child. Where the run of a literal reaches a state with a row, a link
