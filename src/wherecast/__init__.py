@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from wherecast.engine.engine import Engine, Quarantined, Registration
     from wherecast.engine.explain import Explanation
     from wherecast.engine.matches import Matches
-    from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, WherecastError
+    from wherecast.errors import (
+        EventError,
+        FilterError,
+        LimitError,
+        MatcherError,
+        PlanError,
+        SchemaError,
+        SigningKeyError,
+        SnapshotError,
+        SubscriptionError,
+        UnknownIdError,
+        WherecastError,
+    )
     from wherecast.language.limits import Limits
     from wherecast.language.schema import Schema
 
@@ -25,13 +37,19 @@ __all__ = [
     "EventError",
     "Explanation",
     "FilterError",
+    "LimitError",
     "Limits",
+    "MatcherError",
     "Matches",
+    "PlanError",
     "Quarantined",
     "Registration",
     "Schema",
     "SchemaError",
+    "SigningKeyError",
+    "SnapshotError",
     "SubscriptionError",
+    "UnknownIdError",
     "WherecastError",
 ]
 __version__ = "0.1.0"

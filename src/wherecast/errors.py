@@ -2,14 +2,18 @@
 
 One root, three families:
 
-- the author of a filter or a schema: `FilterError`, `SchemaError`, `SubscriptionError`;
+- the author of a filter or a schema: `FilterError`, `SchemaError`, `SubscriptionError`, `UnknownIdError`;
 - the publisher of an event: `EventError`;
-- a limit of ours or a damaged file: `LimitError`, `MatcherError`, `PlanError`, `SnapshotError`.
+- a limit of ours, a damaged file or a wrong setting: `LimitError`, `MatcherError`, `PlanError`, `SigningKeyError`,
+  `SnapshotError`.
 
-A message names the thing, its place and the way out.
+A message names the thing, its place and the way out. Errors can be pickled: they travel from worker processes to their
+caller. All of them can be imported from `wherecast`; those of Spark's calls are in `wherecast.spark`.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 
 class WherecastError(Exception):
@@ -39,6 +43,9 @@ class FilterError(WherecastError):
         self.column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
         super().__init__(f"{message} (at {self.line}:{self.column})")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), self.reason, self.message, text=self.text, start=self.start, end=self.end), ()
+
     def caret(self) -> str:
         """The offending line of the filter with a caret line under it."""
         line = self.text.split("\n")[self.line - 1] if self.text else ""
@@ -50,16 +57,27 @@ class SubscriptionError(WherecastError):
     """A subscription id that is taken, unknown, or of no usable type."""
 
 
+class UnknownIdError(SubscriptionError, KeyError):
+    """There is no subscription of this id. It is a KeyError, too."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would put it in quotes
+
+
 class EventError(WherecastError):
     """An event whose value does not fit its attribute. `row` is 0-based within the batch."""
 
     def __init__(self, message: str, *, row: int | None = None, attribute: str | None = None) -> None:
+        self.message = message
         self.row = row
         self.attribute = attribute
         place = f"event {row}" if row is not None else "event"
         if attribute is not None:
             place += f", attribute {attribute!r}"
         super().__init__(f"{place}: {message}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), self.message, row=self.row, attribute=self.attribute), ()
 
 
 class LimitError(WherecastError):
@@ -72,6 +90,10 @@ class MatcherError(WherecastError):
 
 class PlanError(WherecastError):
     """A partition plan that cannot be made, changed or read as asked for."""
+
+
+class SigningKeyError(WherecastError):
+    """A signing key that cannot be read or is too short to be one."""
 
 
 class SnapshotError(WherecastError):

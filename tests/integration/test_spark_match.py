@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.property.columns import events_table
 from tests.property.strategies import Trial, make_trial
 from tests.property.terms import text
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-STRATEGIES = ("broadcast", "event-space", "filter-set")
-SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
-SUBSCRIPTIONS = [
-    (1, "symbol = 'A' AND price < 10"),
-    (2, "symbol IN ('A', 'B')"),
-    (3, "price BETWEEN 5 AND 15"),
-    (4, "symbol = 'C' OR volume > 900"),
-    (5, "symbol IS NULL"),
-    (6, "symbol LIKE '%A%' AND price > volume"),
-]
-EVENTS = pa.table(
-    {
-        "symbol": ["A", "A", "B", "C", None, "D", "BAC"],
-        "price": [7.0, 20.0, 7.5, 1.0, 6.0, 100.0, 50.0],
-        "volume": [1, 2, 3, 1000, 5, 6, 7],
-        "note": list("abcdefg"),
-    }
-)
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -63,14 +45,6 @@ def build(
 def found_pairs(matches: DataFrame, key: str) -> Counter[tuple[Any, Any]]:
     table = matches.select(key, "subscription").toArrow()
     return Counter(zip(table[key].to_pylist(), table["subscription"].to_pylist(), strict=True))
-
-
-def engine_pairs(schema: Any, rows: list[tuple[Any, Any]], events: pa.Table, key: str) -> Counter[tuple[Any, Any]]:
-    engine = Engine(schema)
-    engine.subscribe_many(rows)
-    keys = events[key].to_pylist()
-    event_rows, ids = engine.match_batch(events).pairs()
-    return Counter((keys[r], i) for r, i in zip(event_rows.tolist(), ids.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -192,9 +166,26 @@ def test_poison_events(spark: SparkSession, tmp_path: Path, strategy: str) -> No
     kept = ws.match(events, str(tmp_path), on_error="keep").collect()
     assert {row.note for row in kept if row.error} == set("abcdefg")
     assert all("volume" in row.error and row.subscription is None for row in kept)
-    assert ws.match(events, str(tmp_path), on_error="drop").count() == 0
+    assert ws.match(events, str(tmp_path), on_error="skip").count() == 0
+    with pytest.raises(ValueError, match="'raise', 'skip' or 'keep'"):
+        ws.match(events, str(tmp_path), on_error="drop")
     with pytest.raises(Exception, match="volume"):
         ws.match(events, str(tmp_path)).collect()
+
+
+def test_the_schema_is_that_of_the_events(spark: SparkSession, tmp_path: Path) -> None:
+    """A DataFrame, a StructType or a file of types will do; a column that cannot be used counts when a filter names it."""
+    events = frame(spark, EVENTS).selectExpr("*", "CAST(price AS DECIMAL(9, 2)) AS amount", "map(note, 1) AS marks")
+    rows = [*SUBSCRIPTIONS, (7, "amount > 1"), (8, "marks IS NULL")]
+    path = tmp_path / "schema.json"
+    path.write_text(Schema.of(SCHEMA | {"note": "string"}).to_json())
+    assert Schema.of(events) == Schema.of(events.schema) == Schema.of(path) == Engine(events).schema
+    built = build(spark, tmp_path / "index", "broadcast", rows, events)
+    reasons = {row.id: row.reason for row in built.quarantine.collect()}
+    assert "type decimal(9,2) is not supported; use double" in reasons["7"]
+    assert "type map is not supported" in reasons["8"]
+    wanted = engine_pairs(SCHEMA, SUBSCRIPTIONS, EVENTS, "note")
+    assert found_pairs(ws.match(events.drop("marks"), str(tmp_path / "index")), "note") == wanted
 
 
 def test_widths_and_decimals(spark: SparkSession, tmp_path: Path) -> None:

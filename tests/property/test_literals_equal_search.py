@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from tests.literals import Literal, codes_of
 
 from wherecast.errors import SnapshotError
 from wherecast.index import literals as module
-from wherecast.index.literals import Literal, LiteralCodes
+from wherecast.index.literals import LiteralCodes
 
 #: 'ab' makes literals overlap; the others share bytes but not characters: é is C3 A9, ã is C3 A3, 鎩 is E9 8E A9.
 ALPHABETS = st.sampled_from(["a", "ab", "aéã", "鎩é😀x", "\x00\x7f\U0010ffff"])
@@ -62,11 +64,11 @@ def test_codes_are_what_a_search_finds(case, room):
     """Whatever part of the automaton is a table, columns and single texts get the codes of a naive search."""
     literals, texts = case
     module._TABLE_WORDS = room
-    codes = LiteralCodes.of(literals)
+    codes = codes_of(literals)
     expected = [expected_codes(literals, text) for text in texts]
     for kind in (pa.string(), pa.large_string()):
         ptr, flat = codes.encode(pa.array(texts, kind))
-        assert [flat[a:b].tolist() for a, b in zip(ptr[:-1], ptr[1:], strict=True)] == expected
+        assert [flat[a:b].tolist() for a, b in pairwise(ptr)] == expected
     assert [codes.encode_value(t).tolist() for t in texts if t is not None] == [e for e in expected if e != [0]]
     kept = LiteralCodes.from_arrays(codes.arrays())
     assert kept.literals() == literals
@@ -78,7 +80,7 @@ def test_forged_arrays_are_refused_or_harmless(case, room, data):
     """An edit of any array is refused, or the codes stay within their width; nothing crashes or runs for ever."""
     literals, texts = case
     module._TABLE_WORDS = room
-    codes = LiteralCodes.of(literals)
+    codes = codes_of(literals)
     arrays = {name: array.copy() for name, array in codes.arrays().items()}
     name = data.draw(st.sampled_from([n for n, a in arrays.items() if a.size]))
     array, info = arrays[name], np.iinfo(arrays[name].dtype)

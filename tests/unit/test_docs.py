@@ -98,6 +98,7 @@ def test_readme_prints_what_it_says(capsys):
     found = sorted(((row["event"], row["subscription"]) for row in eval(lines[1])), key=str)
     assert found == [(0, "bob"), (0, 7), (1, 7)]
     assert lines[2] == "does not match"
+    assert lines[-1] == "symbol IN ('IBM', 'SAP') AND volume >= 1000"
 
 
 @pytest.mark.slow

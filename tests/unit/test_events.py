@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from wherecast.errors import EventError
 from wherecast.language import convert
-from wherecast.language.events import EventBatch, canonical_type
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.arrow import canonical_type
+from wherecast.language.events import EventBatch
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 
 UTC = dt.UTC
 ALL = Schema.of(
@@ -218,8 +220,8 @@ def test_pandas_of_other_types():
     frame = pd.DataFrame({"x": pd.period_range("2024", periods=2, freq="D")})
     with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got .*period"):
         EventBatch.read(one("integer"), frame)
-    with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got float 1\.0"):
-        EventBatch.read(one("integer"), pd.DataFrame({"x": [1, None]}))
+    with pytest.raises(EventError, match=r"event 0, attribute 'x': expected integer, got float 1\.5"):
+        EventBatch.read(one("integer"), pd.DataFrame({"x": [1.5, None]}))
     with pytest.raises(EventError, match="expected timestamp, got complex"):
         EventBatch.read(one("timestamp"), pd.DataFrame({"x": [1j]}))
     struct = pd.Series([{"x": 1}, None], dtype=pd.ArrowDtype(pa.struct({"x": pa.int8()})))
@@ -229,7 +231,7 @@ def test_pandas_of_other_types():
 @pytest.mark.parametrize("events", ["text", b"bytes", 5, None])
 def test_no_events(events):
     """What is no batch of events at all is refused whole."""
-    with pytest.raises(EventError, match=r"^event: expected an Arrow record batch or table"):
+    with pytest.raises(EventError, match=r"^event: expected a table of Arrow, pandas or Polars"):
         EventBatch.read(ALL, events, on_error="skip")
 
 

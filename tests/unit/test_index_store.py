@@ -21,14 +21,21 @@ from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, weigh
-from wherecast.spark.checkpoint import Batch
+from wherecast.spark.build import Built
+from wherecast.spark.checkpoint import Batch, Pins, pinned_versions, stream_name
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.index import Index
-from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, write_layer
-from wherecast.spark.manifest import Manifest, _header
-from wherecast.spark.pins import Pins, pinned_versions, stream_name
-from wherecast.spark.plans import open_plan, save_plan
-from wherecast.spark.reports import BatchReport, Reports
+from wherecast.spark.index import (
+    REMOVED,
+    Index,
+    Manifest,
+    _header,
+    layer_checksum,
+    open_layers,
+    open_plan,
+    save_plan,
+    write_layer,
+)
+from wherecast.spark.progress import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store, open_filesystem
 
@@ -607,3 +614,20 @@ def test_forged_removed_ids_are_refused(tmp_path: Path) -> None:
     forged = replace(layer, checksum=layer_checksum(file.parent))
     with pytest.raises(IndexStoreError, match="cannot be read"):
         open_layers(index.store.url, (base, forged))
+
+
+def test_what_notebooks_show_of_an_index(tmp_path: Path) -> None:
+    """Versions with their numbers, names escaped; a folder without an index is no error."""
+    index = Index(tmp_path / "<b>x&y")
+    assert "&lt;b&gt;x&amp;y" in index._repr_html_()
+    before = None
+    for _ in range(12):
+        before = index.commit(replace(make_manifest(index, (1, "price > 1")), parent=before and before.version))
+    assert repr(index) == f"Index({index.url!r})"
+    page = index._repr_html_()
+    assert "<b>x" not in page
+    assert "<td>12</td>" in page
+    assert "... 2 more" in page
+    built = Built(index, before, None, None)
+    assert repr(built) == f"Built(version 12 of {index.url!r}: 1 subscriptions, 1 servers)"
+    assert "<b>x" not in built._repr_html_()

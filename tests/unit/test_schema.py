@@ -4,6 +4,7 @@ import copy
 import datetime as dt
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Kind, Schema
-from wherecast.language.types import WIDTHS, integer_range
+from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
+from wherecast.language.types import WIDTHS, Kind, integer_range
 
 STOCK = {
     "symbol": "string",
@@ -385,7 +386,7 @@ def double(**domain):
         ({"a": {"b": "int"}}, "attribute 'a': 'type' is missing"),
         ({"a": 5}, "attribute 'a': expected a type such as 'integer', got 5"),
         ({"a": {"type": "int", "maximum": 5}}, "unknown key 'maximum'; known keys here: type, values, min"),
-        (["a"], "a schema is a mapping"),
+        (["a"], "cannot read a schema from list; give a mapping"),
         (double(values=[]), "attribute 'x': values is empty"),
         (double(values=[1, 1.0]), "attribute 'x': 1.0 is there twice"),
         (double(values="ab"), "values must be a list"),
@@ -475,10 +476,16 @@ def test_unreadable_file(tmp_path):
         (pa.struct({"y": pa.duration("s")}), r"attribute 'x\.y'"),
     ],
 )
-def test_refused_arrow(data_type: pa.DataType, message: str):
-    """An Arrow type without a kind is refused by name."""
-    with pytest.raises(SchemaError, match=message):
-        Schema.from_arrow(pa.schema({"x": data_type}))
+def test_unusable_arrow(data_type: pa.DataType, message: str):
+    """A column of an Arrow type without a kind is no attribute, and the schema knows why."""
+    schema = Schema.from_arrow(pa.schema({"x": data_type, "z": pa.int8()}))
+    assert [a.name for a in schema] == ["z"]
+    (why,) = schema.unusable.values()
+    assert re.search(message, why)
+
+
+def test_refused_arrow():
+    """Two columns of one name are refused."""
     with pytest.raises(SchemaError, match="is there twice"):
         Schema.from_arrow(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
 
@@ -494,18 +501,18 @@ def test_refused_arrow(data_type: pa.DataType, message: str):
         ({"type": "struct", "fields": []}, "a struct without fields"),
     ],
 )
-def test_refused_spark(data_type, message: str):
-    """A Spark type without a kind is refused by name."""
-    with pytest.raises(SchemaError, match=message):
-        Schema.from_spark(FakeSpark(("x", data_type)))
+def test_unusable_spark(data_type, message: str):
+    """A column of a Spark type without a kind is no attribute, and the schema knows why."""
+    schema = Schema.from_spark(FakeSpark(("x", data_type), ("z", "long")))
+    assert [a.name for a in schema] == ["z"]
+    assert re.search(message, schema.unusable["x"])
 
 
-def test_refused_collation():
-    """A collated string is refused: filters compare bytes."""
+def test_unusable_collation():
+    """A collated string cannot be used: filters compare bytes."""
     fake = FakeSpark(("x", "string"))
     fake.fields[0]["metadata"] = {"__COLLATIONS": {"x": "icu.UNICODE_CI"}}
-    with pytest.raises(SchemaError, match="attribute 'x': collated strings"):
-        Schema.from_spark(fake)
+    assert "attribute 'x': collated strings" in Schema.from_spark(fake).unusable["x"]
 
 
 def test_size_limit():

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.explain import Explanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
+    IdList,
     id_array,
     id_at,
     join_ids,
@@ -36,6 +38,7 @@ from wherecast.engine.log import (
     LogEntry,
     LogReader,
     NextState,
+    SegmentSlots,
     admit,
     carry_deaths,
     count_places,
@@ -46,19 +49,27 @@ from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
-from wherecast.engine.subscriptions import read_subscriptions
-from wherecast.errors import FilterError, SubscriptionError
+from wherecast.engine.subscriptions import SubscriptionSource, read_subscriptions
+from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
 from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch, NameCheck, OnError, read_event
+from wherecast.language.events import EventBatch, Events, NameCheck, OnError, read_event
 from wherecast.language.filters import Filters
+from wherecast.language.html import html_table
 from wherecast.language.limits import Limits
 from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
+from wherecast.language.written import write_filter
 from wherecast.matchers.registry import find_matcher
+
+if TYPE_CHECKING:
+    from wherecast.language.schema import SchemaSource
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Subscriptions that a notebook shows.
+_SHOWN = 10
 
 
 class Quarantined(NamedTuple):
@@ -81,7 +92,7 @@ class Engine:
 
     def __init__(
         self,
-        schema: Schema | Mapping[str, object],
+        schema: SchemaSource,
         *,
         matcher: str = "adaptive",
         limits: Limits | None = None,
@@ -89,10 +100,11 @@ class Engine:
     ) -> None:
         """An engine without subscriptions.
 
+        `schema` is a schema or anything that `Schema.of` takes: a mapping, a file, a table, a Spark DataFrame.
         `strict`: an event is refused if it has none of the schema's names, or one that differs from an attribute only in
         case, where a filter needs what is missing; otherwise that is logged once per name as `wherecast.events`.
         """
-        self.schema = schema if isinstance(schema, Schema) else Schema.of(schema)
+        self.schema = Schema.of(schema)
         self.matcher = matcher
         self._matcher_class = find_matcher(matcher)
         self._compiler = Compiler(self.schema, limits)
@@ -108,7 +120,10 @@ class Engine:
     # -- registering ----------------------------------------------------------------------------------------------
 
     def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
-        """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed."""
+        """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed.
+
+        `priority` is what `Matches.top` sorts by, the highest first.
+        """
         entry = LogEntry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
 
@@ -123,12 +138,13 @@ class Engine:
 
         self._change(put)
 
-    def subscribe_many(self, subscriptions: object, *, replace: bool = False) -> Registration:
+    def subscribe_many(self, subscriptions: SubscriptionSource, *, replace: bool = False) -> Registration:
         """Register many, all at once.
 
-        `subscriptions` is an Arrow table or pandas frame with columns `id` and `filter` (and, if you like, `priority`),
-        a mapping of ids to filters, or (id, filter) pairs. Bad rows are quarantined with their error, the others are registered.
-        If anything else is raised, nothing has changed.
+        `subscriptions` is a table with columns `id` and `filter` (and, if you like, `priority`), a mapping of ids to filters,
+        or (id, filter) pairs. A table is one of Arrow, pandas or Polars, a record batch, a `RecordBatchReader`, or anything
+        else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If anything else is
+        raised, nothing has changed.
         """
         incoming = read_subscriptions(subscriptions)
         compiled = self._compiler.compile_many(incoming.texts)
@@ -160,13 +176,13 @@ class Engine:
         def remove(state: EngineState) -> NextState:
             old = state.find(id)
             if old is None:
-                raise SubscriptionError(f"no subscription {id!r}")
+                raise UnknownIdError(f"no subscription {id!r}")
             version, segments, log, log_size, size = state
             return NextState(EngineState(version + 1, segments, log, log_size, size - 1), (old,))
 
         self._change(remove)
 
-    def apply(self, delta: Engine, removed: Iterable[SubscriptionId] | pa.Array = ()) -> None:
+    def apply(self, delta: Engine, removed: IdList = ()) -> None:
         """Lay the subscriptions of another engine over these, after removing some: one version later, in one step.
 
         Ids that are in both must be among `removed`, else SubscriptionError is raised and nothing changes; ids that are in
@@ -303,7 +319,7 @@ class Engine:
             kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
             self._state = now._replace(segments=(*kept, *later))
 
-    def plan(self, events: object) -> None:
+    def plan(self, events: Events) -> None:
         """Plan all segments for traffic like these events, now; without this the first large batch is the sample."""
         _, segments, needed = self._readable()
         self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
@@ -319,8 +335,10 @@ class Engine:
         values = read_event(self.schema, event, needed, self._names)
         return [i for s in segments for i in s.live_ids(s.match_values(values), state.version)]
 
-    def match_batch(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
-        """Match a batch: an Arrow record batch or table, a pandas frame, or a sequence of mappings.
+    def match_batch(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
+        """Match a batch: a table of Arrow, pandas or Polars, anything else with Arrow's C stream, or mappings.
+
+        A `RecordBatchReader` is read to its end, as one batch.
 
         An event with a value of the wrong type raises EventError naming row and attribute, or, with
         `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut and its
@@ -334,9 +352,9 @@ class Engine:
         matcher = segment.dense_matcher() if threads == 1 else None
         if matcher is not None:
             return DenseMatches(segment, matcher, segment.encode(batch))
-        return SegmentMatches(segment, *match_threaded(segment, batch, threads))
+        return SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
 
-    def count(self, events: object, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
+    def count(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""
         state, segments, batch = self._read(events, on_error)
 
@@ -345,24 +363,22 @@ class Engine:
             for segment in segments:
                 counts = in_pieces(segment.count, batch, threads)
                 if counts is None:
-                    part = SegmentMatches(segment, *match_threaded(segment, batch, threads))
+                    part = SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
                     counts = [Matches([part], batch.rows, [], state.version).counts()]
                 total += np.concatenate(counts)
             return total
 
         return _within_limits(batch, on_error, count_all)[0]
 
-    def candidates(self, events: object) -> float:
+    def candidates(self, events: Events) -> float:
         """Clauses that an event of a batch is compared with, on average: what matching it costs, beside its matches."""
         _, segments, needed = self._readable()  # not `_read`: the planner sees these events when they are matched
         batch = EventBatch.read(self.schema, events, on_error="skip", needed=needed)
         return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
 
-    def _read(self, events: object, on_error: OnError) -> tuple[EngineState, tuple[Segment, ...], EventBatch]:
+    def _read(self, events: Events, on_error: OnError) -> tuple[EngineState, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()
-        batch = EventBatch.read(
-            self.schema, events, on_error=on_error, needed=needed, limits=self._compiler.limits, names=self._names
-        )
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, names=self._names)
         self._planner.observe(batch, segments)
         return state, segments, batch
 
@@ -376,7 +392,7 @@ class Engine:
                 return explain_filter(
                     segment, segment.filter_of(slot), EventBatch.read(self.schema, [event], names=self._names)
                 )
-        raise SubscriptionError(f"no subscription {id!r}")
+        raise UnknownIdError(f"no subscription {id!r}")
 
     def _readable(self) -> tuple[EngineState, tuple[Segment, ...], frozenset[int]]:
         """The current state, its segments with the log among them, and the attributes that they read."""
@@ -423,15 +439,80 @@ class Engine:
         return self._state.size
 
     def __contains__(self, id: object) -> bool:
-        try:
-            return self._state.find(check_id(id)) is not None
-        except SubscriptionError:
-            return False
+        return self._find(id) is not None
 
     def __iter__(self) -> Iterator[SubscriptionId]:
+        """The ids, in no order."""
         state, segments, _ = self._readable()
         for segment in segments:
             yield from segment.live(state.version).tolist()
+
+    def __getitem__(self, id: SubscriptionId) -> str:
+        """The filter of a subscription, as SQL. Raises UnknownIdError, which is a KeyError.
+
+        It is a text of the same meaning, not the spelling that was given: an engine keeps compiled filters, and equal ones
+        once. `engine.subscribe(id, engine[id], replace=True)` changes nothing.
+        """
+        found = self._find(id)
+        if found is None:
+            raise UnknownIdError(f"no subscription {id!r:.80}")
+        if isinstance(found, LogEntry):
+            filters = self._compiler.compile(found.text)
+        else:
+            filters = found.segment.filters(np.array([found.segment.filter_of(int(found.slots))]))
+        return write_filter(filters, self.schema, 0)
+
+    @overload
+    def get(self, id: SubscriptionId) -> str | None: ...
+
+    @overload
+    def get(self, id: SubscriptionId, default: T) -> str | T: ...
+
+    def get(self, id: SubscriptionId, default: T | None = None) -> str | T | None:
+        """The filter of a subscription as `engine[id]` gives it, or `default` if there is none."""
+        try:
+            return self[id]
+        except UnknownIdError:
+            return default
+
+    def items(self) -> Iterator[tuple[SubscriptionId, str]]:
+        """All ids with their filters, in no order; what `subscribe_many` takes."""
+        state, segments, _ = self._readable()
+        for segment in segments:
+            members = members_of(segment, state.version)
+            known, text = -1, ""
+            for id, number in zip(np.asarray(members.ids).tolist(), members.filter_of.tolist(), strict=True):
+                if number != known:
+                    known, text = number, write_filter(members.filters, self.schema, number)
+                yield id, text
+
+    def _find(self, id: object) -> LogEntry | SegmentSlots | None:
+        try:
+            return self._state.find(check_id(id))
+        except SubscriptionError:
+            return None
+
+    def __repr__(self) -> str:
+        return f"Engine({self._summary()}, {self.schema!r})"
+
+    def _repr_html_(self) -> str:
+        shown = list(islice(self._first_items(), _SHOWN))
+        return html_table(f"Engine: {self._summary()}", ("id", "filter"), shown, more=len(self) - len(shown))
+
+    def _summary(self) -> str:
+        return f"{len(self):,} subscription{'s' if len(self) != 1 else ''}, version {self.version}, {self.matcher}"
+
+    def _first_items(self) -> Iterator[tuple[str, str]]:
+        """Some subscriptions, without a look at all of them."""
+        state, segments, _ = self._readable()
+        for segment in segments:
+            slots = np.flatnonzero(segment.alive(state.version))[:_SHOWN]
+            filters = segment.filters(np.array([segment.filter_of(slot) for slot in slots.tolist()], np.int64))
+            for row, id in enumerate(segment.subscriptions.ids.take(slots).tolist()):
+                yield repr(id), write_filter(filters, self.schema, row)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Engine cannot be pickled or copied; use Engine.save(path) and Engine.open(path)")
 
     @property
     def version(self) -> int:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 import numpy as np
 
 from wherecast.engine.segment import Segment
 from wherecast.index.boxes import walk_constraints
-from wherecast.index.packed import unpack_boxes
-from wherecast.language.evaluate import decimal_scale
+from wherecast.index.packed import unpack_clauses
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import Param
-from wherecast.language.filters import Filters
-from wherecast.language.render import attribute_namer, describe_constraint, literal_text, member_text, render
+from wherecast.language.html import html_table
+from wherecast.language.render import describe_constraint
+from wherecast.language.written import write_residual
+
+
+class NoValue(enum.Enum):
+    """Stands for the value where a predicate speaks of several attributes."""
+
+    NO_VALUE = "no value"
+
+
+NO_VALUE = NoValue.NO_VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class ClauseOutcome:
         return all(p.holds for p in self.predicates)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """A filter matches when one of its clauses holds; a filter without clauses contradicts itself."""
 
@@ -50,51 +59,48 @@ class Explanation:
         lines = ["matches" if self.matches else "does not match"]
         for number, clause in enumerate(self.clauses, 1):
             lines.append(f"  clause {number}: {'holds' if clause.holds else 'fails'}")
-            lines += [f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}{_shown(p.value)}" for p in clause.predicates]
+            for p in clause.predicates:
+                shown = f"   ({_shown(p.value)})" if _shown(p.value) else ""
+                lines.append(f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}{shown}")
             if not clause.predicates:
                 lines.append("    ok   TRUE")
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        held = sum(c.holds for c in self.clauses)
+        return f"Explanation({'matches' if self.matches else 'does not match'}: {held} of {len(self.clauses)} clauses hold)"
 
-_NO_VALUE = object()
+    def _repr_html_(self) -> str:
+        title = "matches" if self.matches else "does not match"
+        if not self.clauses:
+            title = str(self)
+        rows = [
+            (number, "holds" if p.holds else "fails", p.predicate, _shown(p.value))
+            for number, clause in enumerate(self.clauses, 1)
+            for p in clause.predicates or (PredicateOutcome("TRUE", NO_VALUE, True),)
+        ]
+        return html_table(title, ("clause", "", "predicate", "event"), rows)
 
 
 def _shown(value: object) -> str:
-    return "" if value is _NO_VALUE else f"   (is {'NULL' if value is None else repr(value)})"
+    """What an event has, in words; nothing where a predicate speaks of several attributes."""
+    return "" if value is NO_VALUE else "is NULL" if value is None else f"is {value!r}"
 
 
 def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explanation:
     """Walk the clauses of one filter for the single event of a batch."""
-    schema, boxes = events.schema, unpack_boxes(segment.boxes)
-    codes, filters = segment.encode(events), segment.filters(np.array([number]))
     clauses = segment.boxes.clauses_of(number)
-    first_row = int(boxes.ptr[clauses.start])
+    boxes = unpack_clauses(segment.boxes, np.array(clauses, np.int64))
+    codes, filters = segment.encode(events), segment.filters(np.array([number]))
     outcomes = []
-    for clause in clauses:
+    for clause in range(len(clauses)):
         found = []
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            value = events.array(schema.columns[int(boxes.attr[end - 1])].attr)[0].as_py()
-            text = describe_constraint(filters, schema, first - first_row, end - first_row)
-            found.append(PredicateOutcome(text, value, held))
+            value = events.array(events.schema.columns[int(boxes.attr[end - 1])].attr)[0].as_py()
+            found.append(PredicateOutcome(describe_constraint(filters, events.schema, first, end), value, held))
         if boxes.residuals[clause] >= 0:
             held = bool(segment.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
-            found.append(PredicateOutcome(describe_residual(filters, clause - clauses.start, events), _NO_VALUE, held))
+            text = " AND ".join(write_residual(filters, events.schema, clause))
+            found.append(PredicateOutcome(text, NO_VALUE, held))
         outcomes.append(ClauseOutcome(tuple(found)))
     return Explanation(tuple(outcomes))
-
-
-def describe_residual(filters: Filters, clause: int, events: EventBatch) -> str:
-    program = filters.programs[int(filters.program[clause])]
-    row = int(filters.program_row[clause])
-
-    def literal(param: Param) -> str:
-        if param in program.literals:
-            return literal_text(param.type, program.literals[param][row], decimal_scale(param))
-        key = next(k for k in program.literals if isinstance(k, tuple) and k[0] == param)
-        return ", ".join(member_text(key[1], value) for value in sorted(program.literals[key][row]))
-
-    parts = []
-    for residual in program.residuals:
-        text = render(residual.node, attribute_namer(events.schema), literal)
-        parts.append(text if residual.truth == "true" else f"({text}) IS {residual.truth.upper()}")
-    return " AND ".join(parts)

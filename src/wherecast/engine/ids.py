@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,14 @@ from wherecast.kernels.jit import frozen
 #: Ids on their way: an int64 array, or a list where some are strings.
 IdColumn = npt.NDArray[np.int64] | list[Any]
 
+#: Ids that somebody lists.
+IdList: TypeAlias = pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Iterable[SubscriptionId]
+
 #: An integer id as it is stored beside texts.
 _INTEGER = r"^i-?[0-9]+\z"
 
 
-def read_ids(source: object) -> IdColumn:
+def read_ids(source: IdList) -> IdColumn:
     """Ids that somebody lists: an Arrow or NumPy array, or anything to iterate over. Raises SubscriptionError."""
     if isinstance(source, pa.Array | pa.ChunkedArray):
         source = arrow_values(source)

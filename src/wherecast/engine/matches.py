@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,19 @@ from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
-from wherecast.matchers.protocol import DenseMatcher
+from wherecast.language.html import html_table
+from wherecast.matchers.protocol import Matcher
+
+if TYPE_CHECKING:
+    DataFrame: TypeAlias = Any  # pandas ships no types, and is needed only by those who have it
 
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
 _LARGE = 1 << 20
 #: Entries that the 32-bit offsets of a list array reach.
 _MOST_IN_LIST = 2**31 - 1
+#: Events that a notebook shows, and how many matches there may be for it to show their ids.
+_SHOWN, _FEW = 10, 10_000
 
 
 class SegmentMatches(NamedTuple):
@@ -56,7 +62,7 @@ class DenseMatches(NamedTuple):
     """
 
     segment: Segment
-    matcher: DenseMatcher  # of that moment: the segment may get another
+    matcher: Matcher  # of that moment: the segment may get another
     codes: EventCodes
 
     def add_counts(self, version: int, counts: Longs) -> None:  # noqa: ARG002
@@ -152,6 +158,18 @@ class Matches:
         counts = self.counts()
         return pa.table({"event": np.repeat(self.rows, counts), "subscription": self._id_array(counts)})
 
+    def to_pandas(self) -> DataFrame:
+        """Columns `event` and `subscription`, as `to_arrow`; ids of both types stand in one column of objects, as given."""
+        events, ids = self.pairs()
+        frame = pa.table({"event": events}).to_pandas()  # by Arrow, so that pandas is imported only here
+        frame["subscription"] = ids
+        return frame
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """A dict with `event` and `subscription` for every match."""
+        events, ids = self.pairs()
+        return [{"event": e, "subscription": i} for e, i in zip(events.tolist(), ids.tolist(), strict=True)]
+
     def to_list_array(self) -> pa.ListArray:
         """The ids of each event matched, as an Arrow list array; of ids as in `to_arrow`."""
         counts = self.counts()
@@ -183,8 +201,29 @@ class Matches:
         ids, ends = self._ids(counts).tolist(), np.cumsum(counts).tolist()
         return [ids[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 
+    def __repr__(self) -> str:
+        return f"Matches({self._summary()})"
+
+    def _repr_html_(self) -> str:
+        ids = self.to_lists()[:_SHOWN] if self.total() <= _FEW else None
+        rows = [
+            (event, count, "..." if ids is None else ", ".join(map(repr, ids[n])))
+            for n, (event, count) in enumerate(zip(self.rows[:_SHOWN].tolist(), self.counts().tolist(), strict=False))
+        ]
+        header = ("event", "subscriptions", "ids")
+        return html_table(f"Matches: {self._summary()}", header, rows, more=len(self) - len(rows))
+
+    def _summary(self) -> str:
+        skipped = f", {len(self.errors):,} skipped" if self.errors else ""
+        return f"{len(self):,} events{skipped}, {self.total():,} matches, version {self.version}"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Matches cannot be pickled or copied: they refer to the engine's index; send to_arrow(), to_pandas() or to_lists()"
+        )
+
     def top(self, limit: int) -> list[list[SubscriptionId]]:
-        """At most `limit` ids per event, those of highest priority first."""
+        """At most `limit` ids per event, those of highest priority first (see `Engine.subscribe`)."""
         counts = self.counts()
         ids = self._ids(counts)
         weights = self._gather(counts, lambda _, segment: _priorities(segment), np.float32)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.engine.checks import check_id, check_priority
+from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.compile import Compiled
+from wherecast.language.tables import ArrowArray, ArrowStream, as_table
+
+#: What `subscribe_many` reads.
+SubscriptionSource: TypeAlias = (
+    pa.Table
+    | pa.RecordBatch
+    | ArrowStream
+    | ArrowArray
+    | Mapping[SubscriptionId, str]
+    | Iterable[tuple[SubscriptionId, str]]
+)
 
 
 class Incoming(NamedTuple):
@@ -31,15 +42,19 @@ class Incoming(NamedTuple):
         return {**{row: why[int(self.text_of[row])] for row in rows}, **self.errors}
 
 
-def read_subscriptions(source: object) -> Incoming:
-    """Columns of an Arrow table or batch, a pandas frame, a mapping of ids to filters, or (id, filter) pairs."""
-    if isinstance(source, pa.Table | pa.RecordBatch):
-        return _from_columns({name: source.column(name) for name in _known(source.schema.names)}, source.num_rows)
+def read_subscriptions(source: SubscriptionSource) -> Incoming:
+    """Columns of a table with `id` and `filter`, of a mapping of ids to filters, or of (id, filter) pairs."""
     if isinstance(source, Mapping):
         return _from_lists(list(source.keys()), list(source.values()))
     if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas frame, without importing pandas
         frame: Any = source
         return _from_columns({name: _pandas_values(frame[name]) for name in _known(list(frame.columns))}, len(frame))
+    try:
+        table = as_table(source)
+    except pa.ArrowException as error:
+        raise SubscriptionError(f"the subscriptions cannot be read as an Arrow table: {error}") from None
+    if table is not None:
+        return _from_columns({name: table.column(name) for name in _known(table.schema.names)}, table.num_rows)
     if not isinstance(source, Iterable):
         raise SubscriptionError(
             f"cannot read subscriptions from {type(source).__name__}; give a table or (id, filter) pairs"

@@ -7,18 +7,20 @@ a filter is explained.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
 from wherecast.index.codes import Codebook, KeyCodes, build_codes
-from wherecast.index.literals import FIRST_LITERAL, LiteralCodes
+from wherecast.index.literals import LiteralCodes
+from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
-from wherecast.kernels.arrays import Longs
-from wherecast.language.filters import AFTER, AT, BEFORE, Filters, take_ranges
+from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.automaton import FIRST_LITERAL
+from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Schema
 
@@ -44,39 +46,62 @@ def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
     )
 
 
-def restore_filters(codebook: Codebook, boxes: Boxes, residuals: Residuals, chosen: Longs | None = None) -> Filters:
-    """The filters of an index (or the chosen ones) as they were compiled, without digests."""
-    clause_ptr = np.searchsorted(boxes.filter_ids, np.arange(boxes.n_filters + 1)).astype(np.int64)
-    wanted = np.arange(boxes.n_filters) if chosen is None else chosen
-    clauses, clause_ptr = take_ranges(clause_ptr, wanted)
-    rows, row_ptr = take_ranges(boxes.ptr, clauses)
-    attr, low, high = boxes.attr[rows], boxes.lo[rows], boxes.hi[rows]
-    null = (low == NULL_CODE) & (high == NULL_CODE)
-    lo, hi = np.zeros(attr.size, np.int64), np.zeros(attr.size, np.int64)
-    strings, ranks = _all_strings(codebook)
-    column = np.where(attr < 0, ~attr, attr)
+class _StringEnds(NamedTuple):
+    """Rows of a column of texts and their ends, in terms of the column's own constants."""
+
+    codes: StringCodes | LiteralCodes
+    rows: Longs
+    lo: Longs
+    hi: Longs
+
+
+def restore_filters(
+    codebook: Codebook, packed: PackedBoxes, residuals: Residuals, chosen: Longs | None = None
+) -> Filters:
+    """The filters of an index (or the chosen ones) as they were compiled, without digests.
+
+    The cost follows what is chosen: one filter of a million is restored at once.
+    """
+    wanted = np.arange(packed.n_filters) if chosen is None else chosen
+    clauses, clause_ptr = _clauses_of(packed, wanted)
+    boxes = unpack_clauses(packed, clauses)
+    null = (boxes.lo == NULL_CODE) & (boxes.hi == NULL_CODE)
+    lo, hi = np.zeros(boxes.attr.size, np.int64), np.zeros(boxes.attr.size, np.int64)
+    column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
+    texts = []
     for a in codebook.used:
         here = np.flatnonzero((column == a) & ~null)
-        codes = codebook.codes[a]
+        codes, low, high = codebook.codes[a], boxes.lo[here], boxes.hi[here]
         if isinstance(codes, KeyCodes):
-            lo[here], hi[here] = _key_ends(codes.starts, low[here], high[here])
+            lo[here], hi[here] = _key_ends(codes.starts, low, high)
+        elif isinstance(codes, StringCodes):
+            texts.append(_StringEnds(codes, here, *_string_ends(codes, low, high)))
         elif isinstance(codes, LiteralCodes):
-            lo[here] = hi[here] = 4 * ranks[a][low[here] - FIRST_LITERAL] + AT
-        else:
-            lo[here], hi[here] = _string_ends(ranks[a], low[here], high[here])
-    residual = boxes.residuals[clauses]
-    program = np.where(residual >= 0, _take(residuals.program, residual), -1).astype(np.int32)
-    program_row = np.where(residual >= 0, _take(residuals.rows, residual), 0).astype(np.int32)
+            at = 4 * (low.astype(np.int64) - FIRST_LITERAL) + AT
+            texts.append(_StringEnds(codes, here, at, at))
+    strings = _rank_strings(texts, lo, hi)
+    program = np.where(boxes.residuals >= 0, _take(residuals.program, boxes.residuals), -1).astype(np.int32)
+    program_row = np.where(boxes.residuals >= 0, _take(residuals.rows, boxes.residuals), 0).astype(np.int32)
     return Filters(
-        clause_ptr, row_ptr, attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
+        clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
     )  # fmt: skip
 
 
-def _take(values: npt.NDArray[np.int32], places: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _clauses_of(packed: PackedBoxes, wanted: Longs) -> tuple[Longs, Longs]:
+    """The clauses of some filters, filter by filter, and where those of each begin."""
+    if not packed.filter_ids.size and packed.n_clauses:
+        return wanted, np.arange(wanted.size + 1)
+    first = np.searchsorted(packed.filter_ids, wanted)
+    sizes = np.searchsorted(packed.filter_ids, wanted, "right") - first
+    ptr = np.concatenate(([0], np.cumsum(sizes)))
+    return np.repeat(first - ptr[:-1], sizes) + np.arange(ptr[-1]), ptr
+
+
+def _take(values: Ints, places: Ints) -> Ints:
     return values[np.maximum(places, 0)] if values.size else np.zeros(places.size, np.int32)
 
 
-def _key_ends(starts: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
+def _key_ends(starts: Longs, low: Ints, high: Ints) -> tuple[Longs, Longs]:
     """Cell c begins at starts[c - 2] and ends before starts[c - 1]."""
     if not starts.size:
         return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
@@ -85,26 +110,31 @@ def _key_ends(starts: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.in
     return lo, hi
 
 
-def _string_ends(ranks: Longs, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
-    """A gap as a lower end is "after" the string below it, as an upper end "before" the string above it."""
-    if not ranks.size:
-        return np.full(low.size, KEY_MIN, np.int64), np.full(high.size, KEY_MAX, np.int64)
-    last = ranks.size - 1
+def _string_ends(codes: StringCodes, low: Ints, high: Ints) -> tuple[Longs, Longs]:
+    """Positions in terms of the attribute's own constants.
+
+    A gap as a lower end is "after" the string below it, as an upper end "before" the string above it.
+    """
+    last = int(codes.offsets.size) - 2
+    low, high = low.astype(np.int64), high.astype(np.int64)
     point = low % 2 == 0
-    below = ranks[np.clip(np.where(point, low // 2 - 1, (low - 3) // 2), 0, last)]
+    below = np.clip(np.where(point, low // 2 - 1, (low - 3) // 2), 0, last)
     lo = np.where(low == FIRST_CODE, KEY_MIN, 4 * below + np.where(point, AT, AFTER))
     point = high % 2 == 0
-    above = ranks[np.clip(np.where(point, high // 2 - 1, (high - 1) // 2), 0, last)]
+    above = np.clip(np.where(point, high // 2 - 1, (high - 1) // 2), 0, last)
     hi = np.where(high == FAR, KEY_MAX, 4 * above + np.where(point, AT, BEFORE))
     return lo, hi
 
 
-def _all_strings(codebook: Codebook) -> tuple[list[str], dict[int, Longs]]:
-    """The strings of all columns in one order, and the ranks of each column's own."""
-    own = {a: c.strings() for a, c in enumerate(codebook.codes) if isinstance(c, (StringCodes, LiteralCodes))}
-    if len(own) == 1:
-        (attr, strings), *_ = own.items()
-        return strings, {attr: np.arange(len(strings))}
-    strings = sorted({s for texts in own.values() for s in texts})
-    rank = {s: i for i, s in enumerate(strings)}
-    return strings, {a: np.fromiter((rank[s] for s in texts), np.int64, len(texts)) for a, texts in own.items()}
+def _rank_strings(ends: Sequence[_StringEnds], lo: Longs, hi: Longs) -> list[str]:
+    """The strings at which ends are, of all columns in one order. Writes the ends as positions in that order."""
+    used = [np.unique(np.concatenate((e.lo[e.lo != KEY_MIN], e.hi[e.hi != KEY_MAX])) >> 2) for e in ends]
+    own = [e.codes.strings_at(places) for e, places in zip(ends, used, strict=True)]
+    strings = own[0] if len(own) == 1 else sorted({s for found in own for s in found})
+    number = {} if len(own) == 1 else {s: i for i, s in enumerate(strings)}
+    for end, places, found in zip(ends, used, own, strict=True):
+        ranks = np.zeros(end.codes.offsets.size, np.int64)
+        ranks[places] = [number[s] for s in found] if number else np.arange(places.size)
+        for out, at, is_open in ((lo, end.lo, end.lo == KEY_MIN), (hi, end.hi, end.hi == KEY_MAX)):
+            out[end.rows] = np.where(is_open, at, 4 * ranks[np.where(is_open, 0, at >> 2)] + (at & 3))
+    return strings

@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,16 +30,18 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
-from wherecast.index.literals import FIRST_LITERAL, LiteralCodes
+from wherecast.index.literals import LiteralCodes
 from wherecast.index.strings import StringCodes, string_buffers
 from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
 
 
@@ -276,6 +278,10 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     return np.searchsorted(rows[keep], np.arange(n + 1)).astype(np.int64), flat[keep]
 
 
+#: Makes the codes of a column, and the intervals of its rows that are not NULL.
+_Maker = Callable[[Filters, Longs, Longs, Attribute], tuple[ColumnCodes, Ints, Ints]]
+
+
 def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
@@ -290,9 +296,9 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]
         real = rows[~filters.null[rows]]
         made = schema.columns[number]
         attribute = schema.attributes[made.attr]
-        make = _key_codes if attribute.kind is not Kind.STRING else _string_codes
-        if made.reading is not Reading.VALUE:
-            make = _literal_codes
+        make: _Maker = _key_codes
+        if attribute.kind is Kind.STRING:
+            make = _string_codes if made.reading is Reading.VALUE else _literal_codes
         codes[number], lo[real], hi[real] = make(filters, rows, real, attribute)
     return Codebook(schema, codes), lo, hi
 

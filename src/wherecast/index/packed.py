@@ -18,6 +18,7 @@ from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
+from wherecast.language.filters import take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -130,6 +131,24 @@ def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16],
     if narrow.itemsize > 2 or first.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
         return plain
     return number.astype(narrow), boxes.attr[first], boxes.lo[first], boxes.hi[first]
+
+
+def unpack_clauses(packed: PackedBoxes, clauses: npt.NDArray[np.int64]) -> Boxes:
+    """Some clauses; the cost does not depend on how many others there are."""
+    ends: npt.NDArray[Any] = packed.ptr
+    rows, ptr = take_ranges(ends, clauses)
+    places = packed.number[rows] if packed.number.size else rows
+    lo = packed.lo[places]
+    return Boxes(
+        packed.filter_ids[clauses] if packed.filter_ids.size else clauses.astype(np.int32),
+        ptr,
+        packed.attr[places].astype(np.int16),
+        lo,
+        packed.hi[places] if packed.hi.size else lo,
+        packed.residuals[clauses] if packed.residuals.size else np.full(clauses.size, -1, np.int32),
+        packed.n_filters,
+        packed.widths,
+    )
 
 
 def unpack_boxes(packed: PackedBoxes) -> Boxes:

@@ -15,14 +15,10 @@ import hmac
 import os
 from pathlib import Path
 
-from wherecast.errors import WherecastError
+from wherecast.errors import SigningKeyError
 
 KEY_VARIABLE = "WHERECAST_SIGNING_KEY"
 _SHORTEST = 16
-
-
-class SigningKeyError(WherecastError):
-    """A signing key that cannot be read or is too short to be one."""
 
 
 def sign(kind: str, content: bytes) -> str | None:

@@ -67,6 +67,11 @@ class StringCodes:
         text, ends = self.data.tobytes(), self.offsets.tolist()
         return [text[a:b].decode() for a, b in pairwise(ends)]
 
+    def strings_at(self, places: npt.NDArray[np.int64]) -> list[str]:
+        """Some of the constants, by their number."""
+        starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
+        return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
     def encode_value(self, value: str) -> int:
         """Code of one string."""
         return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))

@@ -98,12 +98,13 @@ def is_any_list(data_type: pa.DataType) -> bool:
     return any(test(data_type) for test in _LIST_TESTS)
 
 
-def read_arrow(schema: pa.Schema) -> list[Attribute]:
-    """The attributes of an Arrow schema, struct fields flattened."""
+def read_arrow(schema: pa.Schema) -> tuple[list[Attribute], dict[str, str]]:
+    """The attributes of an Arrow schema, struct fields flattened, and the columns that cannot be used, with the reason."""
     out: list[Attribute] = []
+    unusable: dict[str, str] = {}
     for field in schema:
-        _read_field(field.name, field.type, out, 0)
-    return out
+        _read_field(field.name, field.type, out, unusable, 0)
+    return out, unusable
 
 
 def write_arrow(attributes: Iterable[Attribute]) -> pa.Schema:
@@ -118,21 +119,29 @@ def _write_fields(tree: Fields) -> list[pa.Field]:
     ]
 
 
-def _read_field(name: str, data_type: pa.DataType, out: list[Attribute], depth: int) -> None:
+def _read_field(name: str, data_type: pa.DataType, out: list[Attribute], unusable: dict[str, str], depth: int) -> None:
     check_size(name, out, depth)
     plain = _plain_type(data_type)
-    if types.is_struct(plain):
-        if not plain.num_fields:
-            raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
+    if types.is_struct(plain) and plain.num_fields:
         for i in range(plain.num_fields):
-            _read_field(f"{name}.{plain.field(i).name}", plain.field(i).type, out, depth + 1)
+            _read_field(f"{name}.{plain.field(i).name}", plain.field(i).type, out, unusable, depth + 1)
         return
+    try:
+        out.append(_read_plain(name, data_type, plain))
+    except SchemaError as error:
+        unusable[name] = str(error)
+
+
+def _read_plain(name: str, data_type: pa.DataType, plain: pa.DataType) -> Attribute:
+    """Raises SchemaError if a column cannot be an attribute."""
+    if types.is_struct(plain):
+        raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
     is_array = is_any_list(plain)
     element = _plain_type(plain.value_type) if is_array else plain
     kind = kind_of(element)
     if kind is None:
         raise refuse_type(name, str(data_type), str(element))
-    out.append(Attribute(name, kind, is_array, bits=_bits_of(kind, element)))
+    return Attribute(name, kind, is_array, bits=_bits_of(kind, element))
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

@@ -1,14 +1,15 @@
 """Events in, canonical Arrow columns out.
 
-A batch of events is an Arrow record batch or table, a pandas DataFrame, one mapping or a sequence of mappings. Whatever
-it is, an index sees one Arrow array per attribute, of the attribute's canonical type, NULL where an event lacks it.
+A batch of events is a table of Arrow, pandas, Polars or any library with Arrow's C stream, one mapping or a sequence of
+mappings. Whatever it is, an index sees one Arrow array per attribute, of the attribute's canonical type, NULL where an event
+lacks it.
 
 - Names are matched exactly; columns that the schema does not know are ignored. What looks like a mistake is reported: a
   name that differs from an attribute only in case, and events without any known name (see `NameCheck`).
 - The attribute `a.b` is the column (or key) `a.b`, else the field `b` of the struct (or nested mapping) `a`.
 - NaN is a value and stays NaN, except in pandas: its float columns cannot tell NaN from missing, so NaN is NULL there.
-  For the same reason pandas turns integers with gaps into floats, which fit no integer attribute; the nullable dtype
-  `Int64` keeps them integers.
+  For the same reason pandas turns integers with gaps into floats. For an integer attribute they are read as the integers
+  they were, up to 2^53: beyond it pandas has rounded them, and they are refused. The nullable dtype `Int64` keeps all integers.
 - A value that does not fit its attribute is the publisher's error: it raises `EventError`, or with `on_error="skip"`
   takes its row out of the batch and is listed in `errors`.
 """
@@ -36,7 +37,8 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.limits import Limits
+from wherecast.language.tables import ArrowArray, ArrowStream, as_table
+from wherecast.language.types import Kind
 from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
 
 if TYPE_CHECKING:
@@ -50,26 +52,29 @@ if TYPE_CHECKING:
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any
 
-__all__ = ["EventBatch", "OnError", "canonical_type", "read_event"]
+__all__ = ["EventBatch", "Events", "OnError", "canonical_type", "read_event"]
 
 Made = TypeVar("Made")
+#: What is read as events. A pandas frame is an `ArrowStream`; it is read in pandas' own terms.
+Events: TypeAlias = (
+    pa.Table | pa.RecordBatch | ArrowStream | ArrowArray | Mapping[str, object] | Iterable[Mapping[str, object]]
+)
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
-_DEFAULT_LIMITS = Limits()
+#: Up to here a float holds every integer.
+_EXACT = 2.0**53
 
 
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "limits", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
     rows: npt.NDArray[np.int64]
     #: why rows were skipped, one error for each, in order
     errors: list[EventError]
-    #: how much text filters may read of each event
-    limits: Limits
 
     def __init__(
         self,
@@ -77,10 +82,8 @@ class EventBatch:
         source: _Source,
         columns: dict[int, Converted],
         skipped: dict[int, EventError],
-        limits: Limits,
     ) -> None:
         self.schema = schema
-        self.limits = limits
         self.errors = [error for _, error in sorted(skipped.items())]
         self.rows = np.arange(source.length, dtype=np.int64)
         self._source = source
@@ -96,21 +99,19 @@ class EventBatch:
     def read(
         cls,
         schema: Schema,
-        events: pa.RecordBatch | pa.Table | DataFrame | Mapping[str, object] | Iterable[Mapping[str, object]],
+        events: Events,
         on_error: OnError = "raise",
         needed: Collection[int] | None = None,
-        limits: Limits = _DEFAULT_LIMITS,
         names: NameCheck | None = None,
     ) -> EventBatch:
         """Read events.
 
         Args:
             schema: The attributes to read.
-            events: A record batch, a table, a DataFrame, one mapping, or several mappings.
+            events: A table of any library that speaks Arrow, one mapping, or several mappings.
             on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
-            limits: How much text filters may read of each event; checked when they do.
             names: Looks at the names in the events if something needed is NULL; an objection is an error of the event.
 
         Raises:
@@ -129,13 +130,13 @@ class EventBatch:
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
             if rows:
                 raise _error_of(min(rows), source, failed)
-            return cls(schema, source, columns, {}, limits)
+            return cls(schema, source, columns, {})
         skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
         for name, column in failed:
             for row in column.bad.tolist():
                 if row not in skipped:
                     skipped[row] = EventError(column.describe(row), row=row, attribute=name)
-        return cls(schema, source, columns, skipped, limits)
+        return cls(schema, source, columns, skipped)
 
     @property
     def length(self) -> int:
@@ -202,7 +203,7 @@ class EventBatch:
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
-        part.schema, part.limits, part.errors, part.rows = self.schema, self.limits, [], self.rows[start:stop]
+        part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
         part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
         part._columns = {  # noqa: SLF001
             index: array.slice(start, stop - start) for index, array in self._columns.items()
@@ -233,18 +234,20 @@ class _Source(Protocol):
         """Raises EventError, or adds to `broken`, where the check objects to a name."""
 
 
-def _open_source(events: object) -> _Source:
-    if isinstance(events, pa.RecordBatch | pa.Table):
-        return _ArrowSource(events)
+def _open_source(events: Events) -> _Source:
     if isinstance(events, Mapping):
         return _MappingSource([events])
     pandas = sys.modules.get("pandas")  # not loaded: then it is no DataFrame
     if pandas is not None and isinstance(events, pandas.DataFrame):
         return _PandasSource(events)
+    try:
+        table = None if isinstance(events, list | tuple) else as_table(events)
+    except pa.ArrowException as error:
+        raise EventError(f"the events cannot be read as an Arrow table: {error}") from None
+    if table is not None:
+        return _ArrowSource(table)
     if isinstance(events, str | bytes) or not isinstance(events, Iterable):
-        raise EventError(
-            f"expected an Arrow record batch or table, a DataFrame, a mapping or mappings, got {describe(events)}"
-        )
+        raise EventError(f"expected a table of Arrow, pandas or Polars, a mapping or mappings, got {describe(events)}")
     return _MappingSource(list(events))
 
 
@@ -304,6 +307,13 @@ class _PandasSource:
     def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Converted:
         if series.dtype != object:
             try:
+                if (
+                    attribute.kind is Kind.INTEGER
+                    and not attribute.is_array
+                    and series.dtype.kind == "f"
+                    and not fields
+                ):
+                    return convert_array(attribute, _whole_numbers(series), zone)
                 array = pa.array(series, from_pandas=True)
             except (pa.ArrowException, TypeError, ValueError):
                 pass  # a dtype that Arrow does not know: its values may still fit, or say why not
@@ -312,6 +322,14 @@ class _PandasSource:
         missing = series.isna().tolist()
         values = [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
         return convert_values(attribute, [_descend(value, fields) for value in values], zone)
+
+
+def _whole_numbers(series: Series) -> pa.Array:
+    """Floats of pandas as integers, where all of them are: integers with gaps come as floats."""
+    array = pa.array(series, from_pandas=True)
+    values = array.drop_null().to_numpy(zero_copy_only=False)
+    is_whole = bool(np.all((np.abs(values) <= _EXACT) & (np.trunc(values) == values)))
+    return array.cast(pa.int64()) if is_whole else array
 
 
 class _MappingSource:

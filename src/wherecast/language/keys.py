@@ -50,6 +50,12 @@ def float_key(value: float) -> int:
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
 
 
+def key_float(key: int) -> float:
+    """The double of one key made by `float_key`; a key of no double is NaN."""
+    value: float = _DOUBLE.unpack(_LONG.pack(key ^ KEY_MAX if key < 0 else key))[0]
+    return value
+
+
 def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     """The doubles of keys made by `float_keys`; keys of no double are NaN."""
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from wherecast.language.advice import KEYWORDS
 from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
@@ -30,10 +28,10 @@ from wherecast.language.expression import (
     Param,
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.skeletons import LiteralText
-from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, TYPE_OF_KIND, Type
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
 
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:
@@ -81,7 +79,7 @@ def attribute_namer(schema: Schema) -> Callable[[int], str]:
 
     def name(index: int) -> str:
         text = schema.attributes[index].name
-        is_plain = text.replace(".", "_").isidentifier() and text.upper() not in KEYWORDS
+        is_plain = all(part.isidentifier() and part.upper() not in KEYWORDS for part in text.split("."))
         return text if is_plain else f"`{text.replace('`', '``')}`"
 
     return name
@@ -99,22 +97,24 @@ def written_literal(param: Param, text: LiteralText) -> str:
 # -- constraints -------------------------------------------------------------------------------------------------------
 
 
+#: More spans than this are written as a list of values, if the values are so many at most.
+_MANY_SPANS, _MOST_LISTED = 8, 10_000
 #: A bound: its text and whether the value itself is inside.
 Bound = tuple[str, bool]
 
 
-def describe_constraint(filters: Filters, schema: Schema, first: int, end: int) -> str:
-    """SQL of the constraint in rows `first` .. `end - 1`."""
+def describe_constraint(filters: Filters, schema: Schema, first: int, end: int, *, most_values: int | None = 12) -> str:
+    """SQL of the constraint in rows `first` .. `end - 1`; of a list, at most so many values are shown (None: all)."""
     column = schema.columns[int(filters.attr[end - 1])]
     attribute, name = schema.attributes[column.attr], attribute_namer(schema)(column.attr)
     if column.reading is not Reading.VALUE:
-        text = _text_read(column, name)
-        return " OR ".join(_describe_literal(text, filters.strings[int(filters.lo[r]) >> 2]) for r in range(first, end))
+        literals = [filters.strings[int(filters.lo[row]) >> 2] for row in range(first, end)]
+        return " OR ".join(describe_literal(column, name, literal) for literal in literals)
     nulls = bool(filters.null[first])
     spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
     texts = [f"{name} IS NULL"] if nulls else []
     if spans:
-        texts.append(_describe_spans(name, attribute, spans, filters.strings))
+        texts.append(_describe_spans(name, attribute, spans, filters.strings, most_values))
     return " OR ".join(texts)
 
 
@@ -129,8 +129,9 @@ def _text_read(column: Column, name: str) -> str:
     return f"lower({name})" if column.reading is Reading.LOWER_LITERALS else name
 
 
-def _describe_literal(text: str, literal: str) -> str:
-    mark, quoted = literal[0], _quote(literal[1:])
+def describe_literal(column: Column, name: str, literal: str) -> str:
+    """SQL that asks for a literal, which has its mark, in the text of an attribute."""
+    text, mark, quoted = _text_read(column, name), literal[0], _quote(literal[1:])
     if mark == WHOLE:
         return f"{text} = {quoted}"
     return f"{_CALLS[mark]}({text}, {quoted})"
@@ -139,32 +140,40 @@ def _describe_literal(text: str, literal: str) -> str:
 _CALLS = {ANYWHERE: "contains", AT_START: "startswith", AT_END: "endswith"}
 
 
-def _describe_spans(name: str, attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> str:
+def _describe_spans(
+    name: str, attribute: Attribute, spans: list[tuple[int, int]], strings: list[str], most: int | None
+) -> str:
     if spans == [(KEY_MIN, KEY_MAX)]:
         return f"{name} IS NOT NULL"
-    points = [_point(attribute, lo, strings) for lo, hi in spans if lo == hi]
-    if len(points) == len(spans):
+    points = _points(attribute, spans)
+    if points:
+        texts = [_point(attribute, point, strings) for point in points]
         if attribute.is_array:
-            return " OR ".join(f"array_contains({name}, {p})" for p in points)
-        if attribute.kind is Kind.BOOLEAN:
-            return f"{name} = {points[0]}"
-        return f"{name} = {points[0]}" if len(points) == 1 else f"{name} IN ({_some(points)})"
-    holes = _holes(attribute, spans, strings)
+            return " OR ".join(f"array_contains({name}, {p})" for p in texts)
+        return f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({_some(texts, most)})"
+    is_open = spans[0][0] == KEY_MIN and spans[-1][1] == KEY_MAX
+    holes = _points(attribute, [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]) if is_open else []
     if holes:
-        return f"{name} <> {holes[0]}" if len(holes) == 1 else f"{name} NOT IN ({_some(holes)})"
+        texts = [_point(attribute, hole, strings) for hole in holes]
+        return f"{name} <> {texts[0]}" if len(texts) == 1 else f"{name} NOT IN ({_some(texts, most)})"
     return " OR ".join(_range(name, attribute, lo, hi, strings) for lo, hi in spans)
 
 
-def _some(values: list[str], most: int = 12) -> str:
+def _points(attribute: Attribute, spans: list[tuple[int, int]]) -> list[int]:
+    """The values of spans, if these are best listed; else none.
+
+    Neighbouring integers are one span: a list of many spans has more ends than values, and an array has no order.
+    """
+    is_listed = attribute.is_array or (attribute.kind in (Kind.INTEGER, Kind.DATE) and len(spans) > _MANY_SPANS)
+    size = sum(hi - lo + 1 for lo, hi in spans)
+    if size == len(spans) or (is_listed and size <= max(_MOST_LISTED, 2 * len(spans))):
+        return [key for lo, hi in spans for key in range(lo, hi + 1)]
+    return []
+
+
+def _some(values: list[str], most: int | None) -> str:
+    most = len(values) if most is None else most
     return ", ".join(values[:most]) + (f", ... {len(values) - most} more" if len(values) > most else "")
-
-
-def _holes(attribute: Attribute, spans: list[tuple[int, int]], strings: list[str]) -> list[str]:
-    """The points between the spans, if the spans leave out nothing else."""
-    if spans[0][0] != KEY_MIN or spans[-1][1] != KEY_MAX:
-        return []
-    gaps = [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]
-    return [_point(attribute, lo, strings) for lo, _ in gaps] if all(lo == hi for lo, hi in gaps) else []
 
 
 def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]) -> str:
@@ -191,11 +200,21 @@ def high_bound(kind: Kind, hi: int, strings: list[str]) -> Bound:
 
 
 def _shorter(kind: Kind, inside: int, outside: int) -> Bound:
-    """A double's bound is shown by whichever neighbour is shorter to write: `< 120.5`, not `<= 120.49999999999999`."""
-    text = value_text(kind, inside)
-    if kind is Kind.FLOAT and len(other := value_text(kind, outside)) < len(text):
+    """A bound by the neighbour that is shorter to write, `< 120.5`, not `<= 120.49999999999999`, or the one that can be."""
+    text, other = value_text(kind, inside), value_text(kind, outside)
+    if not _has_literal(kind, inside) and _has_literal(kind, outside):
+        return other, False
+    if kind is Kind.FLOAT and _has_literal(kind, outside) and len(other) < len(text):
         return other, False
     return text, True
+
+
+def _has_literal(kind: Kind, key: int) -> bool:
+    """Whether SQL can write a key; not so infinity, and years beyond 1 to 9999."""
+    if kind is Kind.FLOAT:
+        return math.isfinite(key_float(key))
+    first, last = _MOMENTS.get(kind, (key, key))
+    return first <= key <= last
 
 
 def _point(attribute: Attribute, position: int, strings: list[str]) -> str:
@@ -213,31 +232,37 @@ def value_text(kind: Kind, key: int) -> str:
     if kind is Kind.BOOLEAN:
         return "TRUE" if key else "FALSE"
     if kind is Kind.FLOAT:
-        return repr(float(key_floats(np.array([key], np.int64))[0]))
+        return repr(key_float(key))
+    if not _has_literal(kind, key):
+        return f"day {key}" if kind is Kind.DATE else str(key)
     if kind is Kind.DATE:
-        return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'" if abs(key) < 700_000 else f"day {key}"
-    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) and abs(key) < 62_000_000_000_000_000:
-        wall = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)  # noqa: DTZ001 - in UTC, as Z says
-        return f"TIMESTAMP '{wall}Z'" if kind is Kind.TIMESTAMP else f"TIMESTAMP_NTZ '{wall}'"
-    return str(key)
+        return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'"
+    if kind is Kind.TIMESTAMP:
+        # At the ends of time, a clock elsewhere still shows a year from 1 to 9999.
+        hours = 18 if key < _WALLS[0] else -18 if key > _WALLS[1] else 0
+        return f"TIMESTAMP '{_wall(key + hours * _HOUR)}{f'{hours:+03d}:00' if hours else 'Z'}'"
+    return f"TIMESTAMP_NTZ '{_wall(key)}'" if kind is Kind.TIMESTAMP_NTZ else str(key)
+
+
+def _wall(key: int) -> dt.datetime:
+    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)  # noqa: DTZ001 - a wall clock
+
+
+_DAY = 86_400_000_000
+_HOUR = _DAY // 24
+_DAYS = (dt.date.min - dt.date(1970, 1, 1)).days, (dt.date.max - dt.date(1970, 1, 1)).days
+_WALLS = _DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1
+#: The keys that SQL can write.
+_MOMENTS = {
+    Kind.DATE: _DAYS,
+    Kind.TIMESTAMP_NTZ: _WALLS,
+    Kind.TIMESTAMP: (_WALLS[0] - 18 * _HOUR, _WALLS[1] + 18 * _HOUR),
+}
 
 
 _KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Kind.FLOAT, Kind.STRING)}
 
 
-def literal_text(kind: Type, value: Any, scale: int) -> str:
-    """A literal as a program holds it (see `LiteralValues`), as SQL."""
-    if kind is Type.STRING:
-        return _quote(value)
-    if kind is Type.DECIMAL:
-        return f"{Decimal(int(value)).scaleb(-scale).normalize():f}"
-    if kind in FLOATS:
-        return repr(float(value))
-    return value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
-
-
-def member_text(common: Type, key: Any) -> str:
-    """A value of an IN list, from its key (see `evaluate.member_keys`), as SQL."""
-    if common in FLOATS:
-        return value_text(Kind.FLOAT, key)
-    return literal_text(common, key, MAX_PRECISION)
+def literal_text(kind: Type, value: Any) -> str:
+    """A literal as a program holds it (see `LiteralValues`), as SQL; of a number, `written` knows how its type is kept."""
+    return _quote(value) if kind is Type.STRING else value_text(_KINDS.get(kind, Kind.INTEGER), int(value))

@@ -12,10 +12,12 @@ A schema can be written as a mapping, in JSON or in YAML,
     tags:   array<string>
     quote:  {type: struct, fields: {bid: double, ask: double}}
 
-or taken from an Arrow schema or a Spark StructType. Domains survive the written forms; Arrow and Spark hold types only.
+or taken from an Arrow schema, a table of Arrow, pandas or Polars, or a Spark StructType or DataFrame. Domains survive the
+written forms; tables hold types only. A table may have columns that no filter can use: of a map, a decimal, a type of
+another library. They are no attributes, but the schema remembers why, for the filter that names one.
 
 A schema has a time zone: that of literals and events that name none. It is UTC unless another is given, and stands in the
-written form under `__wherecast_time_zone`, which can be the name of no attribute.
+written form under `__wherecast_time_zone`, which can be the name of no attribute, as `__wherecast_unusable` cannot.
 
 This module imports neither Arrow nor Spark until they are asked for: a command that only checks a filter starts fast.
 
@@ -32,11 +34,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from wherecast.errors import SchemaError
 from wherecast.language.columns import Column, Reading, columns_of
+from wherecast.language.html import html_table
 from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
 from wherecast.language.values import Scalar, UnfitValueError, coerce, is_finite, iso_text
 from wherecast.language.zone import UTC, Zone, find_zone
@@ -45,7 +49,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from wherecast.language.tables import ArrowStream, ArrowTypes
+
+    #: What a schema is read from.
+    SchemaSource: TypeAlias = (
+        "Schema"
+        | Mapping[str, object]
+        | str
+        | PathLike[str]
+        | pa.Schema
+        | pa.Table
+        | pa.RecordBatch
+        | ArrowStream
+        | ArrowTypes
+        | StructType
+        | DataFrame
+    )
 
 _RESERVED_PREFIX = "__wherecast"
 _ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
@@ -161,11 +183,12 @@ class Schema:
     """The attributes of one information space, in order. Frozen and hashable.
 
     `time_zone` is the zone of timestamps that name none, in filters and in events: a region such as Europe/Berlin or an
-    offset such as +02:00.
+    offset such as +02:00. `unusable` has the columns that no filter can name, and why; they take no part in equality.
     """
 
     attributes: tuple[Attribute, ...]
     time_zone: str = UTC.name
+    unusable: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _by_name: dict[str, int] = field(init=False, repr=False, compare=False)
     _by_lower_name: dict[str, int] = field(init=False, repr=False, compare=False)
     #: what an index can take from an event; their numbers are what filters and boxes speak of
@@ -200,28 +223,52 @@ class Schema:
     # Reading a schema
 
     @classmethod
-    def of(cls, fields: Mapping[str, object], *, time_zone: str | None = None) -> Schema:
-        """A schema from its written form: name to type, or to a mapping with `type` and a domain or `fields`.
+    def of(cls, source: SchemaSource, *, time_zone: str | None = None) -> Schema:
+        """A schema from whatever tells one.
 
-        `time_zone` comes before the one of the written form.
+        Args:
+            source: The written form, a mapping of names to types, or to mappings with `type` and a domain or `fields`; the path
+                of a JSON or YAML file; an Arrow schema; a table of Arrow, pandas, Polars or any library with Arrow's C
+                interface; a Spark StructType or DataFrame; or a schema. A stream that can be read once is used up.
+            time_zone: The zone of timestamps that name none; it comes before the one of the source.
+
+        Raises:
+            SchemaError: The source tells no schema, or one that contradicts itself.
         """
-        return cls(*read_mapping(fields, time_zone))
+        if isinstance(source, Schema):
+            return source if time_zone is None else source.in_time_zone(time_zone)
+        if isinstance(source, str | PathLike):
+            return cls.from_file(source, time_zone=time_zone)
+        if isinstance(source, Mapping) and not hasattr(source, "__arrow_c_schema__"):
+            return cls(*read_mapping(source, time_zone))
+        struct: Any = getattr(source, "schema", source)
+        if hasattr(struct, "jsonValue"):  # of Spark, which is not imported here
+            return cls.from_spark(struct, time_zone=time_zone or UTC.name)
+        from wherecast.language.tables import arrow_types  # noqa: PLC0415 - imports PyArrow
+
+        types = arrow_types(source)
+        if types is None:
+            raise SchemaError(
+                f"cannot read a schema from {type(source).__name__}; give a mapping such as {{'price': 'double'}}, the path of a "
+                "JSON or YAML file, an Arrow schema, a table, or a Spark StructType or DataFrame"
+            )
+        return cls.from_arrow(types, time_zone=time_zone or UTC.name)
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
+    def from_json(cls, text: str, *, time_zone: str | None = None) -> Schema:
         """A schema from a JSON object in the form `of` takes."""
-        return cls(*read_json(text))
+        return cls(*read_json(text, time_zone))
 
     @classmethod
-    def from_yaml(cls, text: str) -> Schema:
+    def from_yaml(cls, text: str, *, time_zone: str | None = None) -> Schema:
         """A schema from a YAML mapping in the form `of` takes."""
-        return cls(*read_yaml(text))
+        return cls(*read_yaml(text, time_zone))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Schema:
+    def from_file(cls, path: str | PathLike[str], *, time_zone: str | None = None) -> Schema:
         """A schema from a file, JSON or YAML by its suffix."""
         path = Path(path)
-        readers = {".json": cls.from_json, ".yaml": cls.from_yaml, ".yml": cls.from_yaml}
+        readers = {".json": read_json, ".yaml": read_yaml, ".yml": read_yaml}
         reader = readers.get(path.suffix.lower())
         if reader is None:
             raise SchemaError(f"schema file '{path}': unknown suffix {path.suffix!r}; name it .json, .yaml or .yml")
@@ -231,28 +278,32 @@ class Schema:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise SchemaError(f"schema file '{path}' cannot be read: {reason}; check the path and the file") from None
         try:
-            return reader(text)
+            return cls(*reader(text, time_zone))
         except SchemaError as error:
             raise SchemaError(f"schema file '{path}': {error}") from None
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, *, time_zone: str = UTC.name) -> Schema:
-        """A schema from an Arrow schema; struct fields are flattened."""
+        """A schema from an Arrow schema; struct fields are flattened, and columns that cannot be used are `unusable`."""
         from wherecast.language.arrow import read_arrow  # noqa: PLC0415 - imports PyArrow
 
-        return cls(tuple(read_arrow(schema)), time_zone)
+        attributes, unusable = read_arrow(schema)
+        return cls(tuple(attributes), time_zone, unusable)
 
     @classmethod
     def from_spark(cls, schema: StructType, *, time_zone: str = UTC.name) -> Schema:
-        """A schema from a Spark StructType; struct fields are flattened. Works on its JSON form: no Spark needed."""
-        return cls(tuple(read_spark(schema.jsonValue())), time_zone)
+        """A schema from a Spark StructType, as `from_arrow`. Works on its JSON form: no Spark needed."""
+        attributes, unusable = read_spark(schema.jsonValue())
+        return cls(tuple(attributes), time_zone, unusable)
 
     # Writing a schema
 
     def to_dict(self) -> dict[str, object]:
         """The written form, with dotted names for nested fields: `Schema.of` gives the same schema back."""
-        fields = {a.name: write_attribute(a) for a in self.attributes}
-        return fields if self.time_zone == UTC.name else {TIME_ZONE: self.time_zone, **fields}
+        fields: dict[str, object] = {} if self.time_zone == UTC.name else {TIME_ZONE: self.time_zone}
+        if self.unusable:
+            fields[UNUSABLE] = dict(self.unusable)
+        return fields | {a.name: write_attribute(a) for a in self.attributes}
 
     def to_json(self) -> str:
         """The written form as JSON text."""
@@ -292,7 +343,7 @@ class Schema:
 
     def in_time_zone(self, name: str) -> Schema:
         """The same attributes with another zone; domains stay what they are."""
-        return Schema(self.attributes, name)
+        return Schema(self.attributes, name, self.unusable)
 
     # Looking attributes up
 
@@ -300,6 +351,14 @@ class Schema:
         """The position of an attribute: exact match first, else regardless of case as in Spark SQL; else None."""
         index = self._by_name.get(name)
         return self._by_lower_name.get(name.lower()) if index is None else index
+
+    def why_unusable(self, name: str) -> str | None:
+        """Why no filter can name a column, or a field of it, if the schema was read from a table that has it."""
+        wanted = name.lower()
+        for column, why in self.unusable.items():
+            if wanted == column.lower() or wanted.startswith(f"{column.lower()}."):
+                return why
+        return None
 
     def index(self, name: str) -> int:
         """The position of an attribute; `SchemaError` if there is none."""
@@ -333,11 +392,23 @@ class Schema:
     def __len__(self) -> int:
         return len(self.attributes)
 
+    def _repr_html_(self) -> str:
+        shown = [(a.name, a.type_name, "" if a.domain is None else _domain_text(a)) for a in self.attributes[:100]]
+        title = f"Schema: {len(self):,} attributes, time zone {self.time_zone}"
+        return html_table(title, ("attribute", "type", "values"), shown, more=len(self) - len(shown))
+
     def __repr__(self) -> str:
         shown = [f"{a.name}: {a.type_name}" for a in self.attributes[:6]]
         if len(self) > len(shown):
             shown.append(f"... {len(self) - len(shown)} more")
         return f"Schema({', '.join(shown)})"
+
+
+def _domain_text(attribute: Attribute) -> str:
+    """The domain of an attribute for people."""
+    written = write_attribute(attribute)
+    assert isinstance(written, dict)
+    return ", ".join(f"{key}: {value}" for key, value in written.items() if key != "type")
 
 
 def _check_names_together(attributes: Sequence[Attribute]) -> None:
@@ -377,6 +448,8 @@ MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs
 #: Where the written form has the time zone of the schema.
 TIME_ZONE = "__wherecast_time_zone"
+#: Where it has the columns that no filter can name.
+UNUSABLE = "__wherecast_unusable"
 
 #: A kind and its width. `integer` and `float` have 64 bits: that is what schemas written before there were widths mean.
 _TYPES = {
@@ -448,8 +521,8 @@ def refuse_type(name: str, written: str, element: str) -> SchemaError:
 # The written form
 
 
-#: What the written form of a schema says: its attributes and its time zone.
-Read = tuple[tuple[Attribute, ...], str]
+#: What the written form of a schema says: its attributes, its time zone, and what is unusable.
+Read = tuple[tuple[Attribute, ...], str, Mapping[str, str]]
 
 
 def read_mapping(fields: object, time_zone: str | None = None) -> Read:
@@ -459,12 +532,18 @@ def read_mapping(fields: object, time_zone: str | None = None) -> Read:
     written = fields.get(TIME_ZONE, UTC.name) if time_zone is None else time_zone
     if not isinstance(written, str):
         raise SchemaError(f"{TIME_ZONE} is the name of a time zone such as Europe/Berlin, got {written!r:.60}")
+    unusable = fields.get(UNUSABLE, {})
+    if not isinstance(unusable, Mapping) or not all(
+        isinstance(text, str) for pair in unusable.items() for text in pair
+    ):
+        raise SchemaError(f"{UNUSABLE} is a mapping of columns to reasons, got {unusable!r:.60}")
     out: list[Attribute] = []
-    _read_fields({k: v for k, v in fields.items() if k != TIME_ZONE}, "", out, 0, find_zone(written))
-    return tuple(out), written
+    own = {k: v for k, v in fields.items() if k not in (TIME_ZONE, UNUSABLE)}
+    _read_fields(own, "", out, 0, find_zone(written))
+    return tuple(out), written, unusable
 
 
-def read_json(text: str) -> Read:
+def read_json(text: str, time_zone: str | None = None) -> Read:
     """The schema in a JSON object."""
 
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -475,10 +554,10 @@ def read_json(text: str) -> Read:
         fields = json.loads(text, object_pairs_hook=build)
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"the schema is not readable JSON: {error}; correct the text there") from None
-    return read_mapping(fields)
+    return read_mapping(fields, time_zone)
 
 
-def read_yaml(text: str) -> Read:
+def read_yaml(text: str, time_zone: str | None = None) -> Read:
     """The schema in a YAML mapping."""
     import yaml  # noqa: PLC0415 - takes 20 ms
 
@@ -493,7 +572,7 @@ def read_yaml(text: str) -> Read:
         fields = yaml.load(text, Loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SchemaError(f"the schema is not readable YAML: {error}; correct the text there") from None
-    return read_mapping(fields)
+    return read_mapping(fields, time_zone)
 
 
 def write_attribute(attribute: Attribute) -> object:
@@ -579,11 +658,12 @@ def _refuse_repeats(keys: Iterable[str]) -> None:
 # Spark's JSON
 
 
-def read_spark(struct: Mapping[str, Any]) -> list[Attribute]:
-    """The attributes of `StructType.jsonValue()`."""
+def read_spark(struct: Mapping[str, Any]) -> tuple[list[Attribute], dict[str, str]]:
+    """The attributes of `StructType.jsonValue()`, and the columns that cannot be used, with the reason."""
     out: list[Attribute] = []
-    _read_spark_fields(struct, "", out, 0)
-    return out
+    unusable: dict[str, str] = {}
+    _read_spark_fields(struct, "", out, unusable, 0)
+    return out, unusable
 
 
 def write_spark(attributes: Iterable[Attribute]) -> dict[str, object]:
@@ -591,26 +671,36 @@ def write_spark(attributes: Iterable[Attribute]) -> dict[str, object]:
     return _write_spark_struct(nest(attributes))
 
 
-def _read_spark_fields(struct: Mapping[str, Any], prefix: str, out: list[Attribute], depth: int) -> None:
+def _read_spark_fields(
+    struct: Mapping[str, Any], prefix: str, out: list[Attribute], unusable: dict[str, str], depth: int
+) -> None:
     for part in struct["fields"]:
         name, data_type = prefix + part["name"], part["type"]
         check_size(name, out, depth)
-        if "__COLLATIONS" in part.get("metadata", {}):
-            raise SchemaError(f"attribute {name!r}: collated strings are not supported; use plain STRING")
         nested = data_type if isinstance(data_type, dict) else {"type": data_type}
-        if nested["type"] == "struct":
-            if not nested["fields"]:
-                raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
-            _read_spark_fields(nested, name + ".", out, depth + 1)
+        if nested["type"] == "struct" and nested["fields"]:
+            _read_spark_fields(nested, name + ".", out, unusable, depth + 1)
             continue
-        is_array = nested["type"] == "array"
-        element = nested["elementType"] if is_array else nested["type"]
-        element = str(element["type"] if isinstance(element, dict) else element)
-        found = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
-        if found is None:
-            raise refuse_type(name, f"array<{element}>" if is_array else element, element)
-        kind, bits = found
-        out.append(Attribute(name, kind, is_array, bits=bits))
+        try:
+            out.append(_read_spark_field(name, nested, part.get("metadata", {})))
+        except SchemaError as error:
+            unusable[name] = str(error)
+
+
+def _read_spark_field(name: str, data_type: Mapping[str, Any], metadata: Mapping[str, Any]) -> Attribute:
+    """Raises SchemaError if a column cannot be an attribute."""
+    if "__COLLATIONS" in metadata:
+        raise SchemaError(f"attribute {name!r}: collated strings are not supported; use plain STRING")
+    if data_type["type"] == "struct":
+        raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
+    is_array = data_type["type"] == "array"
+    element = data_type["elementType"] if is_array else data_type["type"]
+    element = str(element["type"] if isinstance(element, dict) else element)
+    found = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
+    if found is None:
+        raise refuse_type(name, f"array<{element}>" if is_array else element, element)
+    kind, bits = found
+    return Attribute(name, kind, is_array, bits=bits)
 
 
 def _write_spark_struct(tree: Fields) -> dict[str, object]:

@@ -171,6 +171,9 @@ class Checker:
             message = f"unknown attribute {_shown(name)}; names are case-sensitive here: write {meant!r}"
             raise self._error("unknown-attribute", message, span)
         if index is None:
+            why = self.schema.why_unusable(name)
+            if why is not None:
+                raise self._error("type", why, span)
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
             raise self._error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]

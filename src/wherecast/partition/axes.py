@@ -33,7 +33,8 @@ from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048
@@ -157,7 +158,7 @@ class Axes:
             lo[real] = np.where(low == KEY_MIN, FIRST_CODE, place(low))
             hi[real] = np.where(high == KEY_MAX, codes.width - 1, place(high))
         else:
-            assert codes is not None
+            assert isinstance(codes, KeyCodes)
             lo[real] = np.where((low == KEY_MIN) & (high == KEY_MAX), FIRST_CODE, codes.encode_keys(low))
             hi[real] = codes.encode_keys(high)
         return lo, hi
