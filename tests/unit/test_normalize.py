@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from wherecast.language.columns import Column, Reading
 from wherecast.language.compile import Compiler
 from wherecast.language.expression import Param
 from wherecast.language.normalize import (
@@ -79,15 +80,20 @@ class Writer:
         """A literal as it is written."""
         return written_literal(param, self.literals[param.slot])
 
+    def column(self, column: Column) -> str:
+        """What is taken from an attribute."""
+        name = self.name(column.attr)
+        return {Reading.LITERALS: f"in {name}", Reading.LOWER_LITERALS: f"in lower({name})"}.get(column.reading, name)
+
     def test(self, test: Predicate) -> str:
         """A set of values."""
-        words = f"{test.op} {', '.join(map(self.literal, test.params))}".strip()
+        words = f"{test.op} {test.mark}{', '.join(map(self.literal, test.params))}".strip()
         return ("!" if test.complement else "") + words + (" null" if test.null else "")
 
     def logic(self, logic: Logic, *, top: bool = True) -> str:
         """Any statement."""
         if isinstance(logic, Values):
-            return f"{{{self.name(logic.attr)}: {' | '.join(map(self.test, logic.predicates))}}}"
+            return f"{{{self.column(logic.column)}: {' | '.join(map(self.test, logic.predicates))}}}"
         if isinstance(logic, Residual):
             return f"[{render(logic.node, self.name, self.literal)} is {logic.truth.value}]"
         if not logic.items:

@@ -156,7 +156,7 @@ class TestRoundTrip:
 @pytest.fixture
 def packed() -> tuple[dict[str, Any], dict[str, Any]]:
     """Three programs that use every array."""
-    filters = ["lower(s) IN ('a', 'b')", "a * 1.5 + 2 > b", "x + 1e0 > 0.5 AND s LIKE '%a'"]
+    filters = ["upper(s) IN ('a', 'b')", "a * 1.5 + 2 > b", "x + 1e0 > 0.5 AND s LIKE '%a%b'"]
     return pack_programs(compiled(filters), SCHEMA)
 
 
@@ -230,9 +230,9 @@ class TestRefused:
             lambda p: p[0].update(rests=7),
             lambda p: p[0]["rests"][0].__setitem__("truth", "maybe"),
             lambda p: p[0]["rests"][0].__setitem__("sql", None),
-            lambda p: p[0]["rests"][0].__setitem__("sql", "lower(`s`) IN ('1')"),
-            lambda p: p[0]["rests"][0].__setitem__("sql", "lower(`s`) IN ('0') OR sleep(9)"),
-            lambda p: p[0]["rests"][0].__setitem__("sql", "lower(`s`) = (SELECT 1)"),
+            lambda p: p[0]["rests"][0].__setitem__("sql", "upper(`s`) IN ('1')"),
+            lambda p: p[0]["rests"][0].__setitem__("sql", "upper(`s`) IN ('0') OR sleep(9)"),
+            lambda p: p[0]["rests"][0].__setitem__("sql", "upper(`s`) = (SELECT 1)"),
             lambda p: p[0]["rests"][0].__setitem__("sql", "length(`s`)"),
             lambda p: p[0]["rests"][0].__setitem__("sql", "(" * 9999),
             lambda p: p[0]["rests"][0].__setitem__("literals", []),

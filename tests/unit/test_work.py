@@ -52,14 +52,16 @@ def make_engine(**filters):
 
 
 FOUR = " OR ".join(f"cmd ILIKE '%needle{i}_'" for i in range(4))
+#: What a text must contain for its order to be looked at.
+NEEDLES = "needle0 needle1 needle2 needle3"
 
 
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        ({"cmd": "x" * 65 * KIB}, r"'cmd' has 0.1 MiB of text.*Limits.value_bytes"),
-        ({"cmd": "x" * 30 * KIB}, r"one filter would read 0.1 MiB.*subscription 'four'.*Limits.filter_work_bytes"),
-        ({"host": "y" * 60 * KIB}, r"all filters together would read 0.2 MiB.*Limits.event_work_bytes"),
+        ({"cmd": NEEDLES + "x" * 65 * KIB}, r"'cmd' has 0.1 MiB of text.*Limits.value_bytes"),
+        ({"cmd": NEEDLES + "x" * 30 * KIB}, r"one filter would read 0.1 MiB.*subscription 'four'.*Limits.filter_work_bytes"),
+        ({"host": "0 1 2" + "y" * 60 * KIB}, r"all filters together would read 0.2 MiB.*Limits.event_work_bytes"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
@@ -84,7 +86,7 @@ def test_an_event_beyond_a_limit_is_refused_and_the_others_matched(event, reason
 def test_a_bad_value_and_a_long_text_are_both_listed():
     """Errors of reading and of too much work stand in one list, by row."""
     engine = make_engine(four=FOUR)
-    events = [{"cmd": "x" * 30 * KIB}, {"price": "high"}, {"cmd": "needle1."}]
+    events = [{"cmd": NEEDLES + "x" * 30 * KIB}, {"price": "high"}, {"cmd": "needle1."}]
     assert [e.row for e in engine.match_batch(events, on_error="skip").errors] == [0, 1]
 
 
@@ -93,9 +95,11 @@ def test_work_is_added_over_the_clauses_of_a_filter():
     engine = Engine({"cmd": "string", "n": "integer"}, limits=SMALL)
     engine.subscribe("four", " OR ".join(f"(n > {i} AND cmd LIKE '%a{i}_')" for i in range(4)))
     assert engine.stats()["segments"][0]["clauses"] == 4
-    assert engine.match({"cmd": "x" * 30 * KIB, "n": 1}) == []  # three of the clauses are no candidates
+    text = "a0 a1 a2 a3" + "x" * 30 * KIB
+    assert engine.match({"cmd": text, "n": 1}) == []  # three of the clauses are no candidates
+    assert engine.match({"cmd": text[11:], "n": 9}) == []  # nor is a text without any of the literals
     with pytest.raises(EventError, match="four"):
-        engine.match({"cmd": "x" * 30 * KIB, "n": 9})
+        engine.match({"cmd": text, "n": 9})
 
 
 def test_what_the_index_answers_is_not_limited():
@@ -125,4 +129,4 @@ def test_sizes_beyond_32_bits_add_up():
     engine = Engine(SCHEMA, limits=Limits(filter_work_bytes=2**31, event_work_bytes=2**40))
     engine.subscribe("many", " OR ".join(f"cmd LIKE '%n{i}_x%'" for i in range(300)))
     with pytest.raises(EventError, match=r"Limits\.filter_work_bytes"):
-        engine.match_batch(pa.table({"cmd": np.array(["x" * (15 << 20)], object)}))
+        engine.match_batch(pa.table({"cmd": np.array(["n0" + "x" * (15 << 20)], object)}))
