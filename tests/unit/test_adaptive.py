@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wherecast.index.boxes import FAR, Boxes, EventCodes, naive_clause_holds
+from wherecast.index.packed import pack_boxes
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts
 
@@ -81,7 +82,7 @@ def check(
     arrays = {k: v.copy() for k, v in matcher.arrays().items()}
     for array in arrays.values():
         array.flags.writeable = False
-    assert found(AdaptiveMatcher.from_arrays(arrays), events) == expected
+    assert found(AdaptiveMatcher.from_arrays(arrays, pack_boxes(boxes)), events) == expected
     return matcher
 
 

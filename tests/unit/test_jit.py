@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -17,6 +21,7 @@ from wherecast.kernels.jit import (
     trailing_zeros,
 )
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RNG = np.random.default_rng(11)
 WORDS = RNG.integers(0, 2**64, 400, np.uint64)
 
@@ -90,3 +95,27 @@ def test_count_both() -> None:
 def test_trailing_zeros() -> None:
     """The lowest bit, 64 where there is none."""
     assert [lowest(np.uint64(word)) for word in (0, 1, 40, 2**63)] == [64, 0, 3, 63]
+
+
+#: Releases of Numba that `kernels/jit.py` was tried with: `_nrt` and the code generator may change without notice.
+TRIED = ("0.68",)
+
+
+def test_numba_is_a_release_that_was_tried():
+    """Another release needs a run of all tests and of `wherecast bench run --group floor`, and then its place in this list."""
+    assert numba.__version__.rsplit(".", 1)[0] in TRIED
+    declared = next(d for d in tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"] if d.startswith("numba"))
+    major, minor = max(tuple(map(int, tried.split("."))) for tried in TRIED)
+    assert declared.endswith(f"<{major}.{minor + 1}"), "the upper bound is the first release that was not tried"
+
+
+def test_private_parts_of_numba_are_used_in_one_module():
+    """A change in Numba is felt in one place."""
+    private = re.compile(r"_nrt\b|cgutils|intrinsic\b|llvmlite|numba\.core|import numba\b|from numba")
+    package = PYPROJECT.parent / "src" / "wherecast"
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if any(private.search(line.split("#")[0]) for line in path.read_text(encoding="utf-8").splitlines())
+    }
+    assert users == {"kernels/jit.py"}

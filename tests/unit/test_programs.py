@@ -71,11 +71,11 @@ def check_equal(found: list[Program], wanted: list[Program]) -> None:
     assert found == wanted
     for a, b in zip(found, wanted, strict=True):
         assert a.length == b.length
-        assert set(a.columns) == set(b.columns)
-        for key, values in b.columns.items():
-            assert a.columns[key].dtype == values.dtype
-            assert a.columns[key].tolist() == values.tolist()
-            assert [type(v) for v in a.columns[key]] == [type(v) for v in values]
+        assert set(a.literals) == set(b.literals)
+        for key, values in b.literals.items():
+            assert a.literals[key].dtype == values.dtype
+            assert a.literals[key].tolist() == values.tolist()
+            assert [type(v) for v in a.literals[key]] == [type(v) for v in values]
 
 
 def outcomes(programs: list[Program], events: EventBatch) -> list[list[bool]]:
@@ -113,7 +113,7 @@ class TestRoundTrip:
         events = EventBatch.read(SCHEMA, EVENTS)
         assert outcomes(found, events) == outcomes(programs, events)
         assert any(
-            np.shares_memory(c, stored["ints"]) for p in found for c in p.columns.values() if c.dtype == np.int64
+            np.shares_memory(c, stored["ints"]) for p in found for c in p.literals.values() if c.dtype == np.int64
         )
 
     def test_none(self):
@@ -280,10 +280,10 @@ class TestRefused:
         with contextlib.suppress(SnapshotError):
             unpack_programs(facts, arrays | {"programs": pa.array(texts, pa.large_string())}, SCHEMA)
 
-    def test_wrong_columns_are_not_saved(self):
-        """A program without a column that its expressions need is refused when it is saved."""
+    def test_wrong_literals_are_not_saved(self):
+        """A program without a literal that its expressions need is refused when it is saved."""
         (program,) = compiled(["a + 1 > b"])
-        with pytest.raises(SnapshotError, match="columns"):
+        with pytest.raises(SnapshotError, match="its literals"):
             pack_programs([Program(program.residuals, {}, 1)], SCHEMA)
 
 

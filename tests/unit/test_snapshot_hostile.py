@@ -151,7 +151,7 @@ class TestHostile:
             )
             rewrite(path, set_in(*place, to=value))
             with contextlib.suppress(SnapshotError):
-                read_all(open_snapshot(path, verify=data.draw(st.booleans())))
+                read_all(open_snapshot(path))
 
     def test_links(self, small, tmp_path):
         """Links are not followed, for files and for folders."""

@@ -351,7 +351,7 @@ class Engine:
         matcher = segment.dense_matcher() if threads == 1 else None
         if matcher is not None:
             return DenseMatches(segment, matcher, segment.encode(batch))
-        return SegmentMatches(segment, *match_threaded(segment, batch, threads))
+        return SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
 
     def count(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""
@@ -362,7 +362,7 @@ class Engine:
             for segment in segments:
                 counts = in_pieces(segment.count, batch, threads)
                 if counts is None:
-                    part = SegmentMatches(segment, *match_threaded(segment, batch, threads))
+                    part = SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
                     counts = [Matches([part], batch.rows, [], state.version).counts()]
                 total += np.concatenate(counts)
             return total
@@ -377,9 +377,7 @@ class Engine:
 
     def _read(self, events: Events, on_error: OnError) -> tuple[EngineState, tuple[Segment, ...], EventBatch]:
         state, segments, needed = self._readable()
-        batch = EventBatch.read(
-            self.schema, events, on_error=on_error, needed=needed, limits=self._compiler.limits, names=self._names
-        )
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, names=self._names)
         self._planner.observe(batch, segments)
         return state, segments, batch
 

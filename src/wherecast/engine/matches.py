@@ -19,7 +19,7 @@ from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
 from wherecast.language.html import html_table
-from wherecast.matchers.protocol import DenseMatcher
+from wherecast.matchers.protocol import Matcher
 
 if TYPE_CHECKING:
     DataFrame: TypeAlias = Any  # pandas ships no types, and is needed only by those who have it
@@ -62,7 +62,7 @@ class DenseMatches(NamedTuple):
     """
 
     segment: Segment
-    matcher: DenseMatcher  # of that moment: the segment may get another
+    matcher: Matcher  # of that moment: the segment may get another
     codes: EventCodes
 
     def add_counts(self, version: int, counts: Longs) -> None:  # noqa: ARG002

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from wherecast.engine.segment import Segment
 from wherecast.language.events import EventBatch
+from wherecast.language.limits import Limits
 
 T = TypeVar("T")
 
@@ -31,10 +32,10 @@ def in_pieces(work: Callable[[EventBatch], T | None], events: EventBatch, thread
 
 
 def match_threaded(
-    segment: Segment, events: EventBatch, threads: int
+    segment: Segment, events: EventBatch, limits: Limits, threads: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """`segment.match(events)`, in pieces on `threads` threads."""
-    found = in_pieces(segment.match, events, threads)
+    """`segment.match(events, limits)`, in pieces on `threads` threads."""
+    found = in_pieces(lambda piece: segment.match(piece, limits), events, threads)
     assert found is not None
     if len(found) == 1:
         return found[0]

@@ -69,9 +69,7 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
         assert codes is not None
         kinds[str(attr)] = "strings" if isinstance(codes, StringCodes) else "keys"
         arrays.update({f"codes{attr}/{n}": a for n, a in codes.arrays().items()})
-    # A matcher that shares the boxes has them among its arrays: they are stored once.
-    shared = {f"rows_{n}" for n in segment.boxes._fields}
-    arrays.update({f"matcher/{n}": a for n, a in segment.matcher.arrays().items() if n not in shared})
+    arrays.update({f"matcher/{n}": a for n, a in segment.matcher.arrays().items()})
     ptr, ids, priorities = segment.subscriptions
     arrays.update({"ids/ptr": ptr, "ids/values": ids.values, "ids/order": ids.order})
     if priorities is not None:
@@ -97,10 +95,9 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
     boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
     subscriptions, dead = _open_subscriptions(group("ids"), filters)
     kind = find_matcher(matcher)
-    shared = {f"rows_{n}": a for n, a in boxes._asdict().items()} if hasattr(kind, "share_boxes") else {}
-    arrays = {**group("matcher"), **shared}
+    arrays = group("matcher")
     kind.check(arrays, boxes, None if boxes.filter_ids.size else np.diff(subscriptions.ptr))
-    segment = Segment(codebook, boxes, residuals, kind.from_arrays(arrays), subscriptions)
+    segment = Segment(codebook, boxes, residuals, kind.from_arrays(arrays, boxes), subscriptions)
     if dead is not None:
         segment.died = np.where(dead, np.int64(-1), ALIVE)
         segment.deaths = int(dead.sum())

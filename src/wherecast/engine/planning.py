@@ -72,11 +72,11 @@ class Replanner:
 
 
 def _is_worse(segment: Segment, sample: EventBatch) -> bool:
-    measure = getattr(segment.matcher, "candidates", None)
-    return measure is not None and bool(count_candidates(segment, sample) > WORSE * measure(None) + SLACK)
+    expected = segment.matcher.candidates(None)
+    return expected is not None and count_candidates(segment, sample) > WORSE * expected + SLACK
 
 
 def count_candidates(segment: Segment, events: EventBatch) -> float:
     """Clauses that an event is compared with, on average; all of them by a matcher that does not say."""
-    measure = getattr(segment.matcher, "candidates", None)
-    return float(segment.boxes.n_clauses if measure is None else measure(segment.encode(events)))
+    found = segment.matcher.candidates(segment.encode(events))
+    return float(segment.boxes.n_clauses) if found is None else found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.errors import EventError
-from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
@@ -26,9 +26,10 @@ from wherecast.kernels.arrays import Longs
 from wherecast.language.canonical import digest_filters
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.limits import DEFAULT_LIMITS, Limits
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar
-from wherecast.matchers.protocol import DenseMatcher, Hits, Matcher
+from wherecast.matchers.protocol import Hits, Matcher
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
@@ -83,12 +84,15 @@ class Segment:
 
     # -- matching -------------------------------------------------------------------------------------------------
 
-    def match(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]]:
-        """(event_ptr, filter_ids): each filter that an event satisfies, once."""
+    def match(self, events: EventBatch, limits: Limits = DEFAULT_LIMITS) -> tuple[Longs, npt.NDArray[np.int32]]:
+        """(event_ptr, filter_ids): each filter that an event satisfies, once.
+
+        Raises OverworkError if residuals would read more text of some events than the limits allow.
+        """
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
         if self.boxes.residuals.size:
-            hits = self._settle_residuals(admitted, hits)
+            hits = self._settle_residuals(admitted, hits, limits)
         event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
         if rows is None:
             return event_ptr, filter_ids
@@ -138,22 +142,21 @@ class Segment:
         """Whether the subscriptions of the clauses that hold are the answer, each of them once."""
         return self.died is None and not self.boxes.residuals.size and not self.boxes.filter_ids.size
 
-    def dense_matcher(self) -> DenseMatcher | None:
+    def dense_matcher(self) -> Matcher | None:
         """The matcher, if it is one that goes from events to subscriptions in one step and nothing stands in its way."""
         matcher = self.matcher
-        dense = getattr(matcher, "is_dense", False) and self._clauses_say_all()
-        return cast("DenseMatcher", matcher) if dense else None
+        return matcher if matcher.is_dense and self._clauses_say_all() else None
 
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
 
-    def _settle_residuals(self, events: EventBatch, hits: Hits) -> Hits:
+    def _settle_residuals(self, events: EventBatch, hits: Hits, limits: Limits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
         residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
         keep = residual < 0
         unsettled = np.flatnonzero(~keep)
-        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled])
+        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled], limits)
         keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
@@ -163,16 +166,17 @@ class Segment:
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
         clause_ids: npt.NDArray[np.int32],
+        limits: Limits,
     ) -> None:
         """Raises OverworkError if residuals would read too much text of some events."""
         filter_ids = self.boxes.filter_ids[clause_ids] if self.boxes.filter_ids.size else clause_ids
-        over = self.residuals.find_overwork(events, event_ids, residual_ids, filter_ids)
+        over = self.residuals.find_overwork(events, event_ids, residual_ids, filter_ids, limits)
         if over:
             ptr, ids, _ = self.subscriptions
             errors = []
             for each in over:
                 owner = None if each.filter is None else ids.take(ptr[each.filter : each.filter + 1])[0]
-                errors.append(EventError(each.message(events.limits, owner), row=int(events.rows[each.row])))
+                errors.append(EventError(each.message(limits, owner), row=int(events.rows[each.row])))
             raise OverworkError(errors)
 
     def _distinct_filters(self, hits: Hits) -> tuple[Longs, npt.NDArray[np.int32]]:
@@ -182,12 +186,10 @@ class Segment:
 
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""
-        boxes = unpack_boxes(self.boxes)
-        self._install(type(self.matcher).build(boxes, self.encode(sample), _weights(boxes, self.subscriptions)))
+        boxes, weights = unpack_boxes(self.boxes), _weights(self.boxes, self.subscriptions)
+        self._install(type(self.matcher).build_sharing(boxes, self.boxes, self.encode(sample), weights))
 
     def _install(self, matcher: Matcher) -> None:
-        if hasattr(matcher, "share_boxes"):
-            matcher.share_boxes(self.boxes)
         gate = matcher.gate()
         self.matcher = matcher
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
@@ -282,7 +284,7 @@ def build_segment(
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
     owner = np.concatenate([np.zeros(0, np.int64), *filter_of])
-    order = _alike_together(take_filters(pile, chosen), np.bincount(owner, minlength=chosen.size))
+    order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     index = code_filters(take_filters(pile, chosen[order]), schema)
@@ -290,26 +292,27 @@ def build_segment(
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.used)
     codes = index.codebook.encode(sample) if sample is not None and known else None
-    built = matcher.build(index.boxes, codes, _weights(index.boxes, subscriptions))
-    return Segment(index.codebook, pack_boxes(index.boxes), index.residuals, built, subscriptions)
+    packed = pack_boxes(index.boxes)
+    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
+    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
 
 
-def _alike_together(filters: Filters, weights: Longs) -> Longs:
-    """An order of filters: one subscriber first, then over the same attributes, then by the number of subscribers.
+def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
+    """An order of the chosen filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
-    column = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
-    bits = np.uint64(1) << (column & np.uint64(63))
+    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
+    bits = np.uint64(1) << (attribute & np.uint64(63))
     first = filters.row_ptr[filters.clause_ptr]
     signature = np.zeros(filters.n_filters, np.uint64)
     some = np.flatnonzero(np.diff(first))
     if some.size:
         signature[some] = np.bitwise_or.reduceat(bits, first[some])
-    return np.lexsort((weights, signature, weights > 1))
+    return np.lexsort((weights, signature[chosen], weights > 1))
 
 
-def _weights(boxes: Boxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
+def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
     """Subscriptions per clause, where a clause is a filter."""
     return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 

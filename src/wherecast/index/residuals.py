@@ -52,11 +52,12 @@ class Residuals:
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
         filter_ids: npt.NDArray[Any],
+        limits: Limits,
     ) -> list[Overwork]:
-        """The events for which (event, residual) pairs would read more text than the limits of the batch allow."""
+        """The events for which (event, residual) pairs would read more text than the limits allow."""
         program = self.program[residual_ids]
         reads = {number: self._reads_of(number) for number in np.unique(program).tolist()}
-        return find_overwork(events, event_ids, filter_ids, program, reads)
+        return find_overwork(events, event_ids, filter_ids, program, reads, limits)
 
     def _reads_of(self, program: int) -> Reads:
         if program not in self._reads:
@@ -194,12 +195,12 @@ def find_overwork(
     filter_ids: npt.NDArray[Any],
     program: npt.NDArray[Any],
     reads: Mapping[int, Reads],
+    limits: Limits,
 ) -> list[Overwork]:
-    """The events of which some filters would read more than the limits of the batch allow, in order.
+    """The events of which some filters would read more than the limits allow, in order.
 
     Pair i is event `event_ids[i]`, a residual of filter `filter_ids[i]`, and the program that evaluates it.
     """
-    limits = events.limits
     sizes = {attr: text_bytes(events, attr) for attr in {a for read in reads.values() for a in read}}
     longest = {attr: int(size.max(initial=0)) for attr, size in sizes.items()}
     dearest = max((sum(n * longest[attr] for attr, n in read.items()) for read in reads.values()), default=0)

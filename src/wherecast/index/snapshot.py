@@ -25,8 +25,8 @@ link, has its size and its checksum), then every place (inside its file). What b
 of strings, booleans that are neither 0 nor 1) is checked when such an array is first asked for.
 SHA-256 was chosen because processors have instructions for it: 0.9 GB/s here, twice the speed of BLAKE2b.
 
-A checksum finds damage, not malice: whoever can write the files can write the sums. So every check but the sums is made
-with `verify=False` too, and what the numbers in an array mean has to be checked by whoever asks for the array (`bounds`).
+A checksum finds damage, not malice: whoever can write the files can write the sums. So no check relies on
+the sums, and what the numbers in an array mean has to be checked by whoever asks for the array (`bounds`).
 
 A file that somebody shortens while it is mapped ends the process with SIGBUS as soon as a missing page is read: that is how
 POSIX maps files. We never write to a file again once a manifest names it, and remove files whole, which a map outlives. A
@@ -95,8 +95,8 @@ class Snapshot:
 # -- opening ----------------------------------------------------------------------------------------------------------
 
 
-def open_snapshot(path: str | os.PathLike[str], *, verify: bool = True) -> Snapshot:
-    """Map the snapshot in a directory. `verify=False` leaves out the checksums of the files, nothing else.
+def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
+    """Map the snapshot in a directory.
 
     Raises:
         SnapshotError: there is none, it is damaged, foreign, or of a newer format.
@@ -107,7 +107,7 @@ def open_snapshot(path: str | os.PathLike[str], *, verify: bool = True) -> Snaps
         raw = _read_manifest(where)
         manifest = _parse_manifest(raw, where)
         try:
-            maps = _map_files(manifest, where, verify=verify)
+            maps = _map_files(manifest, where)
         except FileNotFoundError as error:
             if raw == seen:
                 raise SnapshotError(f"{where}: {error.filename} is missing; restore it or save anew") from None
@@ -250,7 +250,7 @@ def _refuse(where: Path, reason: str) -> NoReturn:
     raise _DamagedError(f"{where / MANIFEST}: contradicts itself: {reason}; restore it or save anew")
 
 
-def _map_files(manifest: dict[str, Any], where: Path, *, verify: bool) -> dict[str, mmap.mmap]:
+def _map_files(manifest: dict[str, Any], where: Path) -> dict[str, mmap.mmap]:
     """Maps of all files, sizes and checksums compared. Raises FileNotFoundError for what is not there."""
     maps: dict[str, mmap.mmap] = {}
     try:
@@ -258,7 +258,7 @@ def _map_files(manifest: dict[str, Any], where: Path, *, verify: bool) -> dict[s
             for name, facts in manifest["files"].items():
                 if not _FILE.fullmatch(name) or not isinstance(facts, dict) or not is_count(facts.get("bytes")):
                     _refuse(where, f"file {name!r:.60} has no proper name or size")
-                maps[name] = _map_file(where / manifest["folder"] / name, folder, facts, verify=verify)
+                maps[name] = _map_file(where / manifest["folder"] / name, folder, facts)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -266,12 +266,12 @@ def _map_files(manifest: dict[str, Any], where: Path, *, verify: bool) -> dict[s
     return maps
 
 
-def _map_file(path: Path, folder: int, facts: dict[str, Any], *, verify: bool) -> mmap.mmap:
+def _map_file(path: Path, folder: int, facts: dict[str, Any]) -> mmap.mmap:
     with _opened(path.name, folder) as (descriptor, size):
         if size != facts["bytes"] or not size:
             raise SnapshotError(f"{path}: {size} bytes instead of {facts['bytes']}; restore it or save anew")
         mapped = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
-    if verify and hashlib.sha256(mapped).hexdigest() != facts.get("sha256"):
+    if hashlib.sha256(mapped).hexdigest() != facts.get("sha256"):
         raise SnapshotError(f"{path}: damaged (its checksum does not match); restore it or save anew")
     return mapped
 

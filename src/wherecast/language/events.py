@@ -37,7 +37,6 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.limits import Limits
 from wherecast.language.tables import ArrowArray, ArrowStream, as_table
 from wherecast.language.types import Kind
 from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
@@ -62,7 +61,6 @@ Events: TypeAlias = (
 )
 #: What to do with an event that has a value that does not fit its attribute.
 OnError = Literal["raise", "skip"]
-_DEFAULT_LIMITS = Limits()
 #: Up to here a float holds every integer.
 _EXACT = 2.0**53
 
@@ -70,15 +68,13 @@ _EXACT = 2.0**53
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "limits", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
     rows: npt.NDArray[np.int64]
     #: why rows were skipped, one error for each, in order
     errors: list[EventError]
-    #: how much text filters may read of each event
-    limits: Limits
 
     def __init__(
         self,
@@ -86,10 +82,8 @@ class EventBatch:
         source: _Source,
         columns: dict[int, Converted],
         skipped: dict[int, EventError],
-        limits: Limits,
     ) -> None:
         self.schema = schema
-        self.limits = limits
         self.errors = [error for _, error in sorted(skipped.items())]
         self.rows = np.arange(source.length, dtype=np.int64)
         self._source = source
@@ -108,7 +102,6 @@ class EventBatch:
         events: Events,
         on_error: OnError = "raise",
         needed: Collection[int] | None = None,
-        limits: Limits = _DEFAULT_LIMITS,
         names: NameCheck | None = None,
     ) -> EventBatch:
         """Read events.
@@ -119,7 +112,6 @@ class EventBatch:
             on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
-            limits: How much text filters may read of each event; checked when they do.
             names: Looks at the names in the events if something needed is NULL; an objection is an error of the event.
 
         Raises:
@@ -138,13 +130,13 @@ class EventBatch:
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
             if rows:
                 raise _error_of(min(rows), source, failed)
-            return cls(schema, source, columns, {}, limits)
+            return cls(schema, source, columns, {})
         skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
         for name, column in failed:
             for row in column.bad.tolist():
                 if row not in skipped:
                     skipped[row] = EventError(column.describe(row), row=row, attribute=name)
-        return cls(schema, source, columns, skipped, limits)
+        return cls(schema, source, columns, skipped)
 
     @property
     def length(self) -> int:
@@ -211,7 +203,7 @@ class EventBatch:
     def slice(self, start: int, stop: int) -> EventBatch:
         """Rows `start` .. `stop - 1` as a batch of their own; nothing is copied."""
         part = EventBatch.__new__(EventBatch)
-        part.schema, part.limits, part.errors, part.rows = self.schema, self.limits, [], self.rows[start:stop]
+        part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
         part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
         part._columns = {  # noqa: SLF001
             index: array.slice(start, stop - start) for index, array in self._columns.items()

@@ -27,3 +27,6 @@ class Limits:
     value_bytes: int = 16 * _MIB  # of one text, or of all texts of one array, in an event
     filter_work_bytes: int = 64 * _MIB  # that one filter reads of one event
     event_work_bytes: int = 1024 * _MIB  # that all filters of a segment read of one event
+
+
+DEFAULT_LIMITS = Limits()

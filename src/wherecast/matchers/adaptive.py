@@ -53,6 +53,7 @@ from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
+from wherecast.matchers.protocol import Arrays, Matcher
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
@@ -64,7 +65,7 @@ MOST_EXPECTED = 1 << 27
 _NONE_DIED = np.zeros(0, np.int64)
 
 
-class AdaptiveMatcher:
+class AdaptiveMatcher(Matcher):
     """Matches batches of events against boxes; built once, then read only."""
 
     name: ClassVar[str] = "adaptive"
@@ -78,10 +79,10 @@ class AdaptiveMatcher:
         visits: npt.NDArray[np.float64],
         word_weights: Ints,
     ) -> None:
-        self._columns = Projection(*(frozen(array) for array in columns))
+        self._projection = Projection(*(frozen(array) for array in columns))
         self._tree = LookupTree(*(frozen(array) for array in tree))
         self._plain = plain(self._tree)  # what kernels are given
-        self._use_rows(rows)
+        self._rows = plain(Rows(*(frozen(array) for array in rows)))
         self._facts, self._visits, self._word_weights = facts, visits, frozen(word_weights)
         self.n_clauses, first, end, self._stack, replicated = (int(x) for x in facts)
         self._dense = (first, end)
@@ -102,6 +103,19 @@ class AdaptiveMatcher:
         `sample` says what events look like (see `adaptive_conditions` without one), `weights` what each clause counts
         for in `weigh`.
         """
+        return cls._build(boxes, pack_boxes(boxes), sample, weights, costs)
+
+    @classmethod
+    def build_sharing(
+        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
+    ) -> Self:
+        """As `build`; candidates are checked against the boxes that the caller keeps, so that there is one copy."""
+        return cls._build(boxes, packed, sample, weights, None)
+
+    @classmethod
+    def _build(
+        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None
+    ) -> Self:
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
@@ -109,41 +123,30 @@ class AdaptiveMatcher:
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
-        matcher = cls(columns, tree, rows_of(pack_boxes(boxes)), np.array(facts, np.int64), np.zeros(5), words)
+        matcher = cls(columns, tree, rows_of(packed), np.array(facts, np.int64), np.zeros(5), words)
         if sample is not None and sample.n_events:
             matcher._visits = matcher._tally(sample)
         return matcher
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state, by name."""
-        return {**self._own_arrays(), **{f"rows_{k}": v for k, v in Rows(*self._rows)._asdict().items()}}
-
-    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        parts = {**self._columns._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
+    def arrays(self) -> Arrays:
+        """The whole state but the boxes, by name."""
+        parts = {**self._projection._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
         return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
 
-    def share_boxes(self, boxes: PackedBoxes) -> None:
-        """Check candidates against these boxes, equal to those it was built from: of two copies one goes."""
-        self._use_rows(rows_of(boxes))
-
-    def _use_rows(self, rows: Rows) -> None:
-        self._rows = plain(Rows(*(frozen(array) for array in rows)))
-
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:
         check_adaptive(StoredArrays(arrays, f"matcher {cls.name!r}"), boxes, weights)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The matcher whose `arrays()` these are; nothing is copied."""
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes) -> Self:
+        """The matcher of these boxes whose `arrays()` these are; nothing is copied."""
         columns = Projection(**{k: arrays[k] for k in Projection._fields})
         tree = LookupTree(**{k: arrays[f"tree_{k}"] for k in LookupTree._fields})
-        rows = Rows(**{k: arrays[f"rows_{k}"] for k in Rows._fields})
-        return cls(columns, tree, rows, arrays["facts"], arrays["visits"], arrays["word_weights"])
+        return cls(columns, tree, rows_of(boxes), arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         scratch = self._scratch(batch)
         ptr, ids = self._descend(batch, events, scratch)
         if self._dense[0] == self._dense[1]:
@@ -165,18 +168,18 @@ class AdaptiveMatcher:
         if rest < end_rest or self._dense[0] < self._dense[1] or column.size != 1:
             return None
         c = int(column[0])
-        table = self._columns.table[self._columns.table_ptr[c] : self._columns.table_ptr[c + 1]]
-        codes = table if table.size else np.arange(self._columns.source_width[c], dtype=np.int32)
+        table = self._projection.table[self._projection.table_ptr[c] : self._projection.table_ptr[c + 1]]
+        codes = table if table.size else np.arange(self._projection.source_width[c], dtype=np.int32)
         marks = np.zeros(codes.size, bool)
         mark_codes(self._tree.tests, self._tree.table, first, end, frozen(codes), marks)
-        return int(self._columns.attribute[c]), marks
+        return int(self._projection.attribute[c]), marks
 
     def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
         """Sum of the weights of the clauses that hold, per event; clause c weighs ptr[c + 1] - ptr[c].
 
         The weights must be those that `build` was given.
         """
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
@@ -209,7 +212,7 @@ class AdaptiveMatcher:
         An event's part of `out` ends at `ends`. Only where `is_dense`; the weights that `build` was given must be those
         of `ptr`, as for `weigh`.
         """
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         clauses = np.empty(64 * LEAF_WORDS + 64, np.int32)
         expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
                      frozen(values), cursor, ends, out)  # fmt: skip
@@ -262,7 +265,7 @@ class AdaptiveMatcher:
         """
         tree, sizes = self._tree, self._tree.leaves[:, SIZE]
         visits = self._visits if events is None else self._tally(events)
-        parts = {k: int(v.nbytes) for k, v in self._own_arrays().items()}
+        parts = {k: int(v.nbytes) for k, v in self.arrays().items()}
         names = "nodes_per_event", "leaves_per_event", "candidates_per_event", "checked_per_event"
         return {
             "clauses": self.n_clauses,
@@ -295,7 +298,7 @@ class AdaptiveMatcher:
         for column, shift, _, size, _ in tree.tests[first : min(end, first + 40)].tolist():
             kind = f"table of {size}" if size > 0 else f"hash of {-size}"
             cell = "single codes" if shift == 0 else f"cells of {1 << shift} codes"
-            lines.append(f"  attribute {self._columns.attribute[column]} (column {column}) by {cell}, {kind}")
+            lines.append(f"  attribute {self._projection.attribute[column]} (column {column}) by {cell}, {kind}")
         if end - first > 40:
             lines.append(f"  and {end - first - 40} more")
         elif end == first:
@@ -304,7 +307,7 @@ class AdaptiveMatcher:
 
     def _tally(self, events: EventCodes) -> npt.NDArray[np.float64]:
         """Per event: nodes, leaves, slots of those leaves, slots checked one by one, matches of the tree."""
-        batch = plain(project(self._columns, events))
+        batch = plain(project(self._projection, events))
         totals = np.zeros(5, np.int64)
         dense = self._tree.leaves[slice(*self._dense), SIZE]
         if self._grown:

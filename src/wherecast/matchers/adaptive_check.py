@@ -6,25 +6,8 @@ import numpy as np
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels import descent
 from wherecast.kernels.arrays import Ints
-from wherecast.kernels.descent import (
-    BITS_AT,
-    CHECKED,
-    COLUMN,
-    COLUMN_END,
-    FOLD_AT,
-    LEAF_WORDS,
-    MAP,
-    ROW_AT,
-    SHIFT_AT,
-    SIZE,
-    SLOT,
-    SURE,
-    WORDS,
-    LookupTree,
-    has_loose_bits,
-    measure_depth,
-)
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_plan import weigh_words
 
@@ -63,8 +46,8 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
     return width
 
 
-def _read_tree(stored: StoredArrays) -> LookupTree:
-    return LookupTree(
+def _read_tree(stored: StoredArrays) -> descent.LookupTree:
+    return descent.LookupTree(
         stored.table("tree_nodes", np.int32, 4),
         stored.table("tree_tests", np.int32, 5),
         stored.column("tree_table", np.int32),
@@ -75,7 +58,7 @@ def _read_tree(stored: StoredArrays) -> LookupTree:
     )
 
 
-def _check_nodes(stored: StoredArrays, tree: LookupTree, n_columns: int, stack: int) -> None:
+def _check_nodes(stored: StoredArrays, tree: descent.LookupTree, n_columns: int, stack: int) -> None:
     """That tests and links stay inside, and that what a descent keeps for later fits the stack that is set for it."""
     nodes = tree.nodes
     stored.require(len(nodes) > 0, "tree_nodes", "has no root")
@@ -85,49 +68,61 @@ def _check_nodes(stored: StoredArrays, tree: LookupTree, n_columns: int, stack: 
     depths = np.full(len(nodes), -1, np.int32)
     depths[0] = 0
     arrays = frozen(nodes), frozen(tree.tests), frozen(tree.table)
-    depth = measure_depth(*arrays, n_columns, len(tree.leaves), depths)
+    depth = descent.measure_depth(*arrays, n_columns, len(tree.leaves), depths)
     stored.require(depth >= 0, "tree_table", "has a link that leads out of the tree or back")
     pushed = int(np.diff(nodes[:, :2], axis=1).max()) + int(np.diff(nodes[:, 2:], axis=1).max())
     stored.require((depth + 1) * pushed < stack <= len(nodes) * pushed + 8, "facts", f"has a stack of {stack}")
 
 
-def _check_leaves(stored: StoredArrays, tree: LookupTree, width: Ints) -> None:
+def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -> None:
     """That slots, columns and rows of all leaves exist: the columns of leaves follow each other, rows end in `maps`."""
     leaves, slots = tree.leaves, tree.slots.size - 64
-    slot, size, words, place, sure = (leaves[:, field] for field in (SLOT, SIZE, WORDS, MAP, SURE))
+    slot, size, words, place, sure = (
+        leaves[:, field] for field in (descent.SLOT, descent.SIZE, descent.WORDS, descent.MAP, descent.SURE)
+    )
     stored.require(slots >= 0, "tree_slots", "has no padding")
     fits = (slot >= 0) & (size >= 0) & (slot <= slots) & (size <= slots - slot)
-    fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= LEAF_WORDS))
+    fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= descent.LEAF_WORDS))
     fits &= (place >= 0) & (place <= tree.maps.size) & (sure >= 0) & (sure <= tree.maps.size)
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")
-    ends = np.concatenate(([0], leaves[:, COLUMN_END]))
+    ends = np.concatenate(([0], leaves[:, descent.COLUMN_END]))
     stored.offsets(ends, tree.columns.size, "tree_leaves")
-    stored.require(np.array_equal(leaves[:, COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")
+    stored.require(np.array_equal(leaves[:, descent.COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")
     stored.require(np.diff(ends).max(initial=0) <= width.size, "tree_leaves", "has a leaf with too many columns")
 
     packed, owner = tree.columns, np.repeat(np.arange(len(leaves)), np.diff(ends))
     column = packed & 0xFFFF
     stored.require((packed >= 0).all(), "tree_columns", "has a negative row")
     stored.within(column, 0, width.size, "tree_columns")
-    buckets = np.minimum((width[column] - 1) >> (packed >> SHIFT_AT & 31), (1 << (packed >> BITS_AT & 31)) - 1)
-    last = np.maximum(buckets - (packed >> FOLD_AT & 1), packed >> FOLD_AT & 1)  # a folded column has two rows at least
-    needed = place[owner] + (sure[owner] + (packed >> ROW_AT) + last + 1) * words[owner]
+    buckets = np.minimum(
+        (width[column] - 1) >> (packed >> descent.SHIFT_AT & 31), (1 << (packed >> descent.BITS_AT & 31)) - 1
+    )
+    last = np.maximum(
+        buckets - (packed >> descent.FOLD_AT & 1), packed >> descent.FOLD_AT & 1
+    )  # a folded column has two rows at least
+    needed = place[owner] + (sure[owner] + (packed >> descent.ROW_AT) + last + 1) * words[owner]
     stored.require(needed.max(initial=0) <= tree.maps.size, "tree_columns", "has a row beyond the maps")
 
 
 def _check_dense(
-    stored: StoredArrays, tree: LookupTree, width: Ints, first: int, end: int, weights: Ints | None
+    stored: StoredArrays, tree: descent.LookupTree, width: Ints, first: int, end: int, weights: Ints | None
 ) -> None:
     """That bitmaps alone decide the dense part, code by code, and that what is counted is what will be written."""
     leaves = tree.leaves[first:end]
-    stored.require(((leaves[:, WORDS] > 0) & (leaves[:, CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do")
+    stored.require(
+        ((leaves[:, descent.WORDS] > 0) & (leaves[:, descent.CHECKED] == 0)).all(), "tree_leaves", "leaves checks to do"
+    )
     if end > first:
-        packed = tree.columns[leaves[0, COLUMN] : leaves[-1, COLUMN_END]]
-        exact = (packed >> SHIFT_AT & 31 == 0) & (1 << (packed >> BITS_AT & 31) >= width[packed & 0xFFFF])
+        packed = tree.columns[leaves[0, descent.COLUMN] : leaves[-1, descent.COLUMN_END]]
+        exact = (packed >> descent.SHIFT_AT & 31 == 0) & (
+            1 << (packed >> descent.BITS_AT & 31) >= width[packed & 0xFFFF]
+        )
         stored.require(exact.all(), "tree_columns", "has buckets of several codes in the dense part")
-    words = int(leaves[:, WORDS].sum())
+    words = int(leaves[:, descent.WORDS].sum())
     kept = stored.column("word_weights", np.int32, size=words)
-    loose = has_loose_bits(frozen(tree.leaves), frozen(tree.columns), frozen(width), frozen(tree.maps), first, end)
+    loose = descent.has_loose_bits(
+        frozen(tree.leaves), frozen(tree.columns), frozen(width), frozen(tree.maps), first, end
+    )
     stored.require(not loose, "tree_maps", "has a bit that stands for no clause")
     if weights is not None:
         stored.require(np.array_equal(kept, weigh_words(tree, first, end, weights)), "word_weights", "is not the sum")

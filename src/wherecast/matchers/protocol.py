@@ -1,58 +1,94 @@
 """What every matcher is: built from boxes, asked with event codes, answering with clauses.
 
 A matcher knows nothing of texts, subscriptions or residuals. It answers which clauses' boxes hold for which events; the
-engine settles residuals and fans out to subscriptions, the same way for all of them.
+engine settles residuals and fans out to subscriptions, the same way for all of them. What a matcher cannot do better than
+anybody has a default here.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
+
+#: The state of a matcher, by name.
+Arrays = dict[str, Numbers]
 
 
 class Hits(NamedTuple):
     """Clauses whose box holds, per event: those of event e are `clause_ids[event_ptr[e]:event_ptr[e + 1]]`."""
 
-    event_ptr: npt.NDArray[np.int64]  # (events + 1,)
-    clause_ids: npt.NDArray[np.int32]  # each clause at most once per event
+    event_ptr: Longs  # (events + 1,)
+    clause_ids: Ints  # each clause at most once per event
 
 
-class Matcher(Protocol):
+class Matcher(ABC):
     """A matching algorithm over boxes."""
 
     name: ClassVar[str]
 
+    # -- building -------------------------------------------------------------------------------------------------
+
     @classmethod
-    def build(
-        cls, boxes: Boxes, sample: EventCodes | None = None, weights: npt.NDArray[np.int32] | None = None
-    ) -> Self:
+    @abstractmethod
+    def build(cls, boxes: Boxes, sample: EventCodes | None = None, weights: Ints | None = None) -> Self:
         """Build from boxes.
 
         `sample` shows what events look like, `weights` what each clause counts for in `weigh`; a matcher may ignore
         both. Raises MatcherError, with the reason, if this algorithm cannot serve the boxes.
         """
 
-    def match(self, events: EventCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    @classmethod
+    def build_sharing(
+        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
+    ) -> Self:
+        """Build from boxes that the caller also keeps, packed: a matcher that needs them later may share these."""
+        del packed
+        return cls.build(boxes, sample, weights)
+
+    # -- matching -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """`Hits` of a batch."""
 
-    def gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
+    def gate(self) -> tuple[int, Bools] | None:
         """An attribute and, by code, whether an event with that code may match anything; None if all may."""
+        return None
 
-    def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
         """Sum of the weights of the clauses that hold, per event; clause c weighs `ptr[c + 1] - ptr[c]`."""
+        event_ptr, clause_ids = self.match(events)
+        running = np.zeros(clause_ids.size + 1, np.int64)
+        np.cumsum(np.diff(ptr)[clause_ids], out=running[1:])
+        return np.diff(running[event_ptr])
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state as arrays, for a snapshot."""
+    @property
+    def is_dense(self) -> bool:
+        """Whether `expand` serves: it writes the subscriptions of what holds without listing clauses first."""
+        return False
+
+    def expand(self, events: EventCodes, ptr: Ints, values: Numbers, cursor: Longs, ends: Longs, out: Numbers) -> None:
+        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
+
+        An event's part of `out` ends at `ends`. Only where `is_dense`.
+        """
+        raise NotImplementedError(f"matcher {self.name!r} lists clauses; see `match`")
+
+    # -- storing --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """The whole state as arrays, for a snapshot; boxes that are shared (`build_sharing`) are left out."""
 
     @classmethod
-    def check(
-        cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: npt.NDArray[np.int32] | None
-    ) -> None:
+    @abstractmethod
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:
         """Raises SnapshotError unless a matcher of these arrays, out of a file, stays inside them (see `index.bounds`).
 
         `boxes` are those it was built from, checked already; `weights` what clauses count for in `weigh`, None if it will
@@ -60,41 +96,21 @@ class Matcher(Protocol):
         """
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The matcher whose `arrays()` these are; may use them in place. Out of a file, `check` comes first."""
+    @abstractmethod
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes) -> Self:
+        """The matcher of these boxes whose `arrays()` these are; may use both in place. Out of a file, `check` comes first."""
 
+    # -- telling --------------------------------------------------------------------------------------------------
+
+    def candidates(self, events: EventCodes | None) -> float | None:
+        """Clauses an event is compared with, on average: of these events, or as planned; None if it does not say."""
+        del events
+        return None
+
+    @abstractmethod
     def explain_plan(self) -> str:
         """What it chose and what that costs, in a few lines."""
 
+    @abstractmethod
     def stats(self) -> dict[str, Any]:
         """What it built and what it costs."""
-
-
-class DenseMatcher(Matcher, Protocol):
-    """A matcher that can write the subscriptions of what holds without listing clauses first."""
-
-    is_dense: bool  # whether it can do so now
-
-    def expand(
-        self,
-        events: EventCodes,
-        ptr: npt.NDArray[np.int32],
-        values: npt.NDArray[Any],
-        cursor: npt.NDArray[np.int64],
-        ends: npt.NDArray[np.int64],
-        out: npt.NDArray[Any],
-    ) -> None:
-        """Write values[ptr[c]:ptr[c + 1]] of the clauses c that hold at each event's cursor, which is moved on.
-
-        An event's part of `out` ends at `ends`.
-        """
-
-    def share_boxes(self, boxes: PackedBoxes) -> None:
-        """Use these boxes, equal to those it was built from, in place of its own copy."""
-
-
-def weigh_hits(hits: Hits, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """`Matcher.weigh` for a matcher that knows no shorter way than to list the clauses."""
-    running = np.zeros(hits.clause_ids.size + 1, np.int64)
-    np.cumsum(np.diff(ptr)[hits.clause_ids], out=running[1:])
-    return np.diff(running[hits.event_ptr])

@@ -18,12 +18,12 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.rows import Rows
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 
 _NO_NUMBERS = np.zeros(0, np.uint8)
 
 
-class ScanMatcher:
+class ScanMatcher(Matcher):
     """Vectorised test of all boxes, event by event."""
 
     name: ClassVar[str] = "scan"
@@ -71,20 +71,14 @@ class ScanMatcher:
         inside: npt.NDArray[np.bool_] = (elements >= self.boxes.lo[rows]) & (elements <= self.boxes.hi[rows])
         return np.asarray(inside.any(axis=0))
 
-    def gate(self) -> None:
-        return None
-
-    def weigh(self, events: EventCodes, ptr: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        return weigh_hits(self.match(events), ptr)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         arrays = {name: a for name, a in self.boxes._asdict().items() if name != "n_filters"}
         return {**arrays, "n_filters": np.array([self.boxes.n_filters])}
 
     @classmethod
     def check(
         cls,
-        arrays: dict[str, npt.NDArray[Any]],
+        arrays: Arrays,
         boxes: PackedBoxes,
         weights: npt.NDArray[np.int32] | None,  # noqa: ARG003 - it lists clauses and weighs them
     ) -> None:
@@ -100,7 +94,7 @@ class ScanMatcher:
         stored.column("n_filters", np.int64, size=1)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         fields: dict[str, Any] = {name: arrays[name] for name in Boxes._fields}
         fields["n_filters"] = int(arrays["n_filters"][0])
         return cls(Boxes(**fields))

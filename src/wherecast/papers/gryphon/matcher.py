@@ -29,7 +29,6 @@ from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
@@ -39,7 +38,7 @@ from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.events import drop_repeats
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.gryphon.clauses import (
     Constraints,
     arrange,
@@ -103,7 +102,7 @@ class Visits(NamedTuple):
     edges: float  # lookups of a value, tests of a set, `*` edges and successors followed
 
 
-class TreeMatcher:
+class TreeMatcher(Matcher):
     """A live matching tree."""
 
     name: ClassVar[str] = "tree"
@@ -123,7 +122,7 @@ class TreeMatcher:
         self._read_levels = Levels(*(frozen(array) for array in self._levels))
         width, n = self._read_levels.width, self._levels.attribute.size
         table_ptr, table = np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
-        self._columns = Projection(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
+        self._projection = Projection(self._read_levels.attribute, width, width, frozen(table_ptr), frozen(table))
 
     @classmethod
     def build(
@@ -216,7 +215,7 @@ class TreeMatcher:
 
     def _search(self, events: EventCodes) -> tuple[Hits, Longs]:
         """Matches of a batch, and nodes and edges visited in total; a full output is continued in a further piece."""
-        batch = project(self._columns, events)
+        batch = project(self._projection, events)
         counts, visits = np.zeros(events.n_events, np.int64), np.zeros(2, np.int64)
         stack = np.empty(int(self._tree.counts[NODES]) + 1, np.int32)
         pieces, start, size = [np.zeros(0, np.int32)], 0, 1024 + 16 * events.n_events
@@ -232,18 +231,12 @@ class TreeMatcher:
             ids = ids[:kept]
         return Hits(ptr, ids), visits
 
-    def gate(self) -> None:
-        return None
-
-    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
-        return weigh_hits(self.match(events), ptr)
-
     def tally(self, events: EventCodes) -> Visits:
         """Nodes and edges visited per event, on average over these events."""
         nodes, edges = (self._search(events)[1] / max(events.n_events, 1)).tolist()
         return Visits(nodes, edges)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The whole state, by name."""
         groups = {"tree": trimmed(self._tree)._asdict(), "level": self._levels._asdict(), "link": self._links._asdict()}
         parts = {f"{group}_{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
@@ -252,7 +245,7 @@ class TreeMatcher:
         return {**parts, "widths": self._widths, "facts": np.array(facts, np.int64)}
 
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
         stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         widths = stored.column("widths", np.int32)
         stored.require(np.array_equal(widths, boxes.widths), "widths", "is not that of the codes")
@@ -265,7 +258,7 @@ class TreeMatcher:
             stored.column(f"link_{name}", np.int32, np.int64, size=0)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         """The matcher whose `arrays()` these are; the tree is copied only when it changes."""
         tree = Tree(**{k: arrays[f"tree_{k}"] for k in Tree._fields})
         levels = Levels(**{k: np.array(arrays[f"level_{k}"]) for k in Levels._fields})

@@ -26,10 +26,10 @@ from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
-from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.arrays import Ints, Words
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, check_index, count_copies
 from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
 from wherecast.papers.rapidmatch.partition import (
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
     is_fixed: bool  # the partition was given and stays
 
 
-class RapidMatcher:
+class RapidMatcher(Matcher):
     """RAPIDMatch over boxes; changes in place."""
 
     name: ClassVar[str] = "rapid"
@@ -135,13 +135,6 @@ class RapidMatcher:
         """Clauses that hold, each once per event."""
         return self._index.match(self._partition.convert_events(events))
 
-    def gate(self) -> None:
-        """No single attribute decides."""
-
-    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
-        """Sum of the weights of the clauses that hold, per event; clause c weighs ptr[c + 1] - ptr[c]."""
-        return weigh_hits(self.match(events), ptr)
-
     def tally(self, events: EventCodes) -> Tally:
         """What searching these events takes, in the operations of the paper."""
         return self._index.tally(self._partition.convert_events(events))
@@ -185,7 +178,7 @@ class RapidMatcher:
             )
         return "\n".join(lines)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The whole state, by name."""
         boxes, sample = self._clauses.join(self._index.live.size), self._plan.sample
         c = -2 if self._plan.c is None else self._plan.c
@@ -199,7 +192,7 @@ class RapidMatcher:
         }
 
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
         stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         c, is_fixed = stored.column("plan", np.int64, size=2).tolist()
         stored.require(c >= -2 and is_fixed in (0, 1), "plan", f"has no c = {c}")
@@ -214,7 +207,7 @@ class RapidMatcher:
             _check_sample(stored, boxes.widths.size)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         """The matcher whose `arrays()` these are; nothing is copied until something changes."""
         c, is_fixed = arrays["plan"].tolist()
         sample = None
@@ -222,9 +215,9 @@ class RapidMatcher:
             sample = EventCodes(*(arrays[f"sample_{name}"] for name in EventCodes._fields))
         partition = Partition(*(frozen(arrays[f"partition_{name}"]) for name in Partition._fields))
         ptr, attr, lo, hi = (arrays[f"boxes_{name}"] for name in ("ptr", "attr", "lo", "hi"))
-        boxes = compose_boxes(ptr, attr, lo, hi, partition.widths)
+        clauses = compose_boxes(ptr, attr, lo, hi, partition.widths)
         plan = Plan(sample, None if c == -2 else c, bool(is_fixed))
-        return cls(plan, partition, BinaryIndex.from_arrays(arrays), ClauseStore(boxes))
+        return cls(plan, partition, BinaryIndex.from_arrays(arrays), ClauseStore(clauses))
 
 
 def _check_sample(stored: StoredArrays, n_attributes: int) -> None:

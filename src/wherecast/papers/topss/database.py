@@ -25,11 +25,10 @@ The tables are the whole state. A snapshot holds the rows of the first formulati
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.bench.connections import Columns, Database, open_database
 from wherecast.errors import MatcherError
@@ -37,7 +36,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels.arrays import Ints
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.topss.database_predicates import PredicateTable
 from wherecast.papers.topss.database_relations import (
     ABOVE,
@@ -77,7 +76,7 @@ held AS (SELECT word, {key}, bit_or(bits) AS bits FROM (
     {joins}) AS satisfied GROUP BY word, {key})"""  # noqa: S608
 
 
-class DatabaseMatcher(ABC):
+class DatabaseMatcher(Matcher):
     """What the formulations share: the batch, the ids, the stored form."""
 
     name: ClassVar[str]
@@ -129,12 +128,6 @@ class DatabaseMatcher(ABC):
         """Events of one statement."""
         return WORD * max(1, _GROUPS // max(1, self._live.size))
 
-    def gate(self) -> None:
-        return None
-
-    def weigh(self, events: EventCodes, ptr: Ints) -> npt.NDArray[np.int64]:
-        return weigh_hits(self.match(events), ptr)
-
     # -- changes --------------------------------------------------------------------------------------------------
 
     def insert(self, boxes: Boxes) -> Ints:
@@ -159,13 +152,13 @@ class DatabaseMatcher(ABC):
 
     # -- the stored form ------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The rows of sequential search, whichever formulation this is."""
         found = self._database.fetch(self.dump)
         return {name: found[name].astype(np.int32) for name in PredicateRows._fields}
 
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
         stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         sid = stored.column("sid", np.int32)
         stored.within(sid, 0, boxes.n_clauses, "sid")
@@ -173,7 +166,7 @@ class DatabaseMatcher(ABC):
             stored.column(name, np.int32, size=sid.size)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         """Fill the tables again."""
         return cls(PredicateRows(**{name: arrays[name] for name in PredicateRows._fields}))
 

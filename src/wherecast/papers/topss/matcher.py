@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.errors import MatcherError
 from wherecast.index.bounds import StoredArrays
@@ -31,7 +30,7 @@ from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.kernels.rows import Rows
 from wherecast.language.filters import take_ranges
-from wherecast.matchers.protocol import Hits, weigh_hits
+from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.topss.association import Association, BitMatrix, ByteMatrix, ListAssociation
 from wherecast.papers.topss.kernels.counting import tally_predicates
 from wherecast.papers.topss.lists import grown, offsets
@@ -50,7 +49,7 @@ class Tally(NamedTuple):
     entries: Longs  # (events,) entries of the association read for that: ids, words of bits, or bytes
 
 
-class CountingMatcher:
+class CountingMatcher(Matcher):
     """Counting with ordered lists of predicates and lists of clauses."""
 
     name: ClassVar[str] = "counting"
@@ -219,15 +218,9 @@ class CountingMatcher:
         self._index.mark(events, bits)
         return bits
 
-    def weigh(self, events: EventCodes, ptr: Ints) -> Longs:
-        return weigh_hits(self.match(events), ptr)
-
-    def gate(self) -> None:
-        return None
-
     # -- storing --------------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """The clauses that are there, their ids, and the widths of the attributes."""
         ids = np.flatnonzero(self._needed[: self._n_numbers] != _none(self._needed)).astype(np.int32)
         ptr, predicates = self._association.read(ids, self._needed)
@@ -239,7 +232,7 @@ class CountingMatcher:
         return {"ids": ids, "ptr": row_ptr[ptr], "attr": attr, "lo": lo, "hi": hi, "widths": self._widths}
 
     @classmethod
-    def check(cls, arrays: dict[str, npt.NDArray[Any]], boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
+    def check(cls, arrays: Arrays, boxes: PackedBoxes, weights: Ints | None) -> None:  # noqa: ARG003
         stored = StoredArrays(arrays, f"matcher {cls.name!r}")
         ids = stored.column("ids", np.int32)
         stored.within(ids, 0, boxes.n_clauses, "ids")
@@ -251,14 +244,14 @@ class CountingMatcher:
         check_rows(stored, Rows(ptr, np.zeros(0, np.uint8), attr, lo, hi), widths)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes | None = None) -> Self:  # noqa: ARG003 - it keeps its own
         """Load the clauses again, under their ids."""
         ids = np.array(arrays["ids"], np.int32)
         stored: dict[str, Any] = {name: np.array(arrays[name]) for name in ("ptr", "attr", "lo", "hi", "widths")}
-        boxes = Boxes(filter_ids=ids, residuals=np.full(ids.size, -1, np.int32), n_filters=ids.size, **stored)
-        matcher = cls(boxes.widths)
+        clauses = Boxes(filter_ids=ids, residuals=np.full(ids.size, -1, np.int32), n_filters=ids.size, **stored)
+        matcher = cls(clauses.widths)
         end = int(ids[-1]) + 1 if ids.size else 0
-        admitted = matcher._admit(boxes, end)
+        admitted = matcher._admit(clauses, end)
         matcher._n_numbers = end
         matcher._free = np.setdiff1d(np.arange(end, dtype=np.int32), ids, assume_unique=True)
         matcher._file(ids, *admitted)
