@@ -17,7 +17,7 @@ import numpy as np
 
 from wherecast.bench.measure import timed
 from wherecast.papers.gryphon.bound import bound_visits
-from wherecast.papers.gryphon.experiments.trees import MILLION, SIMULATION, TREES, Case, Settings
+from wherecast.papers.gryphon.experiments.trees import MILLION, SIMULATION, TREES, TreeCase, TreeCurveSettings
 from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, TreeMatcher
 from wherecast.papers.lab.timing import Subject, time_subjects
 
@@ -34,7 +34,7 @@ N_EVENTS, SEED, ROUNDS = 2_000, 4, 3
 
 def measure(n: int) -> None:
     """Print a line for each tree, and what changes of the default one take."""
-    case = Case.draw(SIMULATION, n, N_EVENTS, SEED)
+    case = TreeCase.draw(SIMULATION, n, N_EVENTS, SEED)
     bound = bound_visits(n, SIMULATION.attributes, SIMULATION.values)
     grown = {name: how for name, how in CHOSEN.items() if how.collapse or n < MILLION}
     built = {name: timed(lambda how=how: TreeMatcher.build(case.boxes, settings=how)) for name, how in grown.items()}
@@ -55,7 +55,7 @@ def measure(n: int) -> None:
         print(f"tree, {batch} a call: {removal:.1f} us per removal, {insertion:.1f} us per insertion", flush=True)
 
 
-def time_changes(case: Case, tree: TreeMatcher, batch: int) -> tuple[float, float]:
+def time_changes(case: TreeCase, tree: TreeMatcher, batch: int) -> tuple[float, float]:
     """Seconds per removal and per insertion, in calls of `batch` subscriptions. The tree is then as it was."""
     removing = inserting = 0.0
     for call in range(CALLS):
@@ -73,7 +73,7 @@ def time_changes(case: Case, tree: TreeMatcher, batch: int) -> tuple[float, floa
 
 def warm_up() -> None:
     """Compile every kernel that is timed."""
-    case = Case.draw(SIMULATION, 1_000, 10, SEED)
+    case = TreeCase.draw(SIMULATION, 1_000, 10, SEED)
     for how in CHOSEN.values():
         tree = TreeMatcher.build(case.boxes, settings=how)
         tree.match(case.events)
@@ -84,7 +84,7 @@ def main() -> None:
     """Print one table per number of subscriptions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="a million subscriptions as well")
-    sizes = Settings().sizes + (MILLION,) * parser.parse_args().full
+    sizes = TreeCurveSettings().sizes + (MILLION,) * parser.parse_args().full
     warm_up()
     for n in sizes:
         measure(n)

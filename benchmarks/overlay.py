@@ -17,10 +17,10 @@ import time
 from collections.abc import Iterable
 
 from wherecast.overlay.messages import Route
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import SCHEMA, Churn, run_churn
-from wherecast.papers.chord.simulate import Network
+from wherecast.papers.chord.simulate import SimulatedNetwork
 
 PARTS = ("batching", "churn", "control")
 #: Events of each measurement of batching.
@@ -49,8 +49,8 @@ def batching() -> None:
 
 def messages_per_event(nodes: int, together: int, *, is_batching: bool) -> float:
     """Routing messages on a ring at rest, for events that nobody asks for."""
-    settings = Settings(bits=64, successors=1, copies=1)
-    network, rng = Network(Placement(SCHEMA, settings), 2, is_batching=is_batching), random.Random(2)
+    settings = RingSettings(bits=64, successors=1, copies=1)
+    network, rng = SimulatedNetwork(RingPlacement(SCHEMA, settings), 2, is_batching=is_batching), random.Random(2)
     network.found(nodes)
     # With successor lists of one, fingers come slowly: until they stand, look-ups go round.
     network.run(nodes * 100 + 200_000)

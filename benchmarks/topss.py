@@ -18,7 +18,7 @@ import numpy as np
 from wherecast.bench.measure import timed
 from wherecast.engine.engine import Engine
 from wherecast.papers.lab.timing import Subject, check_matches
-from wherecast.papers.topss.experiments.cases import W4, Case
+from wherecast.papers.topss.experiments.cases import W4, MatchingCase
 from wherecast.papers.topss.matcher import (
     CountingBitMatcher,
     CountingByteMatcher,
@@ -35,7 +35,7 @@ N_EVENTS = 50
 def measure_changes(n: int) -> None:
     """Print seconds to load each matcher, and microseconds for a single change of it."""
     print("\n| subscriptions | matcher | load s | insert us | update us | remove us |\n|---|---|---|---|---|---|")
-    case, further = Case.draw(W4, n, N_EVENTS), W4.make(2 * CHANGES, 1).predicates
+    case, further = MatchingCase.draw(W4, n, N_EVENTS), W4.make(2 * CHANGES, 1).predicates
     single = [W4.code_predicates(further.take(np.array([i]))) for i in range(2 * CHANGES)]
     for matcher in MATCHERS:
         live, load_s = timed(lambda matcher=matcher: matcher.build(case.boxes))
@@ -76,7 +76,7 @@ def measure_texts(n: int) -> None:
 
 def warm_up() -> None:
     """Compile every kernel that is timed."""
-    case = Case.draw(W4, 3 * CHANGES, N_EVENTS)
+    case = MatchingCase.draw(W4, 3 * CHANGES, N_EVENTS)
     one = W4.code_predicates(case.workload.predicates.take(np.array([0])))
     for matcher in MATCHERS:
         live = matcher.build(case.boxes)

@@ -13,9 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.integration.test_spark_match import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
 
 from wherecast import spark as ws
+from wherecast.spark.file_columns import FileColumns, Footers
+from wherecast.spark.pipeline import brief
 
 CHANGE = pa.table({"sequence": [1, 2], "op": ["upsert", "upsert"], "id": [7, 8], "filter": ["price > 5", "price <"]})
 
@@ -42,23 +46,22 @@ def match_all(spark: Any, folder: Path, strategy: Any) -> dict[str, Any]:
 
 
 def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
-    """Two batches with a change of the subscriptions between them, subscribers joined, a poison event set apart."""
+    """Two batches with a change of the subscriptions between them, subscribers joined, a poison event set apart, a file refused."""
     index, work = str(folder / strategy), folder / f"stream-{strategy}"
     for name in ("events", "changes"):
         (work / name).mkdir(parents=True)
     pq.write_table(EVENTS, work / "events" / "0.parquet")
     people = spark.createDataFrame(pa.table({"id": [*range(1, 10)], "mail": [f"{n}@here" for n in range(1, 10)]}))
-    source = spark.readStream.schema(
-        "Symbol string, PRICE double, volume bigint, note string, __wherecast_error string"
-    )
+    columns = StructType.fromDDL("Symbol string, PRICE double, volume bigint, note string, __wherecast_error string")
     query = ws.stream(
-        source.parquet(str(work / "events")),
+        spark.readStream.schema(columns).parquet(str(work / "events")),
         index,
         ws.Parquet(str(work / "matches")),
         str(work / "checkpoint"),
         subscribers=people,
         dead_letters=ws.Parquet(str(work / "dead")),
         rebalancer=ws.Rebalancer(every=1),
+        check_files=FileColumns(Footers("parquet", {}), columns),
     )
     query.processAllAvailable()
     change = pa.table(
@@ -77,6 +80,12 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     poison = EVENTS.append_column("__wherecast_error", pa.array(["broken", *[None] * (len(EVENTS) - 1)]))
     pq.write_table(poison, work / "events" / "1.parquet")
     query.processAllAvailable()
+    pq.write_table(EVENTS.append_column("new", pa.array([1] * len(EVENTS))), work / "events" / "2.parquet")
+    try:
+        query.processAllAvailable()
+        stopped = "nothing stopped it"
+    except PySparkException as error:
+        stopped = brief(error)
     query.stop()
     matches = spark.read.parquet(str(work / "matches")).collect()
     return {
@@ -84,6 +93,7 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
         "mails": sorted({(row.subscription, row.mail) for row in matches}),
         "dead": [(row.note, row.error) for row in spark.read.parquet(str(work / "dead")).collect()],
         "refused": [row.id for row in spark.read.parquet(str(work / "refused")).collect()],
+        "stopped": stopped,
         "reports": [asdict(report) for report in query.reports],
         "progress": [p["wherecast"]["batch"] for p in query.recentProgress if p["wherecast"]],
     }

@@ -23,7 +23,7 @@ from tests.integration.stream_job import NOT_COMMITTED, SCHEMA
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
-from wherecast.spark import pins as pins_module
+from wherecast.spark import checkpoint as checkpoint_module
 from wherecast.spark.index import Index
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store
@@ -89,7 +89,7 @@ def hook_parquet(reaper: Reaper, folder: Path) -> None:
 
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
-    reaper.around(pins_module.Pins, "pin", before="before the pin", after="after the pin")
+    reaper.around(checkpoint_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
     hook_parquet(reaper, folder)
     reaper.around(Index, "commit", before="change written", after="change committed")
@@ -134,7 +134,7 @@ class Files:
 
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
-    pins_module._KEPT = 1_000_000  # the test looks at all of them
+    checkpoint_module._KEPT = 1_000_000  # the test looks at all of them
     session = ws.create_session("driver", master, **{"spark.sql.shuffle.partitions": 2, "spark.default.parallelism": 2})
     index = Index(str(folder / "index"))
     if not index.versions():

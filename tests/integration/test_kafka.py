@@ -259,7 +259,7 @@ def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars
     def run() -> None:
         config = str(tmp_path / "pipeline.toml")
         command = [sys.executable, "-m", "wherecast", "pipeline", "run", config, "--master", "local[2]"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
     before, after = make_events(30), make_events(20, 100)

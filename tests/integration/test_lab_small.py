@@ -1,4 +1,6 @@
-"""Every experiment of the lab at its small scale: rows come, claims can be judged, figures draw.
+"""The experiments of the lab at their small scale: rows come, claims can be judged, figures draw.
+
+test_lab_edn.py and test_lab_chord.py run theirs at this scale already; here are all others, and one of each of those.
 
 No claim is demanded here: many of the papers' statements need their sizes, and times mean nothing in a test. `pytest -s`
 shows what was found.
@@ -18,7 +20,11 @@ from wherecast.papers.lab.runner import is_current, run_experiment
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+#: Run at small scale elsewhere, with tests of what their rows say.
+ELSEWHERE = {name for name in EXPERIMENTS if name.startswith(("edn-", "chord-"))} - {"edn-popularity", "chord-hops"}
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in ELSEWHERE])
 def test_small_scale(name, tmp_path):
     """A run leaves a result; each claim has a finding; each figure has labelled axes and shows something."""
     experiment = load_experiment(name)

@@ -20,13 +20,13 @@ from wherecast.language.schema import Schema
 from wherecast.overlay.client import Client
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.local_ring import LocalRing
 from wherecast.overlay.messages import Ask, Copy, Entry, Nearer, Piece, Sync
 from wherecast.overlay.peer import Peer, PeerOptions
 from wherecast.overlay.picture import draw_text, places
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.requests import Envelope, Inspect, PeerError, Rules
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.wire import WIRE, WireError
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ FIELDS = {
 SCHEMA = Schema.of(FIELDS)
 SECRET = b"a secret of the whole ring"
 #: Quick to notice things, for peers in one process.
-QUICK = Settings(
+QUICK = RingSettings(
     successors=2, copies=2, stabilise_ms=200, fix_fingers_ms=200, repair_ms=400, retry_ms=300, tries=10, misses=3
 )
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.test_database import CHANGES, FORMULATIONS, Change, Clause, clauses, events, follow, found
-from tests.unit.test_adaptive import make_boxes, make_events, random_case
-from tests.unit.test_cases import TABLES, rows_by_filter
+from tests.case_tables import TABLES, rows_by_filter
+from tests.property.database_changes import CHANGES, FORMULATIONS, Change, Clause, clauses, events, follow, found
+from tests.unit.boxes import make_boxes, make_events, random_case
 
 from wherecast.bench.connections import URL_VARIABLE, PostgreSQL
 from wherecast.engine.engine import Engine

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from tests.integration.test_spark_match import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.kafka.ports import free_ports, is_open
 
 from wherecast.spark.session import java_home
@@ -63,7 +63,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("connect")
     with running_server(folder) as address:
         command = [sys.executable, str(DRIVER), address, str(folder)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # The tests, and whatever source this process uses.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads((folder / "outcome.json").read_text())
@@ -90,6 +91,7 @@ def test_stream(outcome: dict[str, Any], strategy: str) -> None:
     assert all(mail == f"{subscription}@here" for subscription, mail in found["mails"])
     assert found["dead"] == [["a", "broken"]]
     assert found["refused"] == ["8"]
+    assert "2.parquet has the column 'new'" in found["stopped"]
     first, second = found["reports"]
     assert (first["batch"], first["events"], first["matches"]) == (0, len(EVENTS), len(found["pairs"]["0"]))
     assert (second["batch"], second["errors"], second["matches"]) == (1, 1, len(after))

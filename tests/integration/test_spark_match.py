@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.property.columns import events_table
 from tests.property.strategies import Trial, make_trial
 from tests.property.terms import text
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-STRATEGIES = ("broadcast", "event-space", "filter-set")
-SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
-SUBSCRIPTIONS = [
-    (1, "symbol = 'A' AND price < 10"),
-    (2, "symbol IN ('A', 'B')"),
-    (3, "price BETWEEN 5 AND 15"),
-    (4, "symbol = 'C' OR volume > 900"),
-    (5, "symbol IS NULL"),
-    (6, "symbol LIKE '%A%' AND price > volume"),
-]
-EVENTS = pa.table(
-    {
-        "symbol": ["A", "A", "B", "C", None, "D", "BAC"],
-        "price": [7.0, 20.0, 7.5, 1.0, 6.0, 100.0, 50.0],
-        "volume": [1, 2, 3, 1000, 5, 6, 7],
-        "note": list("abcdefg"),
-    }
-)
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -63,14 +45,6 @@ def build(
 def found_pairs(matches: DataFrame, key: str) -> Counter[tuple[Any, Any]]:
     table = matches.select(key, "subscription").toArrow()
     return Counter(zip(table[key].to_pylist(), table["subscription"].to_pylist(), strict=True))
-
-
-def engine_pairs(schema: Any, rows: list[tuple[Any, Any]], events: pa.Table, key: str) -> Counter[tuple[Any, Any]]:
-    engine = Engine(schema)
-    engine.subscribe_many(rows)
-    keys = events[key].to_pylist()
-    event_rows, ids = engine.match_batch(events).pairs()
-    return Counter((keys[r], i) for r, i in zip(event_rows.tolist(), ids.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

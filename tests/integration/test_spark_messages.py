@@ -15,8 +15,8 @@ from wherecast import spark as ws
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.spark import kafka
+from wherecast.spark.progress import Reports
 from wherecast.spark.sinks import _keyed
-from wherecast.spark.stream import Reports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,24 +100,50 @@ def test_events(spark: SparkSession) -> None:
             assert row["__wherecast_message"] == (None if value is None else value.decode(errors="replace"))
 
 
-NARROW = {
-    '{"a": 127, "b": 1.25, "c": 3e38}': None,
-    '{"a": 200}': "a is 200, expected tinyint",
-    '{"b": 1.255}': "b is 1.255, expected decimal(5,2)",
-    '{"b": 12345.6}': "b is 12345.6, expected decimal(5,2)",
-    '{"c": 1e300}': "c is 1.0E300, expected float",
-}
+#: Of the columns below: a number, and whether it fits.
+NUMBERS = {
+    "a": {"127": True, "200": False},
+    "b": {
+        "1.25": True, "1.250": True, "-999.99": True, "125e-2": True, "1E2": True, '"1.25"': True, '"12E1"': True, "0E-10": True,
+        "1.255": False, "12345.6": False, '"1.255"': False, "1.255E0": False, "1e3": False, '"x"': False, "true": False,
+        "[1]": False, "1e-400": False, "1.25000000000000000000000000000000000000000001": False, '"1.25000000000000000001"': False,
+    },
+    "c": {"3e38": True, '"Infinity"': True, "1e300": False, "1e400": False, "-1e400": False},
+    "d": {"1e308": True, '"-Infinity"': True, "NaN": True, "0.1": True, "1e400": False, "-1E+400": False, "1" * 400: False},
+    "e": {
+        "1": True, "12345678901234567890123456789012345678": True, "1.0": True, "1e37": True,
+        "1.5": False, "0.00000000000000000000000000000000000000001": False, "123456789012345678901234567890123456789": False,
+        "123456789012345678.5e0": False, "1e38": False, "5e-1": False,
+    },
+    "f": {"1.04": False, "1.0": True},
+    "g": {"[1.5, null, 2]": True, "[1.55]": False},
+    "h": {'{"x": 1.5}': True, '{"x": 1.55}': False, '{"x": null}': True},
+}  # fmt: skip
+COLUMNS = (
+    "a tinyint, b decimal(5,2), c float, d double, e decimal(38,0), f decimal(37,0), g array<decimal(2,1)>, "
+    "h struct<x: decimal(2,1)>"
+)
 
 
-def test_narrow_columns(spark: SparkSession) -> None:
-    """A number that a column cannot hold is not wrapped, rounded or made infinite."""
-    columns = StructType.fromDDL("a tinyint, b decimal(5,2), c float")
-    rows = kafka.parse_events(messages(spark, [text.encode() for text in NARROW]), columns).collect()
-    reasons = [
-        None if row["__wherecast_error"] is None else row["__wherecast_error"].partition(": ")[2] for row in rows
+def test_numbers_fit_or_are_refused(spark: SparkSession) -> None:
+    """A number that a column cannot hold is not wrapped, rounded or made infinite; others are read as they are written."""
+    columns = StructType.fromDDL(COLUMNS)
+    given = [(name, text, fits) for name, texts in NUMBERS.items() for text, fits in texts.items()]
+    values = [f'{{"{name}": {text}}}'.encode() for name, text, _ in given]
+    rows = kafka.parse_events(messages(spark, values), columns).collect()
+    found = [(name, text, row["__wherecast_error"] is None) for (name, text, _), row in zip(given, rows, strict=True)]
+    assert found == given
+    for (name, text, fits), row in zip(given, rows, strict=True):
+        if not fits:
+            assert f"{name} is " in row["__wherecast_error"] or name == "h"
+            assert row["__wherecast_message"] == f'{{"{name}": {text}}}'
+        elif name in "bef":
+            assert row[name] == Decimal(text.strip('"'))
+        elif name in "cd":
+            assert repr(row[name]) == repr(float(np.float32(text.strip('"')) if name == "c" else text.strip('"')))
+    assert [row.g for row in rows if row.g and row["__wherecast_error"] is None] == [
+        [Decimal("1.5"), None, Decimal("2.0")]
     ]
-    assert reasons == list(NARROW.values())
-    assert (rows[0].a, rows[0].b, rows[0].c) == (127, Decimal("1.25"), np.float32(3e38))
 
 
 def test_a_column_that_reading_adds(spark: SparkSession) -> None:

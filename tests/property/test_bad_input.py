@@ -1,34 +1,21 @@
-"""Bad input: whatever the text, it compiles or gives a positioned error, in bounded time and memory."""
+"""Bad input: whatever the text, it compiles or gives a positioned error, with bounded work and memory."""
 
 from __future__ import annotations
 
+import cProfile
+import os
 import random
-import sys
-import time
 import tracemalloc
 
 import pytest
+import re2
+from tests.property.monsters import MONSTERS, SCHEMA
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.limits import Limits
 from wherecast.language.patterns import rlike_regex
-from wherecast.language.schema import Schema
 
-SCHEMA = Schema.of(
-    {
-        "a": "integer",
-        "b": "integer",
-        "x": "boolean",
-        "name": "string",
-        "price": "double",
-        "day": "date",
-        "ts": "timestamp",
-        "tags": "array<string>",
-        "quote": {"type": "struct", "fields": {"bid": "double", "ask": "double"}},
-        "order": "integer",
-    }
-)
 VALID = (
     "name = 'IBM' AND price < 120.5 AND a > 3000",
     "a IN (1, -2, 3) OR name NOT IN ('x', 'it''s', \"y\")",
@@ -183,9 +170,10 @@ TOKENS = (
     "\u2028",
     "\u00a0",
 )
-# A tracer (coverage) makes Python many times slower; what is measured then says nothing.
-SLOWDOWN = 1 if sys.gettrace() is None else 20
-MAX_SECONDS = 0.05 * SLOWDOWN
+#: Calls of functions, Python's and C's, that a text may cost: some for any text, and some per character. The largest texts that are legal
+#: cost ten times as much, for each of their conditions meets all clauses, and never more than MAX_CALLS. What loops without calls is not
+#: seen here; `python -m benchmarks.bad_input` measures seconds.
+BASE_CALLS, CALLS_PER_CHARACTER, MAX_CALLS = 5_000, 40, 2_500_000
 MAX_BYTES = 50_000_000
 
 
@@ -256,17 +244,11 @@ def check(compiler: Compiler, text: str) -> None:
     assert error.caret().count("\n") == 1
 
 
-def seconds(compiler: Compiler, text: str) -> float:
-    """Processor time for a text: the best of three where the first try is slow, for the machine may be busy."""
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        check(compiler, text)
-        best = min(best, time.process_time() - start)
-        if best < MAX_SECONDS / 2:
-            break
-        compiler = Compiler(compiler.schema, compiler.limits)
-    return best
+def count_calls(text: str, compiler: Compiler) -> int:
+    """How many functions are called to compile or refuse a text; the same number on every machine."""
+    profile = cProfile.Profile()
+    profile.runcall(check, compiler, text)
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 def peak_bytes(compiler: Compiler, text: str) -> int:
@@ -280,148 +262,58 @@ def peak_bytes(compiler: Compiler, text: str) -> int:
 
 def run(count: int, seed: int) -> None:
     compiler = Compiler(SCHEMA)
-    slowest, text_of_it, long_ones = 0.0, "", []
+    dearest, text_of_it, long_ones = 0.0, "", []
     for text in random_texts(count, seed):
-        taken = seconds(compiler, text)
-        if taken > slowest:
-            slowest, text_of_it = taken, text
+        share = count_calls(text, compiler) / (BASE_CALLS + CALLS_PER_CHARACTER * len(text))
+        if share > dearest:
+            dearest, text_of_it = share, text
         if len(text) > 5_000:
             long_ones.append(text)
     compiled = 1_000 - len(compiler.compile_many(random_texts(1_000, seed)).errors)
-    print(f"slowest: {slowest * 1e3:.1f} ms, {len(text_of_it)} characters: {text_of_it[:80]!r}")
+    print(f"dearest: {dearest:.2f} of what is allowed, {len(text_of_it)} characters: {text_of_it[:80]!r}")
     assert compiled > 10  # else the generator makes nothing but nonsense
-    assert slowest < MAX_SECONDS, text_of_it[:200]
+    assert dearest < 1, text_of_it[:200]
     for text in sorted(long_ones, key=len)[-20:]:
         assert peak_bytes(Compiler(SCHEMA), text) < MAX_BYTES, text[:200]
 
 
 def test_three_thousand_texts():
-    """Random and mutated texts compile or are refused in their place, each within 50 ms and 50 MB."""
+    """Random and mutated texts compile or are refused in their place, with bounded work and within 50 MB."""
     run(3_000, seed=1)
 
 
 @pytest.mark.slow
-def test_hundred_thousand_texts():
-    """The same for a hundred thousand others."""
-    run(100_000, seed=2)
+def test_many_other_texts():
+    """The same for fifteen thousand others, with the long profile for a hundred thousand."""
+    run(100_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 15_000, seed=2)
 
 
 # -- named monsters ---------------------------------------------------------------------------------------------------
 
-MAX_MONSTER_SECONDS = 0.5 * SLOWDOWN  # of processor time, for the largest text that is legal; most take a tenth of that
-
-
-def _ands(count: int) -> str:
-    return " AND ".join(f"(a = {i} OR b = {i})" for i in range(count))
-
-
-#: text, and the reason why it is refused ("" where it compiles)
-MONSTERS = {
-    "open parentheses": ("(" * 10_000, "limit"),
-    "closed parentheses": ("(" * 10_000 + "x" + ")" * 10_000, "limit"),
-    "parentheses as deep as allowed": ("(" * 100 + "x" + ")" * 100, ""),
-    "one level too deep": ("(" * 101 + "x" + ")" * 101, "limit"),
-    "a million values": ("a IN (" + ",".join(map(str, range(1_000_000))) + ")", "limit"),
-    "as many values as allowed": ("a IN (" + ",".join(map(str, range(10_000))) + ")", ""),
-    "one value too many": ("a IN (" + ",".join(map(str, range(10_001))) + ")", "limit"),
-    "64 ANDed ORs": (_ands(64), ""),
-    "150 ANDed ORs": (_ands(150), ""),
-    "10,000 ORs": (" OR ".join(["a=1"] * 10_000), "limit"),
-    "10,000 ANDs": (" AND ".join(["a=1"] * 10_000), "limit"),
-    "6,000 ORs": (" OR ".join(["a=1"] * 6_000), "limit"),
-    "500 ORs": (" OR ".join(f"a = {i}" for i in range(500)), ""),
-    "500 ANDs": (" AND ".join(f"a > {i}" for i in range(500)), ""),
-    "240 ORed ANDs": (" OR ".join(f"a = {i} AND b = {i}" for i in range(240)), ""),
-    "300 residuals": (" OR ".join(f"a > b + {i}" for i in range(300)), ""),
-    "400 LIKEs": (" OR ".join(f"name LIKE '%a{i}%b'" for i in range(400)), ""),
-    "BETWEENs of conditions": ("(" * 30 + "a > b" + ") BETWEEN x AND x" * 30, "limit"),
-    "INs of conditions": ("(" * 30 + "a > b" + ") IN (x, x)" * 30, "limit"),
-    "NOTs": ("NOT " * 10_000 + "x", "limit"),
-    "NOTs as many as allowed": ("NOT " * 100 + "x", ""),
-    "signs": ("- " * 10_000 + "a = 1", "limit"),
-    "a few signs": ("- - - - a = 1", ""),
-    "signs that are a comment": ("----", "syntax"),
-    "a regular expression that backtracks elsewhere": ("name RLIKE '(a+)+$'", ""),
-    "a text at the limit": ("name = '" + "x" * (65_536 - 9) + "'", ""),
-    "a text over the limit": ("name = '" + "x" * (65_536 - 8) + "'", "limit"),
-    "functions 90 deep": ("lower(" * 90 + "name" + ")" * 90 + " = 'x'", ""),
-    "functions 200 deep": ("lower(" * 200 + "name" + ")" * 200 + " = 'x'", "limit"),
-    "a name of 900 parts": (".".join("abc"[i % 3] for i in range(900)) + " = 1", "unknown-attribute"),
-    "a name of 5,000 parts": (".".join("abcd"[i % 4] for i in range(5_000)) + " = 1", "limit"),
-    "a long name": ("n" * 65_000 + " = 1", "unknown-attribute"),
-    "NUL outside a string": ("a \0= 1", "syntax"),
-    "NUL in a string": ("name = '\0'", ""),
-    "a lone surrogate": ("name = '\ud800'", "syntax"),
-    "an escaped surrogate": (r"name = '\ud800'", ""),
-    "1e999": ("price = 1e999", "literal"),
-    "an exponent of 20 digits": ("price = 1e99999999999999999999", "literal"),
-    "1e999999BD": ("a = 1e999999BD", "literal"),
-    "400 digits": ("a = " + "9" * 400, "literal"),
-    "60,000 digits": ("a = " + "9" * 60_000, "literal"),
-    "CASE": ("CASE WHEN " * 5_000, "unsupported"),
-    "brackets": ("[" * 10_000, "unsupported"),
-    "braces": ("{" * 10_000, "unsupported"),
-    "subscripts": ("a" + "[0]" * 600, "unsupported"),
-    "more subscripts": ("a" + "[0]" * 5_000, "limit"),
-    "sums": ("a" + " + a" * 300 + " > 1", "limit"),
-    "comments": ("/* x */ -- y\n" * 5_000 + "a = 1 /* z */ -- end", ""),
-    "nothing but comments": ("/**/" * 16_000, "syntax"),
-    "open comments": ("a /* " * 13_000, "syntax"),
-    "an open comment": ("a = 1 /* and", "syntax"),
-    "a hint": ("a /*+ BROADCAST(t) */ = 1", "syntax"),
-    "an open string": ("name = 'abc", "syntax"),
-    "an open double-quoted string": ('name = "abc', "syntax"),
-    "an open string after escapes": ("name = '" + "\\'" * 30_000, "syntax"),
-    "escapes outside strings": ("\\'" * 30_000, "syntax"),
-    "single quotes": ("'" * 65_535, "syntax"),
-    "an open name": ("`a = 1", "syntax"),
-    "back quotes": ("`" * 65_535, "syntax"),
-    "a statement": ("a = 1;", ""),
-    "two statements": ("a = 1; DROP TABLE t", "syntax"),
-    "a huge repetition": ("name RLIKE '(a{1000}){1000}'", "literal"),
-    "a large repetition": ("name RLIKE '.{1000}'", "literal"),
-    "large repetitions": (" OR ".join(f"name RLIKE 'b.{{100}}a{i}'" for i in range(100)), ""),
-    "too many regular expressions": (" OR ".join(f"name RLIKE 'a{i}'" for i in range(101)), "limit"),
-    "spaces in a list": ("a IN (" + " " * 60_000 + "x 1, 2)", "syntax"),
-    "spaces after a comma": ("a IN (1," + " " * 60_000 + "x 2)", "syntax"),
-    "INs": ("IN (" * 16_000 + "1, 2", "syntax"),
-    "literals": ("1 " * 32_000, "limit"),
-    "commas": ("1," * 32_000, "limit"),
-    "newlines": ("\n" * 65_536, "syntax"),
-}
-
 
 @pytest.mark.parametrize("name", MONSTERS)
 def test_monsters(name: str):
-    """A text made to hurt is compiled or refused for the reason it deserves, in bounded time and memory."""
+    """A text made to hurt is compiled or refused for the reason it deserves, with bounded work and memory."""
     text, reason = MONSTERS[name]
-    Compiler(SCHEMA).compile("a = 1")
-    best = float("inf")
-    for _ in range(3):
-        compiler = Compiler(SCHEMA)
-        start = time.process_time()
-        try:
-            compiler.compile(text)
-            found = ""
-        except FilterError as error:
-            found = error.reason
-        best = min(best, time.process_time() - start)
-        if best < MAX_MONSTER_SECONDS / 2:
-            break
+    try:
+        Compiler(SCHEMA).compile(text)
+        found = ""
+    except FilterError as error:
+        found = error.reason
     assert found == reason
-    check(Compiler(SCHEMA), text)
-    assert best < MAX_MONSTER_SECONDS
+    calls = count_calls(text, Compiler(SCHEMA))
+    print(f"{name}: {len(text):,} characters, {calls:,} calls")
+    assert calls < min(BASE_CALLS + 10 * CALLS_PER_CHARACTER * len(text), MAX_CALLS)
     if len(text) > 10_000 and len(text) <= Limits().text:
         assert peak_bytes(Compiler(SCHEMA), text) < MAX_BYTES
 
 
-def test_hostile_pattern_matches_in_linear_time():
-    """`(a+)+$` against 100 kB takes milliseconds: no backtracking."""
+def test_hostile_pattern_matches_without_backtracking():
+    """RE2 runs `(a+)+$`: a matcher that backtracks would need 2 ** 100,000 steps for this text."""
     regex = rlike_regex("(a+)+$")
-    start = time.process_time()
+    assert type(regex._regex) is type(re2.compile("a"))
     assert not regex.is_found("a" * 100_000 + "b")
     assert regex.is_found("b" + "a" * 100_000)
-    assert time.process_time() - start < MAX_MONSTER_SECONDS
 
 
 @pytest.mark.parametrize("text", [None, 5, b"a = 1", ("a", "=")])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.test_adaptive import make_boxes, make_events, random_case, random_intervals
-from tests.unit.test_counting import COMBINATIONS, Clause, found
+from tests.unit.boxes import make_boxes, make_events, random_case, random_intervals
+from tests.unit.counting_matchers import COMBINATIONS, Clause, found
 
 from wherecast.index.boxes import EventCodes
 from wherecast.matchers.scan import ScanMatcher

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from wherecast import Engine, FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.hashing import line_of
-from wherecast.overlay.placement import Placement, difference
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.placement import RingPlacement, difference
+from wherecast.overlay.positions import line_of
+from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.balance import equi_depth
-from wherecast.papers.chord.simulate import Links, Network
+from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork
 
 pytestmark = pytest.mark.slow
 
@@ -75,15 +75,15 @@ def random_event(rng: random.Random) -> dict[str, Any]:
     return {name: value for name, value in values.items() if rng.random() < 0.9}
 
 
-QUIET = Links()
+QUIET = LinkModel()
 
 
 class Bench:
     """An overlay and an engine, changed together."""
 
-    def __init__(self, rng: random.Random, placement: Placement, nodes: int, links: Links = QUIET) -> None:
+    def __init__(self, rng: random.Random, placement: RingPlacement, nodes: int, links: LinkModel = QUIET) -> None:
         self.rng, self.compiler, self.engine = rng, Compiler(SCHEMA), Engine(SCHEMA)
-        self.network = Network(placement, rng.randrange(10**6), links)
+        self.network = SimulatedNetwork(placement, rng.randrange(10**6), links)
         self.network.found(nodes)
         self.subscribers = [self.network.subscriber() for _ in range(3)]
         self.registrations: dict[int, Any] = {}
@@ -132,11 +132,11 @@ class Bench:
 
 
 PLACEMENTS = {
-    "opchord": Settings(bits=64, successors=3, copies=2),
-    "chord": Settings(bits=64, successors=3, copies=2, mode="chord"),
-    "short ids": Settings(bits=8, successors=3, copies=2),
-    "short ids, chord": Settings(bits=8, successors=3, copies=2, mode="chord"),
-    "laid out": Settings(bits=160, successors=3, copies=2, nodes=64),
+    "opchord": RingSettings(bits=64, successors=3, copies=2),
+    "chord": RingSettings(bits=64, successors=3, copies=2, mode="chord"),
+    "short ids": RingSettings(bits=8, successors=3, copies=2),
+    "short ids, chord": RingSettings(bits=8, successors=3, copies=2, mode="chord"),
+    "laid out": RingSettings(bits=160, successors=3, copies=2, nodes=64),
 }
 
 
@@ -146,7 +146,7 @@ PLACEMENTS = {
 def test_matches_are_the_engines(name, seed):
     """On random filters, updates, deletions and events, everybody is told whom the engine names, once."""
     rng = random.Random(seed)
-    bench = Bench(rng, Placement(SCHEMA, PLACEMENTS[name]), rng.choice((1, 2, 5, 12)))
+    bench = Bench(rng, RingPlacement(SCHEMA, PLACEMENTS[name]), rng.choice((1, 2, 5, 12)))
     for number in range(12):
         bench.subscribe(number)
     bench.check_events(8)
@@ -163,7 +163,7 @@ def test_bent_lines_change_nothing(seed):
     config = PLACEMENTS["opchord"]
     sample = [rng.randint(0, 9) for _ in range(20)]
     knots = {"a": equi_depth(line_of(SCHEMA["a"], 64, 1), sample, arcs=5)}
-    bench = Bench(rng, Placement(SCHEMA, config, knots), 6)
+    bench = Bench(rng, RingPlacement(SCHEMA, config, knots), 6)
     for number in range(12):
         bench.subscribe(number)
     bench.check_events(10)
@@ -174,8 +174,8 @@ def test_bent_lines_change_nothing(seed):
 def test_matches_are_the_engines_during_joins_and_leaves(seed):
     """While nodes join and leave, and messages are late and lost, nobody is missed and nobody is told in error."""
     rng = random.Random(seed)
-    placement = Placement(SCHEMA, Settings(bits=64, successors=4, copies=3))
-    bench = Bench(rng, placement, 8, Links(loss=0.02))
+    placement = RingPlacement(SCHEMA, RingSettings(bits=64, successors=4, copies=3))
+    bench = Bench(rng, placement, 8, LinkModel(loss=0.02))
     for number in range(8):
         bench.subscribe(number)
     for round in range(10):
@@ -192,7 +192,7 @@ def test_matches_are_the_engines_during_joins_and_leaves(seed):
 @pytest.mark.parametrize(("text", "reason"), REFUSED.items())
 def test_what_it_cannot_serve_is_refused(text, reason):
     """Each refusal says why."""
-    placement = Placement(SCHEMA, Settings())
+    placement = RingPlacement(SCHEMA, RingSettings())
     with pytest.raises(FilterError, match=reason) as caught:
         placement.clauses(Compiler(SCHEMA).compile(text))
     assert caught.value.reason == "unsupported"
@@ -203,14 +203,14 @@ def test_too_many_values_one_by_one_are_refused():
     schema = Schema.of({"v": {"type": "bigint", "min": 0, "max": 10**9}})
     filters = Compiler(schema).compile("v > 5")
     with pytest.raises(FilterError, match="at most 100000"):
-        Placement(schema, Settings(mode="chord")).clauses(filters)
-    assert len(Placement(schema, Settings()).clauses(filters)[0][0]) <= 2
+        RingPlacement(schema, RingSettings(mode="chord")).clauses(filters)
+    assert len(RingPlacement(schema, RingSettings()).clauses(filters)[0][0]) <= 2
 
 
 def test_the_difference_of_an_update_is_the_papers():
     """Section 3.1.2: what lies in both ranges is not touched."""
     schema = Schema.of({"v": {"type": "bigint", "min": 0, "max": 255}})
-    placement, compiler = Placement(schema, Settings(bits=8)), Compiler(schema)
+    placement, compiler = RingPlacement(schema, RingSettings(bits=8)), Compiler(schema)
 
     def runs(text):
         return placement.clauses(compiler.compile(text))[0][0]

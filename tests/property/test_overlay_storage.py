@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from wherecast.language.schema import Schema
 from wherecast.overlay.messages import Entry, Piece, Record, Span
-from wherecast.overlay.placement import METADATA, Placement
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.storage import Lists, clip, lay
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_clip_is_what_lies_inside(pile, a, b):
     assert naive(clip(laid(pile), [(first, last)])) == wanted
 
 
-PLACEMENT = Placement(Schema.of({"v": {"type": "bigint", "min": 0, "max": 31}}), Settings(bits=5))
+PLACEMENT = RingPlacement(Schema.of({"v": {"type": "bigint", "min": 0, "max": 31}}), RingSettings(bits=5))
 
 
 def lists_of(pile):

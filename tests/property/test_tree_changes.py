@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events
-from tests.unit.test_tree import SETTINGS
+from tests.unit.boxes import Constraint, make_boxes, make_events
+from tests.unit.tree_settings import SETTINGS
 
 from wherecast.index.boxes import FAR
 from wherecast.matchers.scan import ScanMatcher
-from wherecast.papers.gryphon.matcher import Settings, TreeMatcher
+from wherecast.papers.gryphon.matcher import TreeMatcher, TreeSettings
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def check(matcher: TreeMatcher, live: dict[int, Clause], events: list[list[int |
 @settings(max_examples=30)
 @given(first=st.lists(clauses(), max_size=8), changes=CHANGES, events=st.lists(rows(), min_size=1, max_size=5))
 def test_any_sequence_of_changes(
-    kind: Settings, first: list[Clause], changes: list[object], events: list[list[int | list[int]]]
+    kind: TreeSettings, first: list[Clause], changes: list[object], events: list[list[int | list[int]]]
 ) -> None:
     """Equal to the scan after each change; ids are used again; in the end, nothing is left."""
     matcher = TreeMatcher.build(make_boxes(first, WIDTHS), settings=kind)

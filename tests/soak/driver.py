@@ -24,8 +24,6 @@ from tests.integration.stream_job import SCHEMA, SUBSCRIPTIONS
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
-from wherecast.spark import follow as follow_module
-from wherecast.spark import leases as leases_module
 from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
 from wherecast.spark.store import Store
@@ -114,7 +112,7 @@ def apply_next(session: SparkSession, folder: Path, index: Index, apply: Callabl
 def main(folder: Path, point: str, batch: int) -> None:
     reaper = SoonReaper(point, batch)
     # Leases of killed writers end soon, so that clean-ups have something to do.
-    leases_module.RENEW_S, leases_module.EXPIRY_S, clean_module._SKEW_S = 1.0, 10.0, 1.0
+    clean_module.RENEW_S, clean_module.EXPIRY_S, clean_module._SKEW_S = 1.0, 10.0, 1.0
     session = ws.create_session("soak", "local[2]", **{"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": False})
     index = Index(str(folder / "index"))
     if not index.versions():
@@ -126,7 +124,7 @@ def main(folder: Path, point: str, batch: int) -> None:
         reaper.now += 1
 
     hook_batches(reaper, folder, begin)
-    follow_module.apply_changes = journaled(folder, "a")
+    changes_module.apply_changes = journaled(folder, "a")
     events = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
     changes = session.readStream.schema(CHANGES).option("maxFilesPerTrigger", 1).parquet(str(folder / "changes-a"))
     sinks = {name: ws.Parquet(str(folder / name)) for name in ("matches", "dead", "refused")}

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import wherecast.papers  # noqa: F401 - the parent of the modules made here
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import EXPERIMENTS, Drawing, Experiment
+from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Drawing, Experiment, Finding
 from wherecast.papers.lab.rows import numbers
 
 PAPER = "topss-2002"

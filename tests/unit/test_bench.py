@@ -16,9 +16,9 @@ from wherecast.bench.growth import growth_exponent, smallest_workload
 from wherecast.bench.measure import Contestant, WrongCountError, time_calls, time_in_turns
 from wherecast.bench.results import Point, Result
 from wherecast.bench.run import run_cases
-from wherecast.bench.workloads.form import Predicates, WorkloadError
+from wherecast.bench.workloads.form import Conjunctions, WorkloadError
 from wherecast.bench.workloads.reference import SOURCES, draw_filters, make_workload
-from wherecast.bench.workloads.truth import Truth, find_truth, match_none
+from wherecast.bench.workloads.truth import GroundTruth, find_truth, match_none
 from wherecast.cli.app import app
 
 pytestmark = pytest.mark.slow  # every case builds engines, prototypes and baselines
@@ -92,7 +92,7 @@ def test_growth_starts_from_the_declared_count(case):
 def test_truth_is_the_meaning_of_the_operators():
     """Brute force agrees with NumPy on every operator."""
     events = np.arange(5.0)[:, None]
-    predicates = Predicates(np.arange(5), np.zeros(4, int), np.arange(4), np.full(4, 2.0))
+    predicates = Conjunctions(np.arange(5), np.zeros(4, int), np.arange(4), np.full(4, 2.0))
     holds = np.array([[x == 2, x != 2, x < 2, x > 2] for x in range(5)])
     assert find_truth(*predicates, events).counts.tolist() == holds.sum(1).tolist()
     assert find_truth(*predicates, events, first_id=10).id_sums.tolist() == (holds @ np.arange(10, 14)).tolist()
@@ -110,7 +110,7 @@ def test_predicates_are_taken_and_joined():
     """Taking all parts and joining them gives the same rows."""
     whole = make_workload("range", 0.0001).predicates
     parts = [whole.take(np.arange(0, 20)), whole.take(np.arange(20, len(whole)))]
-    assert all(np.array_equal(a, b) for a, b in zip(whole, Predicates.join(parts), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(whole, Conjunctions.join(parts), strict=True))
 
 
 def test_unknown_and_empty_workloads_are_refused():
@@ -151,29 +151,49 @@ def test_an_engine_with_other_ids_is_refused():
     truth = workload.truth()
     check_engine(engine, workload.event_batch(), truth)
     with pytest.raises(WrongCountError, match="id sum"):
-        check_engine(engine, workload.event_batch(), Truth(truth.counts, truth.id_sums + 1))
+        check_engine(engine, workload.event_batch(), GroundTruth(truth.counts, truth.id_sums + 1))
 
 
-def test_slow_contestants_get_fewer_events():
+class Clock:
+    """Stands in for `time`: it goes on only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def pass_us(self, microseconds: int) -> None:
+        self.now_ns += microseconds * 1_000
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+    def perf_counter(self) -> float:
+        return self.now_ns / 1e9
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("wherecast.bench.measure.time", clock)
+    return clock
+
+
+def test_slow_contestants_get_fewer_events(clock):
     """A pass that would exceed the budget is shortened; a quick one sees all events."""
-    import time
-
-    slow = Contestant("slow", lambda n: time.sleep(n / 5000) or 2 * n)
-    quick = Contestant("quick", lambda n: 3 * n)
+    slow = Contestant("slow", lambda n: clock.pass_us(200 * n) or 2 * n)
+    quick = Contestant("quick", lambda n: clock.pass_us(n) or 3 * n)
     timings = time_in_turns([slow, quick], 1000, rounds=1, budget_s=0.02)
-    assert timings["quick"].events == 1000
-    assert timings["slow"].events < 300
+    assert (timings["quick"].events, timings["slow"].events) == (1000, 100)
     assert timings["slow"].matches_per_event == 2
-    assert timings["slow"].us_per_event > timings["quick"].us_per_event
+    assert timings["slow"].us_per_event == pytest.approx(200)
+    assert timings["quick"].us_per_event == pytest.approx(1)
 
 
-def test_percentiles_are_of_single_calls():
+def test_percentiles_are_of_single_calls(clock):
     """The slowest call shows in the 99th percentile and not in the median."""
-    import time
-
-    latency = time_calls([lambda: None] * 50 + [lambda: time.sleep(0.01)])
+    latency = time_calls([lambda: clock.pass_us(3)] * 50 + [lambda: clock.pass_us(10_000)])
     assert latency.calls == 51
-    assert latency.p50_us < 1000 < latency.p99_us
+    assert latency.p50_us == 3
+    assert latency.p99_us > 1_000
 
 
 def test_growth_exponent():

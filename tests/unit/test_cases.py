@@ -7,24 +7,14 @@ tests/integration/test_spark_oracle.py.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.case_tables import TABLES, rows_by_filter
 
 from wherecast.engine.engine import Engine
 from wherecast.language.limits import Limits
 from wherecast.matchers.registry import MATCHERS
-
-TABLES = {
-    path.stem: json.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).parents[1].glob("cases/*.json"))
-}
-
-
-def rows_by_filter(engine: Engine, table: dict[str, Any]) -> list[list[int]]:
-    matched = engine.match_batch(table["events"]).to_lists()
-    return [[row for row, ids in enumerate(matched) if number in ids] for number in range(len(table["cases"]))]
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)

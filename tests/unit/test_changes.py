@@ -15,12 +15,9 @@ from hypothesis import strategies as st
 
 from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
-from wherecast.spark import sequences
-from wherecast.spark.change_rows import News, SiftTask, Unapplied, check_changes
-from wherecast.spark.changes import Applied, commit_changes
-from wherecast.spark.index import Index
-from wherecast.spark.layers import write_layer
-from wherecast.spark.manifest import Manifest
+from wherecast.spark import changes as changes_module
+from wherecast.spark.changes import Applied, News, SiftTask, Unapplied, check_changes, commit_changes
+from wherecast.spark.index import Index, Manifest, write_layer
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double"})
 COLUMNS = pa.schema(
@@ -140,13 +137,12 @@ def test_what_cannot_be_made_is_refused(change: Change, reason: str) -> None:
 def test_ids_pass_the_engines_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """An id that an engine would refuse is refused with the engine's reason."""
     from wherecast.errors import SubscriptionError
-    from wherecast.spark import change_rows
 
     def no_x(id: object) -> None:
         if id == "x":
             raise SubscriptionError("no x")
 
-    monkeypatch.setattr(change_rows, "check_id", no_x)
+    monkeypatch.setattr(changes_module, "check_id", no_x)
     rows = table((1, "upsert", "x", "price > 1"), (2, "delete", "y", None), id_type=pa.string())
     news = check_changes(rows, SCHEMA, 0)
     assert news.quarantine["reason"].to_pylist() == ["no x"]
@@ -307,26 +303,34 @@ def test_numbers_are_remembered(sets: list[set[int]]) -> None:
     sequence, gaps, model = 0, (), set()
     for numbers in sets:
         fresh = np.array(sorted(n for n in numbers if n > sequence), np.int64)
-        sequence, gaps = sequences.extend(sequence, gaps, fresh)
+        sequence, gaps = changes_module.extend(sequence, gaps, fresh)
         model.update(fresh.tolist())
         asked = np.arange(-1, 45)
-        assert set(asked[sequences.find_replays(asked, sequence, gaps)].tolist()) == model
+        assert set(asked[changes_module.find_replays(asked, sequence, gaps)].tolist()) == model
         assert sequence == max(model, default=0)
 
 
 def test_too_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest are joined: a replay may be called late then, but no late change is called a replay."""
-    monkeypatch.setattr(sequences, "MOST_GAPS", 3)
-    sequence, gaps = sequences.extend(0, (), np.arange(2, 21, 2))
+    monkeypatch.setattr(changes_module, "MOST_GAPS", 3)
+    sequence, gaps = changes_module.extend(0, (), np.arange(2, 21, 2))
     assert (sequence, gaps) == (20, ((1, 15), (17, 17), (19, 19)))
     odd = np.arange(1, 20, 2)
-    assert not sequences.find_replays(odd, sequence, gaps).any()
+    assert not changes_module.find_replays(odd, sequence, gaps).any()
 
 
 def test_the_largest_numbers() -> None:
     """Numbers of 64 bits do not overflow."""
     top = 2**63 - 1
-    sequence, gaps = sequences.extend(0, (), np.array([1, top], np.int64))
+    sequence, gaps = changes_module.extend(0, (), np.array([1, top], np.int64))
     assert (sequence, gaps) == (top, ((2, top - 1),))
     asked = np.array([-(2**63), -1, 0, 1, 2, top - 1, top], np.int64)
-    assert sequences.find_replays(asked, sequence, gaps).tolist() == [False, False, False, True, False, False, True]
+    assert changes_module.find_replays(asked, sequence, gaps).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]

@@ -10,7 +10,7 @@ import pytest
 from wherecast.errors import FilterError, SchemaError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.spark.names import Names, Rule, conform, resolve
+from wherecast.spark.columns import Names, Rule, conform, resolve
 from wherecast.spark.sinks import Parquet
 
 types = pytest.importorskip("pyspark.sql.types")

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.test_adaptive import make_boxes, make_events, random_case
+from tests.unit.boxes import make_boxes, make_events, random_case
+from tests.unit.counting_matchers import COMBINATIONS, NAMED, Clause, found
 
 from wherecast import Engine
 from wherecast.bench.workloads.reference import make_workload
 from wherecast.errors import MatcherError
-from wherecast.index.boxes import FAR, EventCodes
-from wherecast.matchers.protocol import Matcher
+from wherecast.index.boxes import FAR
 from wherecast.matchers.scan import ScanMatcher
 from wherecast.papers.topss import association, predicate_index
-from wherecast.papers.topss.association import BitMatrix, ByteMatrix
 from wherecast.papers.topss.kernels.predicates import ABOVE, BELOW, EQUAL, RANGE, UNEQUAL
 from wherecast.papers.topss.lists import GrowingLists
 from wherecast.papers.topss.matcher import (
@@ -25,40 +24,20 @@ from wherecast.papers.topss.matcher import (
     CountingMatcher,
     CountingTableMatcher,
 )
-from wherecast.papers.topss.predicate_index import TableIndex
-from wherecast.papers.topss.predicates import Constraints, Predicates
+from wherecast.papers.topss.predicates import ConstraintRows, Predicates
 from wherecast.papers.topss.workload import SPECIFICATIONS
 
-Clause = list[tuple[int, list[tuple[int, int]]]]
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
 
-
-class TableBitMatcher(CountingMatcher):
-    index_type, association_type = TableIndex, BitMatrix
-
-
-class TableByteMatcher(CountingMatcher):
-    index_type, association_type = TableIndex, ByteMatrix
-
-
-NAMED = [CountingMatcher, CountingTableMatcher, CountingBitMatcher, CountingByteMatcher]
-COMBINATIONS = [*NAMED, TableBitMatcher, TableByteMatcher]
 EVERY = pytest.mark.parametrize("matcher", COMBINATIONS)
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"  # without the compiler, sizes are smaller
-
-
-def found(matcher: Matcher, events: EventCodes) -> list[list[int]]:
-    """Clauses per event; each once, in order."""
-    ptr, ids = matcher.match(events)
-    assert ptr.size == events.n_events + 1
-    assert ids.dtype == np.int32
-    return [ids[ptr[e] : ptr[e + 1]].tolist() for e in range(events.n_events)]
 
 
 def intern(predicates: Predicates, *constraints: tuple[int, list[tuple[int, int]]]) -> list[int]:
     rows = [(attr, lo, hi) for attr, intervals in constraints for lo, hi in intervals]
     ptr = np.cumsum([0, *(len(intervals) for _, intervals in constraints)])
     attr, lo, hi = np.array(rows, np.int32).reshape(-1, 3).T.copy()
-    numbers = predicates.intern(Constraints(ptr, attr, lo, hi))
+    numbers = predicates.intern(ConstraintRows(ptr, attr, lo, hi))
     predicates.use(numbers)
     return numbers.tolist()
 

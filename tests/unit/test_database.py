@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.property.test_database import FORMULATIONS, found
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case
+from tests.property.database_changes import FORMULATIONS, found
+from tests.unit.boxes import Constraint, make_boxes, make_events, random_case
 
 from wherecast.bench.connections import URL_VARIABLE, DuckDB, hide_password, open_database
 from wherecast.engine.engine import Engine
@@ -19,6 +19,8 @@ from wherecast.matchers.scan import ScanMatcher
 from wherecast.papers.topss import database
 from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher
 from wherecast.papers.topss.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, EVERY, UNEQUAL, predicate_rows
+
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
 
 OPEN = int(FAR)
 

@@ -4,7 +4,8 @@ import pytest
 
 from wherecast.language.compile import Compiler
 from wherecast.language.render import describe_constraint, value_text
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
+from wherecast.language.types import Kind
 
 SCHEMA = Schema.of(
     {

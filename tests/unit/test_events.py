@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from wherecast.errors import EventError
 from wherecast.language import convert
-from wherecast.language.events import EventBatch, canonical_type
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.arrow import canonical_type
+from wherecast.language.events import EventBatch
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 
 UTC = dt.UTC
 ALL = Schema.of(

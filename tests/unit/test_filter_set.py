@@ -13,8 +13,7 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import EQUALITY, MOST_AXES, MOST_CUTS, RANGE, Axes
-from wherecast.partition.boxmaps import BoxMaps
-from wherecast.partition.cover import Cover
+from wherecast.partition.cover import BoxMaps, Cover
 from wherecast.partition.filter_set import FilterSet
 
 SCHEMA = Schema.of({"x": "double", "y": "double", "symbol": "string", "tags": "array<string>"})

@@ -11,11 +11,11 @@ from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
+from wherecast.partition.dispatch import SignatureCover
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.hierarchy import Hierarchy, false_positive_rate
 from wherecast.partition.protocol import Routes
-from wherecast.partition.signature_cover import SignatureCover
 
 SCHEMA = Schema.of({"x": "double", "symbol": "string"})
 

@@ -11,22 +11,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.index_versions import commit, manifest_of, write
 
-from wherecast.engine.engine import Engine
+from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
-from wherecast.spark import follow, leases
+from wherecast.spark.changes import ChangeRunner
+from wherecast.spark.checkpoint import Pins, pinned_versions
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.follow import ChangeRunner
-from wherecast.spark.index import Index
-from wherecast.spark.layers import open_layers, write_layer
-from wherecast.spark.manifest import Layer, Manifest
-from wherecast.spark.pins import Pins, pinned_versions
-from wherecast.spark.store import Store
+from wherecast.spark.index import Index, open_layers
+from wherecast.spark.store import LEASES, Store
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -37,28 +34,6 @@ def index(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("fsspec")
     monkeypatch.setenv("WHERECAST_CACHE", str(tmp_path / "cache"))
     return Index(f"memory://{tmp_path.name}")
-
-
-@lru_cache
-def make_engine() -> Engine:
-    engine = Engine({"price": "double"})
-    engine.subscribe(1, "price > 1")
-    return engine
-
-
-def write(index: Index) -> Layer:
-    return write_layer(index.store, make_engine())
-
-
-def manifest_of(layer: Layer, parent: int | None = None) -> Manifest:
-    schema = make_engine().schema.to_json()
-    return Manifest(0, schema, "bigint", None, ((layer,),), ("price",), 0, "", parent, compacted=True)
-
-
-def commit(index: Index) -> Manifest:
-    """One more version, with a layer of its own."""
-    with index.begin() as before:
-        return index.commit(manifest_of(write(index), None if before is None else before.version))
 
 
 def layers(index: Index) -> set[str]:
@@ -86,10 +61,10 @@ def hooked(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, hook: Callabl
 
 def expire(index: Index) -> None:
     """As if all writers had been suspended for long."""
-    for name in index.store.names(leases.LEASES):
-        fields = json.loads(index.store.read(f"{leases.LEASES}/{name}"))
-        fields["renewed"] -= leases.EXPIRY_S
-        index.store.replace(f"{leases.LEASES}/{name}", json.dumps(fields).encode())
+    for name in index.store.names(LEASES):
+        fields = json.loads(index.store.read(f"{LEASES}/{name}"))
+        fields["renewed"] -= clean_module.EXPIRY_S
+        index.store.replace(f"{LEASES}/{name}", json.dumps(fields).encode())
 
 
 # -- writers ----------------------------------------------------------------------------------------------------------
@@ -105,7 +80,7 @@ def test_what_a_writer_made_stays(index: Index) -> None:
         committed = index.commit(manifest_of(layer, before.version))
     assert layer.folder in layers(index)
     assert len(index.serve(committed, 0)) == 1
-    assert index.store.names(leases.LEASES) == []
+    assert index.store.names(LEASES) == []
 
 
 def test_the_version_that_a_writer_reads_stays(index: Index) -> None:
@@ -137,24 +112,24 @@ def test_a_writer_that_is_overtaken_while_it_begins(index: Index, monkeypatch: p
 def test_a_writer_that_was_killed(index: Index) -> None:
     """What it left stays until its lease ends, and goes then; nothing of it was ever visible."""
     commit(index)
-    lease = leases.hold(index.store, 1)
+    lease = clean_module.hold(index.store, 1)
     lease.__enter__()
-    content = index.store.read(f"{leases.LEASES}/{index.store.names(leases.LEASES)[0]}")
+    content = index.store.read(f"{LEASES}/{index.store.names(LEASES)[0]}")
     layer = write(index)
     lease.__exit__(None, None, None)
-    index.store.replace(f"{leases.LEASES}/killed.json", content)
+    index.store.replace(f"{LEASES}/killed.json", content)
     index.clean(grace_s=0)
     assert layer.folder in layers(index)
     expire(index)
     index.clean(grace_s=0)
     assert layer.folder not in layers(index)
-    assert index.store.names(leases.LEASES) == []
+    assert index.store.names(LEASES) == []
     assert index.versions() == [1]
 
 
 def test_a_lease_is_renewed(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its writer runs, it does not end; errors of the file system do not stop that."""
-    monkeypatch.setattr(leases, "RENEW_S", 0.01)
+    monkeypatch.setattr(clean_module, "RENEW_S", 0.01)
     renewals, enough = [], threading.Event()
 
     def count(_: Store, name: str, __: bytes) -> None:
@@ -167,16 +142,16 @@ def test_a_lease_is_renewed(index: Index, monkeypatch: pytest.MonkeyPatch) -> No
     with hooked(monkeypatch, Store, "replace", count), index.begin():
         assert enough.wait(30)
         expire(index)
-        while not leases.read_leases(index.store):
+        while not clean_module.read_leases(index.store):
             time.sleep(0.01)
-    assert index.store.names(leases.LEASES) == []
+    assert index.store.names(LEASES) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"7", b'{"version": 1}', b"\xff"])
 def test_a_damaged_lease_means_nothing(index: Index, content: bytes) -> None:
     """Its writer's host went down while writing it."""
     commit(index)
-    index.store.replace(f"{leases.LEASES}/damaged.json", content)
+    index.store.replace(f"{LEASES}/damaged.json", content)
     layer = write(index)
     index.clean(grace_s=0)
     assert layer.folder not in layers(index)
@@ -323,8 +298,8 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 ) -> None:
     """It is logged and tried again later."""
     index = Index(tmp_path)
-    runner: Any = ChangeRunner(index, None, None, None, 1, 1)  # type: ignore[arg-type]
-    monkeypatch.setattr(follow, "compact", lambda *_: None)
+    runner: Any = ChangeRunner(index, None, None, None, 1, 1, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(changes_module, "compact", lambda *_: None)
     for error in (FileNotFoundError("gone"), IndexStoreError("a pin is damaged")):
 
         def fail(*_: Any, error: Exception = error) -> None:
@@ -396,7 +371,7 @@ _WRITER = """
 import sys
 from wherecast.spark.errors import StaleVersionError
 sys.path.insert(0, sys.argv[2])
-from test_index_clean import Index, commit
+from tests.unit.index_versions import Index, commit
 index, done = Index(sys.argv[1]), 0
 while done < 8:
     try:
@@ -410,7 +385,7 @@ while done < 8:
 @pytest.mark.slow
 def test_processes_at_once(tmp_path: Path) -> None:
     """Two processes commit while this one cleans: each of their versions is committed once, and the last can be read."""
-    command = [sys.executable, "-c", _WRITER, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", _WRITER, str(tmp_path), str(Path(__file__).parents[2])]
     writers = [subprocess.Popen(command) for _ in range(2)]
     index, seen = Index(tmp_path), 0
     while any(writer.poll() is None for writer in writers):

@@ -22,14 +22,20 @@ from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.build import Built
-from wherecast.spark.checkpoint import Batch
+from wherecast.spark.checkpoint import Batch, Pins, pinned_versions, stream_name
 from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.index import Index
-from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, write_layer
-from wherecast.spark.manifest import Manifest, _header
-from wherecast.spark.pins import Pins, pinned_versions, stream_name
-from wherecast.spark.plans import open_plan, save_plan
-from wherecast.spark.reports import BatchReport, Reports
+from wherecast.spark.index import (
+    REMOVED,
+    Index,
+    Manifest,
+    _header,
+    layer_checksum,
+    open_layers,
+    open_plan,
+    save_plan,
+    write_layer,
+)
+from wherecast.spark.progress import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store, open_filesystem
 

@@ -14,11 +14,10 @@ from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 from typer.testing import CliRunner
 
 from wherecast.cli.app import app
-from wherecast.cli.lab_watch import Watch
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.cli.lab import LabWatch
+from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Finding, load_experiment
 from wherecast.papers.lab.forecast import Forecast
-from wherecast.papers.lab.report.papers import PAPERS
+from wherecast.papers.lab.report.entries import PAPERS
 
 
 @pytest.fixture
@@ -171,7 +170,7 @@ def test_the_bar_shows_place_and_time_left():
     from rich.console import Console
 
     console = Console(width=100, file=io.StringIO())
-    watch = Watch(Forecast({"a": 30.0, "b": 90.0}), 2, silent=True)
+    watch = LabWatch(Forecast({"a": 30.0, "b": 90.0}), 2, silent=True)
     with watch.running("a") as progress:
         progress("a: seed 1\x1b of 2")
         console.print(watch.render())

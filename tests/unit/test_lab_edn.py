@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from wherecast.papers.edn.experiments import bend, bloom, growth, overpartitioning, popularity, rebalancing, servers
 from wherecast.papers.edn.experiments.network import Network
 from wherecast.papers.edn.workload import PAPER_MARKET
-from wherecast.papers.lab.claims import Claim, show_spread
-from wherecast.papers.lab.experiment import EXPERIMENTS, Experiment, LabError, load_experiment
+from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Experiment, LabError, load_experiment, show_spread
 from wherecast.papers.lab.plots import save_plot
 from wherecast.papers.lab.rows import choose, group, levels, numbers
 from wherecast.partition.balance import Moves, server_loads
@@ -127,7 +126,7 @@ def test_each_continuation_starts_from_the_same_network(found):
 
 def test_the_same_seeds_give_the_same_rows():
     """And other seeds others."""
-    settings = growth.Settings(market=SMALL, seeds=2, n_new=10_000, steps=2)
+    settings = growth.GrowthSettings(market=SMALL, seeds=2, n_new=10_000, steps=2)
     rows = growth.run(settings, silent)
     assert rows == growth.run(settings, silent)
     one, two = (numbers(own, "imbalance").tolist() for _, own in group(rows, "seed"))
@@ -136,11 +135,11 @@ def test_the_same_seeds_give_the_same_rows():
 
 def test_without_rebalancing_the_imbalance_is_that_of_figure_5():
     """A threshold that is never passed moves nothing; a low one lowers the imbalance at every step it is passed."""
-    calm = rebalancing.Settings(market=SMALL, seeds=1, threshold=1e9, n_new=1_000_000, steps=4)
+    calm = rebalancing.RebalancingSettings(market=SMALL, seeds=1, threshold=1e9, n_new=1_000_000, steps=4)
     rows = rebalancing.run(calm, silent)
     assert not numbers(rows, "buckets_moved").any()
     assert (numbers(rows, "before") == numbers(rows, "imbalance")).all()
-    eager = rebalancing.Settings(market=SMALL, seeds=1, threshold=1.1, n_new=1_000_000, steps=4)
+    eager = rebalancing.RebalancingSettings(market=SMALL, seeds=1, threshold=1.1, n_new=1_000_000, steps=4)
     moved = [row for row in rebalancing.run(eager, silent) if row["buckets_moved"]]
     assert moved
     assert (numbers(moved, "imbalance") < numbers(moved, "before")).all()
@@ -160,7 +159,7 @@ def test_bloom_filters_lose_nothing_and_more_bits_let_less_through(found):
 
 def test_servers_join_and_leave_one_at_a_time():
     """Three up, three down, on a network that ends with as many as it began with."""
-    rows = servers.run(servers.Settings(market=SMALL, n_servers=5, seeds=1, changes=3), silent)
+    rows = servers.run(servers.ServersSettings(market=SMALL, n_servers=5, seeds=1, changes=3), silent)
     assert [row["servers"] for row in rows] == [6, 7, 8, 7, 6, 5]
     assert np.isfinite(numbers(rows, "imbalance")).all()
 

@@ -28,25 +28,27 @@ def silent(_):
 @pytest.fixture(scope="module")
 def traffic():
     return filter_set_traffic.run(
-        filter_set_traffic.Settings(("places", "range"), SCALE, servers=(3, 8), boxes=(1, 4)), silent
+        filter_set_traffic.FilterSetTrafficSettings(("places", "range"), SCALE, servers=(3, 8), boxes=(1, 4)), silent
     )
 
 
 @pytest.fixture(scope="module")
 def costs():
-    settings = dispatcher_cost.Settings(PAPER_MARKET.scaled(0.02), 5, "places", SCALE, 500, (1, 500), rounds=1)
+    settings = dispatcher_cost.DispatcherCostSettings(
+        PAPER_MARKET.scaled(0.02), 5, "places", SCALE, 500, (1, 500), rounds=1
+    )
     return dispatcher_cost.run(settings, silent)
 
 
 @pytest.fixture(scope="module")
 def summaries():
-    settings = dictionary_or_bloom.Settings(symbols=(100, 2000), n_events=1000, rounds=1)
+    settings = dictionary_or_bloom.DictionaryOrBloomSettings(symbols=(100, 2000), n_events=1000, rounds=1)
     return dictionary_or_bloom.run(settings, silent)
 
 
 @pytest.fixture(scope="module")
 def tree():
-    return hierarchy.run(hierarchy.Settings(("places",), SCALE, n_servers=6, fanout=3, boxes=(1, 8)), silent)
+    return hierarchy.run(hierarchy.HierarchySettings(("places",), SCALE, n_servers=6, fanout=3, boxes=(1, 8)), silent)
 
 
 # -- who needs which event --------------------------------------------------------------------------------------------

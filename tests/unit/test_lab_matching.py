@@ -8,40 +8,37 @@ from matplotlib.figure import Figure
 
 from wherecast.bench.measure import WrongCountError
 from wherecast.bench.workloads.form import OPERATORS
-from wherecast.bench.workloads.truth import Truth
+from wherecast.bench.workloads.truth import GroundTruth
 from wherecast.matchers.scan import ScanMatcher
 from wherecast.papers.gryphon.experiments import bound, space
 from wherecast.papers.gryphon.experiments import time as gryphon_time
-from wherecast.papers.gryphon.experiments.trees import Settings as TreeCase
-from wherecast.papers.gryphon.experiments.trees import fit_power
-from wherecast.papers.lab.claims import show_number
-from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.gryphon.experiments.trees import TreeCurveSettings, fit_power
+from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment, show_number
 from wherecast.papers.lab.rows import choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches, time_subjects
 from wherecast.papers.rapidmatch.binary import naive_matches
 from wherecast.papers.rapidmatch.experiments import ones, output, size
 from wherecast.papers.rapidmatch.experiments.contenders import Contenders, code_events, code_subscriptions, draw
 from wherecast.papers.topss.experiments import load, match_time, matching, memory, predicates
-from wherecast.papers.topss.experiments.cases import PAPER_SIZES, W4, Case
-from wherecast.papers.topss.experiments.cases import Settings as W4Case
+from wherecast.papers.topss.experiments.cases import PAPER_SIZES, W4, MatchingCase, MatchingSettings
 
 pytestmark = pytest.mark.slow
 
 TINY = {
-    "topss-predicates": predicates.Settings((30, 60), n_events=5, rounds=1),
-    "topss-matching": W4Case(("lists", "bits", "bytes", "adaptive"), (1_000, 2_000), rounds=1, n_events=5),
-    "topss-memory": W4Case(("lists", "bits", "bytes", "database", "adaptive"), (100, 1_000)),
-    "topss-match-time": W4Case(match_time._MATCHERS, (1_000, 5_000), most_costly=1_000, rounds=1, n_events=5),
-    "topss-load": W4Case(load._MATCHERS, (1_000, 5_000), rounds=2, n_events=5),
-    "gryphon-time": TreeCase(sizes=(100, 1_000, 2_000), most_plain=1_000, n_events=30, seeds=2, rounds=1),
-    "gryphon-space": TreeCase(sizes=(100, 1_000), n_events=5, seeds=2),
-    "gryphon-bound": bound.Settings((100, 1_000), n_events=100, seeds=2),
-    "rapidmatch-size-zipf": size.Settings("zipf", 2.0, (200, 1_000), n_events=30, seeds=2, rounds=1),
-    "rapidmatch-size-exponential": size.Settings("exponential", 0.1, (200, 1_000), n_events=30, seeds=2, rounds=1),
-    "rapidmatch-ones-zipf": ones.Settings("zipf", (2.0, 4.0), 1_000, 30, seeds=2, rounds=1),
-    "rapidmatch-ones-exponential": ones.Settings("exponential", (0.01, 0.2), 1_000, 30, seeds=2, rounds=1),
-    "rapidmatch-output-zipf": output.Settings("zipf", 2.0, 1_000, 40, groups=2, seeds=2, rounds=1),
-    "rapidmatch-output-exponential": output.Settings("exponential", 0.05, 1_000, 40, groups=2, seeds=2, rounds=1),
+    "topss-predicates": predicates.PredicateSettings((30, 60), n_events=5, rounds=1),
+    "topss-matching": MatchingSettings(("lists", "bits", "bytes", "adaptive"), (1_000, 2_000), rounds=1, n_events=5),
+    "topss-memory": MatchingSettings(("lists", "bits", "bytes", "database", "adaptive"), (100, 1_000)),
+    "topss-match-time": MatchingSettings(match_time._MATCHERS, (1_000, 5_000), most_costly=1_000, rounds=1, n_events=5),
+    "topss-load": MatchingSettings(load._MATCHERS, (1_000, 5_000), rounds=2, n_events=5),
+    "gryphon-time": TreeCurveSettings(sizes=(100, 1_000, 2_000), most_plain=1_000, n_events=30, seeds=2, rounds=1),
+    "gryphon-space": TreeCurveSettings(sizes=(100, 1_000), n_events=5, seeds=2),
+    "gryphon-bound": bound.BoundSettings((100, 1_000), n_events=100, seeds=2),
+    "rapidmatch-size-zipf": size.SizeSettings("zipf", 2.0, (200, 1_000), n_events=30, seeds=2, rounds=1),
+    "rapidmatch-size-exponential": size.SizeSettings("exponential", 0.1, (200, 1_000), n_events=30, seeds=2, rounds=1),
+    "rapidmatch-ones-zipf": ones.OnesSettings("zipf", (2.0, 4.0), 1_000, 30, seeds=2, rounds=1),
+    "rapidmatch-ones-exponential": ones.OnesSettings("exponential", (0.01, 0.2), 1_000, 30, seeds=2, rounds=1),
+    "rapidmatch-output-zipf": output.OutputSettings("zipf", 2.0, 1_000, 40, groups=2, seeds=2, rounds=1),
+    "rapidmatch-output-exponential": output.OutputSettings("exponential", 0.05, 1_000, 40, groups=2, seeds=2, rounds=1),
 }
 TIMES = ("us_per_event", "ms_per_event", "ns_per_match", "load_s")
 
@@ -121,7 +118,7 @@ def test_the_same_settings_give_the_same_counts(found, name):
 @pytest.fixture(scope="module")
 def case():
     """A little of W4."""
-    return Case.draw(W4, 300, 20)
+    return MatchingCase.draw(W4, 300, 20)
 
 
 def test_events_are_matched_in_calls_of_the_size_asked_for(case):
@@ -155,7 +152,7 @@ def test_a_matcher_that_is_wrong_is_not_timed(case, wrong):
     counts, sums = truth.counts.copy(), truth.id_sums.copy()
     (counts if wrong == "count" else sums)[3] += 1
     with pytest.raises(WrongCountError, match=f"scan, event 3: {truth.counts[3]} matches .* nothing is timed"):
-        time_subjects([subject], 20, Truth(counts, sums))
+        time_subjects([subject], 20, GroundTruth(counts, sums))
 
 
 # -- counts -----------------------------------------------------------------------------------------------------------
@@ -164,7 +161,7 @@ def test_a_matcher_that_is_wrong_is_not_timed(case, wrong):
 def test_hits_of_counting_are_the_predicates_that_hold(found):
     """Counted one by one, from the workload as numbers; lists read an id for each, bytes a row for each predicate."""
     rows = choose(found["topss-matching"], subscriptions=1_000)
-    workload = Case.draw(W4, 1_000, 5).workload
+    workload = MatchingCase.draw(W4, 1_000, 5).workload
     compare = dict(zip(OPERATORS, (np.equal, np.not_equal, np.less, np.greater), strict=True))
     x = workload.events[:, workload.predicates.attr]
     holds = np.zeros(x.shape, bool)

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
 from wherecast.papers.lab.experiment import LabError
-from wherecast.papers.lab.report.entries import Entry, draw_svg, gather
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, draw_svg, gather, show_cell, summarize
 from wherecast.papers.lab.report.page import render_page
-from wherecast.papers.lab.report.papers import PAPERS
 from wherecast.papers.lab.report.sections import BEGIN, END, render_section, replace_section, write_sections
-from wherecast.papers.lab.report.summary import show_cell, summarize
-from wherecast.papers.lab.results import Record, Results
+from wherecast.papers.lab.results import Results, RunRecord
 from wherecast.papers.lab.rows import numbers
 from wherecast.papers.lab.runner import run_experiment
 
@@ -41,9 +39,9 @@ def entry():
         "packages": {"numpy": "2.0"},
     }
     settings = {"limits": "10, 1,000", "seeds": "3"}
-    record = Record("toy-one", "paper", "f", settings, 130.0, "2026-02-03T04:05:06+00:00", machine)
+    record = RunRecord("toy-one", "paper", "f", settings, 130.0, "2026-02-03T04:05:06+00:00", machine)
     figures = [(drawing, draw_svg(drawing, rows)) for drawing in experiment.drawings]
-    return Entry(experiment, record, rows, experiment.judge(rows), figures, outdated=False)
+    return ReportEntry(experiment, record, rows, experiment.judge(rows), figures, outdated=False)
 
 
 SECTION = """<!-- lab:begin -->

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lab_toy import Settings, register, run, toy  # noqa: F401
 
-from wherecast.papers.lab import fingerprint as prints
-from wherecast.papers.lab.claims import Claim
-from wherecast.papers.lab.experiment import LabError
-from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.papers.lab import results as results_module
+from wherecast.papers.lab.experiment import Claim, LabError
 from wherecast.papers.lab.forecast import GUESS, Forecast, expected_seconds, show_duration
-from wherecast.papers.lab.results import Results, as_table, write_whole
+from wherecast.papers.lab.results import Results, as_table, fingerprint, write_whole
 from wherecast.papers.lab.runner import FORMATS, describe_settings, is_current, judge_again, run_experiment
 
 
@@ -71,7 +69,7 @@ def test_a_result_is_current_until_settings_or_code_change(experiment, results, 
     other = replace(experiment, settings={"small": Settings(seeds=4)})
     assert not is_current(other, "small", results)
     assert judge_again(experiment, "small", results).record.name == "toy-one"
-    monkeypatch.setattr(prints, "_code_of_experiments", lambda package: f"changed {package}")
+    monkeypatch.setattr(results_module, "_code_of_experiments", lambda package: f"changed {package}")
     assert not is_current(experiment, "small", results)
 
 
@@ -81,12 +79,12 @@ def test_the_digest_of_code_sees_what_rows_depend_on(tmp_path, monkeypatch, expe
                  "papers/toy0/experiments/a.py", "papers/other/experiments/a.py", "papers/other/matcher.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1")
-    monkeypatch.setattr(prints, "PACKAGE", tmp_path)
-    monkeypatch.setattr(prints, "PAPERS", tmp_path / "papers")
+    monkeypatch.setattr(results_module, "PACKAGE", tmp_path)
+    monkeypatch.setattr(results_module, "PAPERS", tmp_path / "papers")
 
     def digest():
-        prints._shared_code.cache_clear()
-        prints._code_of_experiments.cache_clear()
+        results_module._shared_code.cache_clear()
+        results_module._code_of_experiments.cache_clear()
         return fingerprint(experiment, "small")
 
     first = digest()
@@ -106,8 +104,8 @@ def test_the_digest_of_code_sees_what_rows_depend_on(tmp_path, monkeypatch, expe
         "papers/toy0/experiments/a.py",
         "papers/other/matcher.py",
     }
-    prints._shared_code.cache_clear()
-    prints._code_of_experiments.cache_clear()
+    results_module._shared_code.cache_clear()
+    results_module._code_of_experiments.cache_clear()
 
 
 def test_a_claim_or_plot_that_fails_does_not_cost_the_rows(experiment, results):
@@ -241,4 +239,4 @@ def test_durations_read_well(seconds, text):
 
 def test_the_modules_of_a_frame_are_there():
     """A module that the digest leaves out exists."""
-    assert all((prints.PAPERS / "lab" / f"{name}.py").exists() for name in prints.FRAME)
+    assert all((results_module.PAPERS / "lab" / f"{name}.py").exists() for name in results_module.FRAME)

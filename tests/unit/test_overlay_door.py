@@ -8,13 +8,12 @@ from collections import Counter
 
 import pytest
 
-from wherecast.overlay.connection import Links
-from wherecast.overlay.door import ConnectionLimits, Door
+from wherecast.overlay.connection import ConnectionLimits, Door, PeerLinks
 from wherecast.overlay.frames import Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.lookup import MAX_ITEMS, Router
 from wherecast.overlay.messages import Find, Item, Ping, Route, Send
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.positions import Contact
+from wherecast.overlay.settings import RingSettings
 
 LIMITS = ConnectionLimits(connections=6, links=2, backlog=1, strangers=4, strangers_per_address=2, unfinished_bytes=100)
 
@@ -133,7 +132,7 @@ def test_links_are_bounded():
         servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in range(3)]
         first, second, third = (f"127.0.0.1:{s.sockets[0].getsockname()[1]}" for s in servers)
         counters = Counter()
-        links = Links(None, counters, 2)
+        links = PeerLinks(None, counters, 2)
         message = Ping(Contact(1, first))
         for endpoint in (first, second, third):
             links.send(endpoint, message)
@@ -155,7 +154,7 @@ def test_a_hop_has_so_many_items():
 
     class AlwaysOnward:
         is_member, me, first_successor = True, Contact(1 << 40, "h:1"), Contact(2 << 40, "h:2")
-        settings = Settings()
+        settings = RingSettings()
 
         def owns(self, position):
             return False

@@ -10,8 +10,7 @@ from wherecast.errors import LimitError
 from wherecast.language.keys import NAN_KEY, float_key
 from wherecast.language.schema import Schema
 from wherecast.language.types import Kind
-from wherecast.overlay.hashing import hashed_value, key_of, line_of
-from wherecast.overlay.ids import SubIdLayout, between, sha1_id, within
+from wherecast.overlay.positions import SubIdLayout, between, hashed_value, key_of, line_of, sha1_id, within
 from wherecast.papers.chord.balance import equi_depth
 
 PRICE = Schema.of({"price": {"type": "double", "min": 0, "max": 20, "precision": 0.01}})["price"]

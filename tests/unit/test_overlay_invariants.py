@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from wherecast.overlay.ids import Contact, between
 from wherecast.overlay.messages import Send, State
+from wherecast.overlay.positions import Contact, between
 from wherecast.overlay.ring import Ring
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 
 BITS = 6
 
@@ -43,7 +43,7 @@ class World(NamedTuple):
 
 def wake(me: Contact, memory: Memory, length: int) -> tuple[Ring, list]:
     out: list = []
-    ring = Ring(me, Settings(bits=BITS, successors=length, copies=1, misses=1), out)
+    ring = Ring(me, RingSettings(bits=BITS, successors=length, copies=1, misses=1), out)
     ring.is_member, ring.predecessor, ring.candidate = memory.is_member, memory.predecessor, memory.candidate
     ring.successors, ring._awaited = list(memory.successors), memory.awaited
     ring._bootstraps = list(memory.bootstraps)
@@ -157,7 +157,7 @@ def first_world(ids: list[int], joiners: list[int], failures: int, length: int) 
     contacts = [Contact(id, id) for id in ids]
     nodes = []
     for me in contacts:
-        ring = Ring(me, Settings(bits=BITS, successors=length, copies=1), [])
+        ring = Ring(me, RingSettings(bits=BITS, successors=length, copies=1), [])
         ring.found(contacts)
         nodes.append((me, sleep(ring)))
     return World(tuple(sorted(nodes)), (), tuple(Contact(id, id) for id in joiners), failures)

@@ -13,22 +13,22 @@ from wherecast.errors import LimitError
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.overlay.messages import Deliver, Route, Send
-from wherecast.overlay.placement import Placement
+from wherecast.overlay.placement import RingPlacement
 from wherecast.overlay.pubsub import deliver_once
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import Churn, run_churn
-from wherecast.papers.chord.simulate import Links, Network
+from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork
 from wherecast.papers.chord.static import StaticRing, fit_hops, imbalance, virtual_load
 
 SCHEMA = Schema.of({"a": {"type": "bigint", "min": 0, "max": 999}, "s": "string"})
-SETTINGS = Settings(bits=64, successors=4, copies=3)
+SETTINGS = RingSettings(bits=64, successors=4, copies=3)
 
 
-QUIET = Links()
+QUIET = LinkModel()
 
 
 def network(seed=1, links=QUIET, **changes):
-    return Network(Placement(SCHEMA, replace(SETTINGS, **changes)), seed, links)
+    return SimulatedNetwork(RingPlacement(SCHEMA, replace(SETTINGS, **changes)), seed, links)
 
 
 def settled(net, most_ms=60_000):
@@ -62,7 +62,7 @@ class TestRing:
 
     def test_crashes_heal(self):
         """Any r - 1 neighbours may crash at once."""
-        net = network(links=Links(loss=0.02))
+        net = network(links=LinkModel(loss=0.02))
         nodes = sorted(net.found(20), key=lambda n: n.ring.me.id)
         for node in nodes[5:8]:
             net.crash(node.ring.me.address)
@@ -81,7 +81,7 @@ class TestRing:
             assert settled(net)
             return net.now - start
 
-        assert time_to_heal(Network.leave) < time_to_heal(Network.crash)
+        assert time_to_heal(SimulatedNetwork.leave) < time_to_heal(SimulatedNetwork.crash)
 
     def test_a_split_heals(self):
         """A ring that was cut for a moment, shorter than anybody is given up for, is whole again after."""
@@ -163,7 +163,7 @@ class TestOverlay:
         """The lists of one event, and of several events more so, are collected with fewer messages than one by one."""
 
         def messages(together, *, is_batching):
-            net = Network(Placement(SCHEMA, SETTINGS), 4, is_batching=is_batching)
+            net = SimulatedNetwork(RingPlacement(SCHEMA, SETTINGS), 4, is_batching=is_batching)
             nodes, rng = net.found(60), random.Random(1)
             net.run(40_000)
             before = net.sent[Route]
@@ -227,7 +227,7 @@ class TestExamplesOfThePaper:
     @pytest.mark.parametrize("mode", ["chord", "opchord"])
     def test_the_event_of_figure_1_matches_the_first_subscription_of_figure_2(self, mode):
         """Section 3.2: the second one is in two lists, and constrains three attributes."""
-        net = Network(Placement(self.QUOTES, replace(SETTINGS, mode=mode)), 1)
+        net = SimulatedNetwork(RingPlacement(self.QUOTES, replace(SETTINGS, mode=mode)), 1)
         node, compiler, address = net.found(10)[0], Compiler(self.QUOTES), net.subscriber()
         texts = {
             1: "exchange = 'NYSE' AND symbol = 'OTE' AND price < 8.70 AND price > 8.30",
@@ -245,8 +245,8 @@ class TestExamplesOfThePaper:
     def test_the_range_of_figure_7_lies_on_three_neighbours(self):
         """Eight nodes, ids of three bits, 0 < a < 4."""
         schema = Schema.of({"a": {"type": "bigint", "min": 0, "max": 7}})
-        placement = Placement(schema, Settings(bits=3, successors=2, copies=1))
-        net = Network(placement, 1)
+        placement = RingPlacement(schema, RingSettings(bits=3, successors=2, copies=1))
+        net = SimulatedNetwork(placement, 1)
         nodes = net.found(8)
         operation, registration = nodes[0].subscribe(1, Compiler(schema).compile("a > 0 AND a < 4"), 0)
         ended(net, nodes[0], operation)

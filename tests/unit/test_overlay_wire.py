@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.bounds import count_values
 from wherecast.overlay.connection import MAX_ENTRIES, MAX_PART_BYTES, _parts
 from wherecast.overlay.entry import Gathering
 from wherecast.overlay.frames import MAX_BODY, VERSION, FrameError, Framing, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import (
     Ask,
     Copy,
@@ -42,8 +40,9 @@ from wherecast.overlay.messages import (
     Synced,
 )
 from wherecast.overlay.peer_state import MAX_NOTICES, PeerState, Subscription
-from wherecast.overlay.placement import METADATA, Placement
-from wherecast.overlay.pubsub import Node
+from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Contact
+from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import (
     Envelope,
     Founders,
@@ -54,10 +53,10 @@ from wherecast.overlay.requests import (
     is_address,
     parse_endpoint,
 )
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.subscribers import event_of
-from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError
-from wherecast.papers.chord.simulate import Links, Network
+from wherecast.overlay.wire import MAX_VALUES, WIRE, WireError, count_values
+from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork
 
 SCHEMA = Schema.of(
     {
@@ -71,7 +70,7 @@ SCHEMA = Schema.of(
         "many": "array<bigint>",
     }
 )
-PLACEMENT = Placement(SCHEMA, Settings(successors=3, copies=2))
+PLACEMENT = RingPlacement(SCHEMA, RingSettings(successors=3, copies=2))
 SECRET = b"a secret of sixteen or more"
 ADDRESS = "127.0.0.1:7001/0123456789abcdef"
 RECORDS = list(WIRE._numbers)
@@ -326,7 +325,7 @@ class TestFrames:
         assert error.value.reason is Reason.OVERSIZED
 
 
-class WiredNetwork(Network):
+class WiredNetwork(SimulatedNetwork):
     """A simulated network whose messages go through bytes and admission, as real ones do."""
 
     def __init__(self, *arguments):
@@ -349,7 +348,7 @@ class WiredNetwork(Network):
 class TestAdmission:
     def test_lets_everything_through_that_nodes_say(self):
         """Subscriptions of all kinds, events, joins, leaves and crashes: every message is admitted."""
-        net = WiredNetwork(PLACEMENT, 1, Links(loss=0.01))
+        net = WiredNetwork(PLACEMENT, 1, LinkModel(loss=0.01))
         nodes = net.found(6)
         rng, compiler = random.Random(1), Compiler(SCHEMA)
         filters = [
@@ -429,7 +428,7 @@ class TestAdmission:
             Admission(PLACEMENT).check(message)
         except WireError:
             return
-        node = Node(Contact(5, ADDRESS), PLACEMENT)
+        node = RingNode(Contact(5, ADDRESS), PLACEMENT)
         node.found([Contact(5, ADDRESS), Contact(2**159, ADDRESS[:-1] + "0")])
         if not isinstance(message, Deliver) and type(message) in (*node._handlers, *node.ring._handlers):
             node.receive(message)
@@ -462,7 +461,7 @@ class TestAddresses:
 
 def test_rules_come_back_as_they_were():
     """Settings and schema of a ring, as a joiner gets them; nonsense is refused."""
-    rules = Rules(Settings(successors=3, copies=2, nodes=77), SCHEMA)
+    rules = Rules(RingSettings(successors=3, copies=2, nodes=77), SCHEMA)
     assert Rules.from_json(rules.to_json()) == rules
     for text in ("", "[]", "{}", '{"settings": {"bits": 999}, "schema": {}}', '{"settings": {"new": 1}, "schema": {}}'):
         with pytest.raises(PeerError):
@@ -471,7 +470,7 @@ def test_rules_come_back_as_they_were():
 
 def test_founders_are_named_once_there_are_enough():
     """The gatherer first; who starts again counts once; who comes later is no founder."""
-    gathering = Gathering("h:1", Rules(Settings(), SCHEMA), 3)
+    gathering = Gathering("h:1", Rules(RingSettings(), SCHEMA), 3)
     a, b, b_again, c, d = (f"{e}/{n:016x}" for n, e in enumerate(["h:1", "h:2", "h:2", "h:3", "h:4"]))
     assert gathering.add(b) == Waiting(0, 3)  # not begun
     assert gathering.add(a) == Waiting(1, 3)
@@ -513,7 +512,7 @@ def test_zones_of_long_texts_are_sent_in_more_parts():
 def test_events_come_back_as_people_write_them():
     """Keys of every kind of attribute, and what JSON has no number for."""
     event = {"s": "é", "a": -3, "f": 0.1, "t": "2024-05-01T12:00:00+00:00", "d": "1969-12-31", "b": False}
-    node = Node(Contact(5, ADDRESS), PLACEMENT)
+    node = RingNode(Contact(5, ADDRESS), PLACEMENT)
     from wherecast.language.events import read_event
 
     values = PLACEMENT.read(read_event(SCHEMA, event, node._attributes))
@@ -529,7 +528,7 @@ class TestState:
     def test_survives(self, tmp_path):
         """Subscriptions, registrations, notices and the ring are there when it is opened again; 7 is not '7'."""
         state = PeerState(tmp_path)
-        node = Node(Contact(5, ADDRESS), PLACEMENT)
+        node = RingNode(Contact(5, ADDRESS), PLACEMENT)
         node.found([Contact(5, ADDRESS)])
         filters = Compiler(SCHEMA).compile("s = 'x' AND a BETWEEN 3 AND 9 OR f < 3")
         _, registration = node.subscribe(7, filters, "127.0.0.1:7001")

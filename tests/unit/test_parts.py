@@ -12,13 +12,11 @@ from wherecast.engine.engine import Engine
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
-from wherecast.spark import parts as parts_module
+from wherecast.spark import subscriptions as subscriptions_module
 from wherecast.spark.build import ServerBuilder
-from wherecast.spark.layers import open_layers
-from wherecast.spark.manifest import Layer
-from wherecast.spark.parts import CompileTask, PlaceTask, filters_and_weights, read_parts
-from wherecast.spark.plans import save_plan
+from wherecast.spark.index import Layer, open_layers, save_plan
 from wherecast.spark.store import Store
+from wherecast.spark.subscriptions import CompileTask, PlaceTask, filters_and_weights, read_parts
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double"})
 FILTERS = [
@@ -60,7 +58,7 @@ def expected(batch: pa.RecordBatch) -> list[list[object]]:
 @pytest.mark.parametrize("texts", [False, True])
 def test_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_rows: int, texts: bool) -> None:
     """A server of all parts finds what an engine of all rows finds, wherever the rows were cut."""
-    monkeypatch.setattr(parts_module, "_PART_ROWS", part_rows)
+    monkeypatch.setattr(subscriptions_module, "_PART_ROWS", part_rows)
     batch = rows_of(FILTERS, texts=texts)
     pieces = [batch.slice(i, 1) for i in range(len(FILTERS))]
     (server,) = build(tmp_path, CompileTask(SCHEMA).compile(pieces)).items()

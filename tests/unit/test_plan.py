@@ -15,13 +15,12 @@ from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
-from wherecast.partition.costs import HOLD_US, MATCH_US, RECEIVE_US, SEND_US, cost_us
+from wherecast.partition.costs import HOLD_US, MATCH_US, PROBES, RECEIVE_US, SEND_US, cost_us, probe_events
 from wherecast.partition.evaluate import evaluate, needed_pairs
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate
 from wherecast.partition.picture import picture_loads, save_picture
 from wherecast.partition.plan import STRATEGIES, Plan, weigh
-from wherecast.partition.probe import PROBES, probe_events
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double", "volume": "integer"})
 strategies = pytest.mark.parametrize("strategy", STRATEGIES)

@@ -7,8 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from wherecast.spark.progress import BatchProgress, draw_table, live_view, summarize
-from wherecast.spark.reports import BatchReport
+from wherecast.spark.progress import BatchProgress, BatchReport, add_up, draw_table, live_view
 
 
 def batch(number, events=1000, seconds=2.0, **ours):
@@ -21,7 +20,7 @@ def batch(number, events=1000, seconds=2.0, **ours):
 
 def test_summary():
     """Counts add up, the median is of the batches, and what changes is that of the last."""
-    whole = summarize([batch(0), batch(1, seconds=4.0), batch(2, events=500, seconds=1.0, imbalance=1.5)])
+    whole = add_up([batch(0), batch(1, seconds=4.0), batch(2, events=500, seconds=1.0, imbalance=1.5)])
     assert (whole.batches, whole.events, whole.matches, whole.dropped, whole.errors) == (3, 2500, 15000, 600, 3)
     assert (whole.seconds, whole.median_s, whole.slowest_s) == (7.0, 2.0, 4.0)
     assert whole.events_per_s == pytest.approx(2500 / 7)
@@ -30,7 +29,7 @@ def test_summary():
 
 def test_nothing_yet():
     """Without a batch everything is zero, and nothing divides by it."""
-    whole = summarize([])
+    whole = add_up([])
     assert (whole.batches, whole.events_per_s, whole.median_s) == (0, 0.0, 0.0)
     console = Console(width=120, record=True)
     console.print(draw_table("title", []))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Kind, Schema
-from wherecast.language.types import WIDTHS, integer_range
+from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
+from wherecast.language.types import WIDTHS, Kind, integer_range
 
 STOCK = {
     "symbol": "string",

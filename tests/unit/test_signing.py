@@ -13,7 +13,7 @@ from wherecast.errors import SigningKeyError, SnapshotError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST, open_snapshot, write_snapshot
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.index import Layer, Manifest
 
 OLD, NEW = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 

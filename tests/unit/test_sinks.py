@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wherecast.spark.checkpoint import Batch, Checkpoint
+from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
 from wherecast.spark.errors import IndexStoreError, SinkError
 from wherecast.spark.index import Index
-from wherecast.spark.pins import Pins
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet
 from wherecast.spark.store import Store
 
@@ -190,8 +189,8 @@ def test_a_batch_is_known_by_stream_and_offsets(tmp_path: Path) -> None:
     assert checkpoint.batch(0).key == first.key
     others = [checkpoint.batch(1), Checkpoint(str(tmp_path / "b")).batch(0), first.dead_letters]
     assert len({batch.key for batch in (first, *others)}) == 4
-    assert checkpoint.planned() == 1
-    assert Checkpoint(str(tmp_path / "c")).planned() == -1
+    assert checkpoint.newest() == 1
+    assert Checkpoint(str(tmp_path / "c")).newest() == -1
 
 
 def test_offsets_of_files_are_the_files(tmp_path: Path) -> None:
@@ -205,6 +204,26 @@ def test_offsets_of_files_are_the_files(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, "one", [], {0: ["x", "z"]})
     assert checkpoint.batch(0).offsets != first
     assert checkpoint.batch(1).offsets
+
+
+def test_the_files_of_a_batch(tmp_path: Path) -> None:
+    """All that its offset has more than the one before, under their plain names; other sources have none."""
+    files = {0: ["file:///x/a%20b"], 1: ["file:///x/c"], 2: ["file:///x/d", "file:///x/e"]}
+    make_checkpoint(
+        tmp_path, "one", ["-", '{"logOffset":0}', '{"logOffset":2}', '{"logOffset":3}', '{"t":{"0":5}}'], files
+    )
+    checkpoint = Checkpoint(str(tmp_path))
+    log = tmp_path / "sources" / "0" / "1"
+    log.write_text("v1\n" + "\n".join(log.with_name(name).read_text().split("\n", 1)[1] for name in ("0", "1")))
+    log.rename(log.with_name("1.compact"))
+    assert [checkpoint.files(n) for n in (0, 1, 2, 4)] == [
+        [],
+        ["file:///x/a b"],
+        ["file:///x/c", "file:///x/d", "file:///x/e"],
+        [],
+    ]
+    with pytest.raises(IndexStoreError, match="sources/0/3 is gone"):
+        checkpoint.files(3)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:

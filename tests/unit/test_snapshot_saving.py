@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -142,37 +142,32 @@ class TestSaving:
         """Readers see one whole version after the other while a writer saves as fast as it can."""
         path, saves = tmp_path / "s", 150
         write_snapshot(path, {"g/a": np.full(500, 0), "b": np.full(7, 0)}, {"n": 0})
-        done = threading.Event()
 
         def save() -> None:
             for n in range(1, saves):
                 write_snapshot(path, {"g/a": np.full(500, n), "b": np.full(7, n)}, {"n": n})
-            done.set()
 
-        writer = threading.Thread(target=save)
-        writer.start()
         seen = []
-        while not done.is_set():
-            found = open_snapshot(path)
-            n = found.facts["n"]
-            assert found.version == n + 1
-            assert (found.arrays["g/a"] == n).all()
-            assert (found.arrays["b"] == n).all()
-            seen.append(n)
-        writer.join()
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(save)
+            while not writer.done():
+                found = open_snapshot(path)
+                n = found.facts["n"]
+                assert found.version == n + 1
+                assert (found.arrays["g/a"] == n).all()
+                assert (found.arrays["b"] == n).all()
+                seen.append(n)
+        writer.result()  # raises what the writer raised
         assert seen == sorted(seen)
         assert len(set(seen)) > 5
 
     def test_two_writers(self, tmp_path):
         """Saves at the same time happen one after the other."""
         path = tmp_path / "s"
-        writers = [
-            threading.Thread(target=write_snapshot, args=(path, {"a": np.full(99, i)}, {"n": i})) for i in range(8)
-        ]
+        with ThreadPoolExecutor(8) as pool:
+            writers = [pool.submit(write_snapshot, path, {"a": np.full(99, i)}, {"n": i}) for i in range(8)]
         for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join()
+            writer.result()
         found = open_snapshot(path)
         assert found.version == 8
         assert (found.arrays["a"] == found.facts["n"]).all()

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wherecast.partition.bloom import Bloom, buckets_of
-from wherecast.partition.summary import Dictionary
+from wherecast.partition.summary import Bloom, Dictionary, buckets_of
 
 hashes = st.lists(st.integers(0, 2**64 - 1), max_size=40, unique=True).map(lambda h: np.array(h, np.uint64))
 extremes = np.array([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1], np.uint64)

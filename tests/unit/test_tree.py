@@ -8,7 +8,8 @@ from math import log
 
 import numpy as np
 import pytest
-from tests.unit.test_adaptive import Constraint, make_boxes, make_events, random_case, truth
+from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth
+from tests.unit.tree_settings import SETTINGS
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import make_workload
@@ -16,20 +17,11 @@ from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes, walk_constraints
 from wherecast.matchers.scan import ScanMatcher
 from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
-from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, PlainTreeMatcher, Settings, TreeMatcher
+from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, PlainTreeMatcher, TreeMatcher, TreeSettings
 from wherecast.papers.gryphon.workload import Simulation, event_codes
 
-SETTINGS = {
-    "plain": Settings(collapse=False, factors=0),
-    "plain, successors": Settings(collapse=False, successors=True, factors=0),
-    "plain, factored": Settings(collapse=False, factors=None),
-    "collapsed": Settings(factors=0),
-    "collapsed, successors": Settings(successors=True, factors=0),
-    "collapsed, factored": Settings(factors=None),
-    "all": Settings(successors=True, factors=None),
-    "general": Settings(general=True, factors=0),
-    "general, all": Settings(general=True, successors=True, factors=None),
-}
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
+
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 UNFACTORED = pytest.mark.parametrize(
     "settings", [s for s in SETTINGS.values() if s.factors == 0], ids=[n for n, s in SETTINGS.items() if s.factors == 0]
@@ -75,7 +67,7 @@ def visits_each(matcher: TreeMatcher, events: EventCodes) -> list[float]:
         ([1, 2, 20], [2], 0.7),
     ],
 )
-def test_sets_of_every_kind(widths: list[int], arrays: list[int], tested: float, settings: Settings) -> None:
+def test_sets_of_every_kind(widths: list[int], arrays: list[int], tested: float, settings: TreeSettings) -> None:
     """Points, ranges, lists of intervals, NULL and arrays agree with the definition."""
     boxes, events = random_case(np.random.default_rng(len(widths)), 150, 12, widths, arrays, tested)
     matcher = TreeMatcher.build(boxes, events, settings=settings)
@@ -84,7 +76,7 @@ def test_sets_of_every_kind(widths: list[int], arrays: list[int], tested: float,
 
 
 @ALL
-def test_empty_and_unconstrained(settings: Settings) -> None:
+def test_empty_and_unconstrained(settings: TreeSettings) -> None:
     """No clauses match nothing; clauses without constraints match everything; zero events give zero rows."""
     events = make_events([[0, 0], [3, 1]], 2)
     assert found(TreeMatcher.build(make_boxes([], [4, 4]), settings=settings), events) == [[], []]
@@ -94,7 +86,7 @@ def test_empty_and_unconstrained(settings: Settings) -> None:
 
 
 @ALL
-def test_output_grows(settings: Settings) -> None:
+def test_output_grows(settings: TreeSettings) -> None:
     """Far more matches than first reserved come back complete and in event order."""
     boxes = make_boxes([[(0, [(2, 3)])]] * 5000, [9])
     ptr, ids = TreeMatcher.build(boxes, settings=settings).match(make_events([[2], [5], [3]], 1))
@@ -103,7 +95,7 @@ def test_output_grows(settings: Settings) -> None:
 
 
 @ALL
-def test_large_sets(settings: Settings) -> None:
+def test_large_sets(settings: TreeSettings) -> None:
     """Thousands of clauses of the simulation agree with the scan."""
     _, boxes, events = simulate(Simulation(12, 4), 3000, 30)
     expected = ScanMatcher(boxes).match(events)
@@ -180,7 +172,7 @@ def test_implied_in_arrays() -> None:
 
 
 @LEVEL_TREES
-def test_shape_depends_on_the_clauses_alone(settings: Settings) -> None:
+def test_shape_depends_on_the_clauses_alone(settings: TreeSettings) -> None:
     """After removals, and insertions in another order, a level tree has as many nodes as one built afresh."""
     rng = np.random.default_rng(5)
     boxes, events = random_case(rng, 120, 5, [5, 4, 6, 9, 3], [], 0.5)
@@ -213,7 +205,7 @@ def test_equal_clauses_share_a_node() -> None:
 
 
 @ALL
-def test_nothing_is_left(settings: Settings) -> None:
+def test_nothing_is_left(settings: TreeSettings) -> None:
     """After all clauses are removed there is no node, entry or set; what comes next uses the same rows and ids."""
     boxes, events = random_case(np.random.default_rng(8), 80, 5, [9, 5, 30, 4], [1], 0.6)
     matcher = TreeMatcher.build(boxes, settings=settings)
@@ -229,7 +221,7 @@ def test_nothing_is_left(settings: Settings) -> None:
 
 
 @ALL
-def test_new_columns_come_last(settings: Settings) -> None:
+def test_new_columns_come_last(settings: TreeSettings) -> None:
     """Clauses on attributes that no clause had, and on further elements of an array, are inserted."""
     matcher = TreeMatcher.build(make_boxes([[(0, [(2, 2)])]], [9, 9, 9]), settings=settings)
     more: list[list[Constraint]] = [[(2, [(1, 4)])], [(1, [(2, 2)]), (1, [(3, 3)])], [(0, [(1, 2)]), (2, [(5, 5)])]]
@@ -240,7 +232,7 @@ def test_new_columns_come_last(settings: Settings) -> None:
 
 def test_a_cell_may_be_split_later() -> None:
     """A clause that comes later may tell codes apart that a factored tree took to be alike."""
-    matcher = TreeMatcher.build(make_boxes([[(0, [(2, 6)])], [(0, [(7, 7)])]], [9]), settings=Settings(factors=1))
+    matcher = TreeMatcher.build(make_boxes([[(0, [(2, 6)])], [(0, [(7, 7)])]], [9]), settings=TreeSettings(factors=1))
     assert matcher.stats()["subtrees"] == 2
     matcher.insert(make_boxes([[(0, [(4, 7)])], [], [(0, [(0, 0)])]], [9]))
     events = make_events([[code] for code in range(9)], 1)
@@ -274,7 +266,7 @@ def test_successors_are_found_again() -> None:
 
 
 @ALL
-def test_stored_form(settings: Settings) -> None:
+def test_stored_form(settings: TreeSettings) -> None:
     """A matcher opened from read-only arrays answers the same, and copies them when it changes."""
     boxes, events = random_case(np.random.default_rng(2), 60, 6, [9, 5, 30], [0], 0.6)
     arrays = {k: v.copy() for k, v in TreeMatcher.build(boxes, settings=settings).arrays().items()}
@@ -302,7 +294,7 @@ def test_too_many_subtrees(widths: list[int], message: str) -> None:
     """Factoring that would explode is refused, with the number that would not; the default does with less."""
     boxes = make_boxes([[(0, [(c, c)]), (1, [(c, c)])] for c in range(1, 70)], widths)
     with pytest.raises(MatcherError, match=message):
-        TreeMatcher.build(boxes, settings=Settings(factors=2))
+        TreeMatcher.build(boxes, settings=TreeSettings(factors=2))
     assert TreeMatcher.build(boxes).stats()["factors"] <= 1
 
 
@@ -311,7 +303,7 @@ def test_too_many_copies() -> None:
     clauses: list[list[Constraint]] = [[(0, [(c, c)])] for c in range(1, 80)]
     boxes = make_boxes([*clauses, *([[(1, [(1, 1)])]] * 78)], [80, 3])
     with pytest.raises(MatcherError, match=r"a clause would be in 40\.2 subtrees on average, at most 32; factor 0"):
-        TreeMatcher.build(boxes, settings=Settings(factors=1))
+        TreeMatcher.build(boxes, settings=TreeSettings(factors=1))
     assert TreeMatcher.build(boxes).stats()["factors"] == 0
 
 
@@ -319,7 +311,7 @@ def test_further_elements_are_not_factored() -> None:
     """An array asked for two elements is factored on the first at most."""
     boxes = make_boxes([[(0, [(1, 1)]), (0, [(2, 2)])]] * 3, [4])
     with pytest.raises(MatcherError, match="several elements"):
-        TreeMatcher.build(boxes, settings=Settings(factors=2))
+        TreeMatcher.build(boxes, settings=TreeSettings(factors=2))
 
 
 def test_removals_are_all_or_nothing() -> None:
@@ -379,7 +371,7 @@ def test_visits_grow_slower_and_space_no_faster_than_subscriptions() -> None:
 
 
 @ALL
-def test_visits_are_fewer_than_counter_updates(settings: Settings) -> None:
+def test_visits_are_fewer_than_counter_updates(settings: TreeSettings) -> None:
     """Counting adds one to a clause's counter per satisfied predicate; the tree visits fewer nodes, on every event."""
     _, boxes, events = simulate(Simulation(), 600, 12)
     updates = [

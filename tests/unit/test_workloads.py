@@ -15,8 +15,8 @@ from wherecast.cli.app import app
 from wherecast.engine.engine import Engine
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import SCHEMA as OVERLAY_SCHEMA
 from wherecast.papers.edn.quotes import Quotes, make_continuation, market_of
 from wherecast.papers.edn.workload import CONTINUATIONS, PAPER_MARKET, make_market
@@ -171,7 +171,7 @@ def test_the_overlay_takes_every_one_of_its_filters():
     assert values.min() >= 0
     assert values.max() <= 1000
     assert {len(text.split(" AND ")) for text in workload.filter_texts()} == {1, 2, 3, 4, 5}
-    placement = Placement(OVERLAY_SCHEMA, Settings())
+    placement = RingPlacement(OVERLAY_SCHEMA, RingSettings())
     for number in range(compiled.filters.n_filters):
         assert all(placement.clauses(compiled.filters, number))
 

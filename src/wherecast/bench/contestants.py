@@ -16,7 +16,7 @@ import numpy as np
 from wherecast.bench.cases import declared_folder
 from wherecast.bench.measure import Contestant, WrongCountError, check_count, timed
 from wherecast.bench.workloads.form import Workload
-from wherecast.bench.workloads.truth import Truth
+from wherecast.bench.workloads.truth import GroundTruth
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
 from wherecast.language.schema import Schema
@@ -92,7 +92,7 @@ def build_engine(
     return timed(lambda: build(subscriptions))
 
 
-def check_engine(engine: Engine, events: pa.RecordBatch, truth: Truth) -> None:
+def check_engine(engine: Engine, events: pa.RecordBatch, truth: GroundTruth) -> None:
     """Every checked event must find as many subscriptions as the truth, and the same ids by their sum."""
     batch = events.slice(0, truth.counts.size)
     counts, ids = engine.count(batch), engine.match_batch(batch).subscription_ids()

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.bench.connections import Columns, DuckDB
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, UNEQUAL, Conjunctions, Workload
 from wherecast.kernels.arrays import Floats, Longs
 
 #: Bits of a word; the sign bit stays free.
@@ -66,7 +66,7 @@ def _load_bits(database: DuckDB, workload: Workload) -> str:
     return f"SELECT event, count(*) AS matches FROM events, subscriptions WHERE {holds} GROUP BY event"  # noqa: S608
 
 
-def _allowed(predicates: Predicates, values: Floats, n_attributes: int) -> npt.NDArray[np.bool_]:
+def _allowed(predicates: Conjunctions, values: Floats, n_attributes: int) -> npt.NDArray[np.bool_]:
     """(subscriptions, attributes * values): which values a subscription lets pass."""
     owner, x = predicates.owners(), predicates.value[:, None]
     op = predicates.op[:, None]
@@ -89,7 +89,7 @@ def _pack(bits: npt.NDArray[np.bool_]) -> Longs:
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def _bounds(predicates: Predicates, n_attributes: int) -> tuple[Floats, Floats]:
+def _bounds(predicates: Conjunctions, n_attributes: int) -> tuple[Floats, Floats]:
     """Exclusive bounds per subscription and attribute, from < and > only."""
     owner, attr, op, value = predicates.owners(), *predicates[1:]
     low = np.full((len(predicates), n_attributes), -UNBOUND)

@@ -20,7 +20,7 @@ from wherecast.bench.cases import Case
 from wherecast.bench.contestants import EngineRun, build_engine
 from wherecast.bench.measure import Contestant, check_count, time_in_turns
 from wherecast.bench.results import Figure, Point, Result
-from wherecast.bench.workloads.form import Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import Conjunctions, Workload, WorkloadError
 from wherecast.bench.workloads.reference import SOURCES, draw_filters, make_workload
 from wherecast.bench.workloads.truth import CHECKED_EVENTS, match_none
 
@@ -73,7 +73,7 @@ def _growing_tables(workload: Workload, sizes: Sequence[int], n_events: int) -> 
         yield pa.table({"id": pa.array(np.arange(total)), "filter": pa.chunked_array(chunks)})
 
 
-def _silent_filters(workload: Workload, n_events: int) -> Iterator[Predicates]:
+def _silent_filters(workload: Workload, n_events: int) -> Iterator[Conjunctions]:
     """Filters of the workload's distribution that match none of the events."""
     part = 1
     while True:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from wherecast.bench.cases import Case
-from wherecast.bench.machine import Machine
-from wherecast.bench.results import Figure, Result
+from wherecast.bench.results import Figure, Machine, Result
 
 if TYPE_CHECKING:
     from rich.console import Console

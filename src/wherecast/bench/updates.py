@@ -27,7 +27,7 @@ from wherecast.bench.measure import Contestant, check_count, collector_off, time
 from wherecast.bench.results import Figure
 from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import draw_filters
-from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
+from wherecast.bench.workloads.truth import CHECKED_EVENTS, GroundTruth, find_truth
 from wherecast.engine.engine import Engine
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ WAVE = 1000
 
 
 def measure_updates(
-    case: Case, workload: Workload, engine: Engine, events: pa.RecordBatch, truth: Truth, *, rounds: int
+    case: Case, workload: Workload, engine: Engine, events: pa.RecordBatch, truth: GroundTruth, *, rounds: int
 ) -> dict[str, Figure]:
     """Change a loaded engine and measure; at the end it holds what it held before."""
     n = len(workload)
@@ -74,8 +74,8 @@ def measure_updates(
     }
 
 
-def _add(one: Truth, other: Truth) -> Truth:
-    return Truth(one.counts + other.counts, one.id_sums + other.id_sums)
+def _add(one: GroundTruth, other: GroundTruth) -> GroundTruth:
+    return GroundTruth(one.counts + other.counts, one.id_sums + other.id_sums)
 
 
 class _Reader(threading.Thread):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wherecast.bench.results import Result
-    from wherecast.bench.workloads.form import Entry
+    from wherecast.bench.workloads.form import CatalogueEntry
 
 bench_app = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +24,7 @@ bench_app = typer.Typer(
 )
 
 
-class Output(enum.StrEnum):
+class BenchOutput(enum.StrEnum):
     """What the engine is asked for."""
 
     COUNTS = "counts"
@@ -55,7 +55,7 @@ def measure_match(
     matcher: Annotated[
         str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")
     ] = None,
-    output: Annotated[Output, typer.Option(help="What to ask the engine for.")] = Output.COUNTS,
+    output: Annotated[BenchOutput, typer.Option(help="What to ask the engine for.")] = BenchOutput.COUNTS,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads to match with.")] = 1,
     repeat: RepeatOption = 5,
     as_json: JsonFlag = False,
@@ -66,8 +66,8 @@ def measure_match(
     Example:
       wherecast bench match --schema schema.json --subscriptions subscriptions.parquet --events events.parquet --json
     """
-    from wherecast.bench.match import measure_files
     from wherecast.bench.results import tidy
+    from wherecast.bench.run import measure_files
     from wherecast.bench.tables import print_figures
     from wherecast.cli.events import read_events
     from wherecast.language.schema import Schema
@@ -136,7 +136,7 @@ def run_declared(
 
 def _report(results: Any, out: Path | None, *, as_json: bool) -> list[Result]:
     """Write results as they come, and the table when all are there."""
-    from wherecast.bench.machine import describe_machine
+    from wherecast.bench.results import describe_machine
     from wherecast.bench.tables import print_results
 
     machine, done = describe_machine(), []
@@ -239,7 +239,7 @@ def write_workloads(
         say(f"{out / name}: {len(workload):,} subscriptions, {len(workload.events):,} events")
 
 
-def _print_workloads(entries: list[tuple[Entry, dict[str, int | float]]], scale: float) -> None:
+def _print_workloads(entries: list[tuple[CatalogueEntry, dict[str, int | float]]], scale: float) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)

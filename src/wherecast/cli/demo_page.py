@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from wherecast.cli.report import say_note
-from wherecast.spark.progress import BatchProgress, Summary
+from wherecast.spark.progress import BatchProgress, Totals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ class DemoResult:
     changes: int
     build_s: float
     batches: Sequence[BatchProgress]
-    whole: Summary
+    whole: Totals
     loads: Sequence[float]
     """Of each server, as the plan expects them."""
     events_per_server: Sequence[int]

@@ -17,16 +17,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wherecast.cli.compiling import note_first_compilation
 from wherecast.cli.demo_market import SCHEMA, AlertMarket, ChangeLog
 from wherecast.cli.demo_page import DemoResult, write_page
 from wherecast.cli.failures import usage_error
 from wherecast.cli.pipeline import follow
-from wherecast.cli.report import say
+from wherecast.cli.report import note_first_compilation, say
 from wherecast.language.events import EventBatch
 from wherecast.spark.config import read_config
 from wherecast.spark.pipeline import Pipeline, open_pipeline
-from wherecast.spark.progress import BatchProgress, Watch, live_view, summarize
+from wherecast.spark.progress import BatchProgress, Watch, add_up, live_view
 
 if TYPE_CHECKING:
     from wherecast.spark.stream import MatchQuery
@@ -190,7 +189,7 @@ def _result(
         demo.changes.sequence,
         build_s,
         batches,
-        summarize(batches),
+        add_up(batches),
         plan.partition.loads().tolist(),
         per_server.tolist(),
         live_delays(demo.written, batches, sequences),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.cli.csv_values import Events, convert_fields
+from wherecast.cli.csv_rows import CsvRows, Events, convert_fields
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, format_of, parse_json_line, reading
 from wherecast.language.schema import Schema
@@ -79,8 +79,6 @@ class CsvEvents:
     """Events as lines of comma-separated fields, typed by the schema."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
-        from wherecast.cli.csv_rows import CsvRows  # imports Arrow's CSV reader
-
         self.schema = schema
         self._rows = CsvRows(path, {a.name for a in schema.attributes})
         self.size = self._rows.size_bytes

@@ -1,4 +1,7 @@
-"""`wherecast lab`: run the papers' experiments, and report them. What it does is in `wherecast.papers.lab`, imported on demand."""
+"""`wherecast lab`: run the papers' experiments, and report them. What it does is in `wherecast.papers.lab`, imported on demand.
+
+Who waits for experiments sees a bar with the time left on a terminal, a line per experiment elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,98 @@ import json
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wherecast.cli.failures import CommandError, usage_error
-from wherecast.cli.report import say, say_error, say_note
+from wherecast.cli.report import printable, say, say_error, say_note
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
-    from wherecast.papers.lab.claims import Claim, Finding
-    from wherecast.papers.lab.experiment import Experiment, Scale
+    from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, Scale
+    from wherecast.papers.lab.forecast import Forecast
     from wherecast.papers.lab.results import Results
-    from wherecast.papers.lab.runner import Outcome
+    from wherecast.papers.lab.runner import RunOutcome
+
+
+class LabWatch:
+    """Runs one after another, by their forecast."""
+
+    def __init__(self, forecast: Forecast, n_runs: int, *, silent: bool) -> None:
+        self._forecast = forecast
+        self._n_runs = n_runs
+        self._silent = silent  # a bar is on the screen: say nothing
+        self._number = 0
+        self._name: str | None = None
+        self._start = time.monotonic()
+        self._line = ""
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[Progress]:
+        """A run; call what this yields with a line that says how far it is."""
+        self._number += 1
+        self._name, self._start, self._line = name, time.monotonic(), name
+        if not self._silent:
+            say(f"{self._place()} {name}; {self._time_left()}")
+        try:
+            yield self._note
+        finally:
+            self._forecast.finish(name, self._elapsed())
+            self._name = None
+
+    def render(self) -> RenderableType:
+        """The bar, as it is now."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        bar = ProgressBar(total=1.0, completed=self._forecast.share(self._name, self._elapsed()), width=30)
+        line = Table.grid(padding=(0, 1))
+        line.add_row(Text(self._place()), bar, Text(self._time_left()), Text(self._line, "dim", no_wrap=True))
+        return line
+
+    def _note(self, line: str) -> None:
+        self._line = printable(line)
+
+    def _place(self) -> str:
+        return f"[{self._number}/{self._n_runs}]"
+
+    def _time_left(self) -> str:
+        from wherecast.papers.lab.forecast import show_duration
+
+        return f"about {show_duration(self._forecast.left(self._name, self._elapsed()))} left"
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._start if self._name else 0.0
+
+
+@contextmanager
+def watch_runs(forecast: Forecast, n_runs: int) -> Iterator[LabWatch]:
+    """Watch so many runs."""
+    if not sys.stderr.isatty() or not n_runs:
+        yield LabWatch(forecast, n_runs, silent=False)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    watch = LabWatch(forecast, n_runs, silent=True)
+    # Twice a second: drawing takes time from what is measured.
+    with Live(
+        get_renderable=watch.render,
+        console=Console(stderr=True),
+        transient=True,
+        refresh_per_second=2,
+        redirect_stdout=sys.stdout.isatty(),
+    ):
+        yield watch
+
 
 lab_app = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +180,7 @@ def run_experiments(
     from wherecast.papers.lab.results import Results
 
     chosen = _choose(names or [], scale.value, everything=everything)
-    outcomes: list[Outcome] = []
+    outcomes: list[RunOutcome] = []
     failed: list[str] = []
     for experiment, outcome in _run_each(chosen, scale.value, Results(out), again=again):
         if outcome is None:
@@ -145,9 +223,8 @@ def _choose(names: Sequence[str], scale: Scale, *, everything: bool) -> list[Exp
 
 def _run_each(
     chosen: Sequence[Experiment[Any]], scale: Scale, results: Results, *, again: bool
-) -> Iterator[tuple[Experiment[Any], Outcome | None]]:
+) -> Iterator[tuple[Experiment[Any], RunOutcome | None]]:
     """Experiments as they finish; None for what has failed."""
-    from wherecast.cli.lab_watch import watch_runs
     from wherecast.papers.lab.forecast import Forecast, expected_seconds
     from wherecast.papers.lab.runner import is_current, judge_again, run_experiment
 
@@ -182,11 +259,11 @@ def _claim_fields(claim: Claim, finding: Finding) -> dict[str, object]:
     return {**fields, "ours": ours, "holds": finding.holds}
 
 
-def _print_claims(outcomes: Sequence[Outcome]) -> None:
+def _print_claims(outcomes: Sequence[RunOutcome]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from wherecast.papers.lab.report.summary import show_cell
+    from wherecast.papers.lab.report.entries import show_cell
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("experiment", "claim", "paper", "ours", "holds"):

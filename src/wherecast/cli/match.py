@@ -15,14 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.cli.compiling import note_first_compilation
-from wherecast.cli.csv_values import Events
+from wherecast.cli.csv_rows import Events
 from wherecast.cli.events import EventChunk, EventFile, open_events
 from wherecast.cli.failures import CommandError, usage_error
 from wherecast.cli.files import format_of
 from wherecast.cli.output import MatchWriter, open_output
-from wherecast.cli.progress import progress_bar
-from wherecast.cli.report import Shortlist, say, say_note, warnings_as_notes
+from wherecast.cli.report import Shortlist, note_first_compilation, progress_bar, say, say_note, warnings_as_notes
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError

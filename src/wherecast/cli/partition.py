@@ -100,7 +100,7 @@ def make_plan(
           --servers 8 --strategy event-space --by symbol \\
           --events events.csv --out plan
     """
-    from wherecast.cli.compiling import note_first_compilation
+    from wherecast.cli.report import note_first_compilation
     from wherecast.language.schema import Schema
     from wherecast.partition.plan import Plan
 

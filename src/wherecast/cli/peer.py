@@ -91,7 +91,7 @@ def run_peer(
     from wherecast.language.schema import Schema
     from wherecast.overlay.peer import PeerOptions
     from wherecast.overlay.requests import Rules, parse_endpoint
-    from wherecast.overlay.settings import Settings
+    from wherecast.overlay.settings import RingSettings
 
     for endpoint in (listen, *(join or ())):
         parse_endpoint(endpoint)
@@ -99,7 +99,7 @@ def run_peer(
         raise usage_error("a peer without --join starts a ring, and a ring needs a --schema")
     rules = None
     if schema is not None:
-        settings = Settings(successors=successors, copies=copies, nodes=nodes)
+        settings = RingSettings(successors=successors, copies=copies, nodes=nodes)
         rules = Rules(settings, Schema.from_file(schema))
     founders = found or (0 if join else successors + 1)
     if founders and founders <= successors:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from wherecast.spark.build import Built
     from wherecast.spark.config import PipelineConfig
     from wherecast.spark.pipeline import Pipeline, Running
-    from wherecast.spark.progress import BatchProgress, Show, Summary
-    from wherecast.spark.status import PipelineStatus
+    from wherecast.spark.progress import BatchProgress, PipelineStatus, Show, Totals
     from wherecast.spark.stream import MatchQuery
 
 pipeline_app = typer.Typer(
@@ -115,7 +114,7 @@ def run(
       wherecast pipeline run pipeline.toml
       wherecast pipeline run pipeline.toml --master local[4] --timeout 60
     """
-    from wherecast.spark.progress import Watch, live_view, summarize
+    from wherecast.spark.progress import Watch, add_up, live_view
 
     with _opened(config, master) as pipeline, _log(metrics) as log:
         if not pipeline.index.versions():
@@ -127,7 +126,7 @@ def run(
             end = float("inf") if timeout is None else time.monotonic() + timeout
             with live_view("wherecast pipeline") as show:
                 batches = follow(running, watch.batches, (show, log), lambda _: time.monotonic() >= end)
-        _say_summary(summarize(batches))
+        _say_totals(add_up(batches))
 
 
 @pipeline_app.command("status")
@@ -141,7 +140,7 @@ def status(config: ConfigArgument, as_json: JsonFlag = False) -> None:
       wherecast pipeline status pipeline.toml
       wherecast pipeline status pipeline.toml --json
     """
-    from wherecast.spark.status import read_status
+    from wherecast.spark.progress import read_status
 
     found = read_status(_read(config))
     if as_json:
@@ -183,7 +182,7 @@ def _read(path: Path) -> PipelineConfig:
 @contextmanager
 def _opened(path: Path, master: str | None) -> Iterator[Pipeline]:
     """A pipeline in a session; what is wrong with its configuration is a wrong call."""
-    from wherecast.cli.compiling import note_first_compilation
+    from wherecast.cli.report import note_first_compilation
     from wherecast.spark.config import ConfigError
     from wherecast.spark.pipeline import open_pipeline
 
@@ -232,7 +231,7 @@ def _describe_plan(plan: Plan | None) -> str:
     return "broadcast: every worker has all subscriptions" if plan is None else plan.explain()
 
 
-def _say_summary(whole: Summary) -> None:
+def _say_totals(whole: Totals) -> None:
     if not whole.batches:
         say_note("no events came")
         return

@@ -2,16 +2,21 @@
 
 Standard output is for results only. Texts of others (filters, ids, values) are printed without their control characters:
 a file must not be able to write to the terminal.
+
+A progress bar is drawn only where standard error is a terminal.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
+from wherecast import kernels
 from wherecast.errors import FilterError
 
 #: How many bad rows are shown before they are only counted.
@@ -100,3 +105,28 @@ class Shortlist:
         """Say how many were not shown."""
         if self.count > SHOWN:
             say(f"... and {self.count - SHOWN:,} more {self.plural}")
+
+
+def note_first_compilation() -> None:
+    """The first match after installation compiles the kernels: say so, or it looks as if nothing happens."""
+    compiled = Path(kernels.__file__).parent / "__pycache__"
+    if not any(compiled.glob("*.nbi")):
+        say_note("compiling the matching kernels, once; this takes about half a minute")
+
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def progress_bar(title: str, size: int) -> Iterator[Advance]:
+    """A bar of `size` steps; call what it yields with the steps done so far."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console  # for people only
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=max(size, 1))
+        yield lambda done: bar.update(task, completed=done)

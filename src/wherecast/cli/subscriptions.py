@@ -51,7 +51,7 @@ def _check_columns(path: Path, names: list[str]) -> None:
 
 
 def _read_csv(path: Path) -> SubscriptionRows:
-    from wherecast.cli.csv_rows import CsvRows  # imports Arrow's CSV reader
+    from wherecast.cli.csv_rows import CsvRows  # imports Arrow
 
     found = SubscriptionRows([], [], [], [])
     source = CsvRows(path, ("id", "filter"))

@@ -25,7 +25,8 @@ from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
+from wherecast.language.types import Kind
 from wherecast.matchers.registry import find_matcher
 
 Arrays = dict[str, Any]

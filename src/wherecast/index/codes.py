@@ -37,7 +37,8 @@ from wherecast.kernels.jit import frozen
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
 
 

@@ -31,8 +31,7 @@ from wherecast.language.filters import Program
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
-from wherecast.language.schema import Kind
-from wherecast.language.types import Type
+from wherecast.language.types import Kind, Type
 
 
 class Residuals:

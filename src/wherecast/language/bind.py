@@ -28,8 +28,8 @@ from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.patterns import like_form, prefix_end
-from wherecast.language.schema import Kind, Schema
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
+from wherecast.language.schema import Schema
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
 from wherecast.language.zone import Zone
 
 

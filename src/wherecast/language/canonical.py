@@ -40,8 +40,8 @@ from wherecast.language.expression import (
 from wherecast.language.filters import Filters, LiteralValues, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Truth, plain_truth
-from wherecast.language.schema import Kind, Schema
-from wherecast.language.types import Type
+from wherecast.language.schema import Schema
+from wherecast.language.types import Kind, Type
 
 Writer = Callable[[int], str]
 

@@ -23,8 +23,8 @@ from wherecast.kernels.arrays import Longs
 from wherecast.language.expression import Param
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Residual
-from wherecast.language.schema import Kind, Schema
-from wherecast.language.types import Type
+from wherecast.language.schema import Schema
+from wherecast.language.types import Kind, Type
 
 BEFORE, AT, AFTER = 0, 1, 2
 

@@ -28,9 +28,9 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.skeletons import LiteralText
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Type
+from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
 
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from wherecast.language.types import Kind
 from wherecast.overlay import messages as m
-from wherecast.overlay.ids import Contact
-from wherecast.overlay.placement import METADATA, Placement
+from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.requests import is_address
 from wherecast.overlay.wire import WireError
 
@@ -21,7 +21,7 @@ from wherecast.overlay.wire import WireError
 class Admission:
     """The rules of one ring, by the type of record that they are about."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: RingPlacement) -> None:
         self._schema = placement.schema
         self._lines = placement.lines
         self._placement = placement

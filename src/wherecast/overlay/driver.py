@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from wherecast.overlay.frames import Reason
-from wherecast.overlay.ids import Address
 from wherecast.overlay.messages import Message, Outcome, Send, Start, Timer
-from wherecast.overlay.pubsub import Node
+from wherecast.overlay.positions import Address
+from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import PeerError
 
 _log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class Driver:
     """Messages and timers in, effects carried out. After any call on `node` from elsewhere, call `settle`."""
 
-    def __init__(self, node: Node, send: Callable[[Address, Message], None], counters: Counter[str]) -> None:
+    def __init__(self, node: RingNode, send: Callable[[Address, Message], None], counters: Counter[str]) -> None:
         self.node = node
         self._send = send
         self._counters = counters

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.frames import FrameError
-from wherecast.overlay.ids import Address, Contact, sha1_id
+from wherecast.overlay.positions import Address, Contact, sha1_id
 from wherecast.overlay.requests import Enter, Founders, PeerError, Rules, Waiting, Welcome, endpoint_of
 from wherecast.overlay.wire import WireError
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import Effect, HopTimeout, Item, Route, Send, Start, Took
+from wherecast.overlay.positions import Contact
 from wherecast.overlay.ring import MAX_HOPS, Ring
 
 #: Items that share a hop, at most: together they fit a frame.

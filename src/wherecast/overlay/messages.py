@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wherecast.overlay.ids import Address, Contact
+from wherecast.overlay.positions import Address, Contact
 
 
 class Span(NamedTuple):
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Pieces of one clause in one list. Lists are numbered by `placement.Placement`."""
+    """Pieces of one clause in one list. Lists are numbered by `placement.RingPlacement`."""
 
     list: int
     subscription: int

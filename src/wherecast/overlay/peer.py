@@ -7,7 +7,7 @@ must not be forgotten (`peer_state`), answers clients, and sees to it that it is
 its ring, because all whom it followed are gone, enters again as a new node. All runs on one event loop, so nothing
 needs a lock against the node.
 
-Who connects is let in, and others may have to go (`door`). What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
+Who connects is let in, and others may have to go (`Door`). What arrives is looked at three times: as a frame (`frames`), as a record (`wire`), and as something that can be true
 (`admission`). What fails is dropped, and counted by its reason.
 """
 
@@ -25,16 +25,15 @@ from typing import Any
 
 from wherecast.errors import WherecastError
 from wherecast.overlay.admission import Admission
-from wherecast.overlay.connection import Connection, Links
-from wherecast.overlay.door import ConnectionLimits, Door
+from wherecast.overlay.connection import Connection, ConnectionLimits, Door, PeerLinks
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.entry import Entrance, Gathering, Way
 from wherecast.overlay.frames import FrameError, Reason
-from wherecast.overlay.ids import Contact
 from wherecast.overlay.messages import Deliver
 from wherecast.overlay.peer_state import PeerState, Subscription
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.pubsub import Node
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.positions import Contact
+from wherecast.overlay.pubsub import RingNode
 from wherecast.overlay.requests import (
     Done,
     Enter,
@@ -97,7 +96,7 @@ class Peer:
         self.counters: Counter[str] = Counter()
         self._state = PeerState(options.state)
         self._limits = ConnectionLimits.of_process()
-        self._links = Links(options.secret, self.counters, self._limits.links)
+        self._links = PeerLinks(options.secret, self.counters, self._limits.links)
         self._door = Door(self._limits, lambda address, text: self._refuse(Reason.CROWDED, address, text))
         self._logged_s: dict[Reason, float] = {}
         self._subscribers = Subscribers(options.listen, self._state, self.counters)
@@ -168,8 +167,8 @@ class Peer:
             self._driver = None
 
     def _begin(self, way: Way) -> Driver:
-        placement = Placement(way.rules.schema, way.rules.settings)
-        node = Node(way.contact(way.address), placement)
+        placement = RingPlacement(way.rules.schema, way.rules.settings)
+        node = RingNode(way.contact(way.address), placement)
         driver = Driver(node, self._links.send, self.counters)
         self._driver, self._way, self._admission = driver, way, Admission(placement)
         self._began_s = asyncio.get_running_loop().time()

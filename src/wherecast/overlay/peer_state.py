@@ -4,7 +4,7 @@ One SQLite file in the state directory, one process at a time; without a directo
 is there after the process is killed.
 
 The node's own list entries are kept too, with the time: a peer that comes back is a new node and owns other
-positions, but while graves of deleted clauses still stand (`Settings.lease` rounds) it can offer what it had to the owners. Later
+positions, but while graves of deleted clauses still stand (`RingSettings.lease` rounds) it can offer what it had to the owners. Later
 it might bring back what was deleted, and its copies have long been replaced.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from wherecast.overlay.messages import Entry, Piece, Record, Span
 from wherecast.overlay.placement import Run
-from wherecast.overlay.pubsub import Registration
+from wherecast.overlay.pubsub import RingRegistration
 from wherecast.overlay.requests import PeerError
 from wherecast.overlay.wire import Codec
 
@@ -129,13 +129,13 @@ class PeerState:
 
     # -- where filters are stored in the ring ----------------------------------------------------------------------
 
-    def registrations(self, id: SubscriptionId | None = None) -> dict[int, Registration]:
+    def registrations(self, id: SubscriptionId | None = None) -> dict[int, RingRegistration]:
         """By number, oldest first: of one subscription, or all."""
         where, arguments = ("", ()) if id is None else (" WHERE id = ?", (_key(id),))
         rows = self._database.execute(f"SELECT number, body FROM registrations{where} ORDER BY number", arguments)  # noqa: S608
         return {number: _registration(_CODEC.decode(body)) for number, body in rows}
 
-    def add_registration(self, registration: Registration) -> int:
+    def add_registration(self, registration: RingRegistration) -> int:
         """Before it is stored in the ring, so that it can be taken out again whatever happens. Its number."""
         clauses = tuple(SavedClause(clause, tuple(runs.items())) for clause, runs in registration.clauses)
         saved = SavedRegistration(registration.subscription, str(registration.address), registration.version, clauses)
@@ -205,6 +205,6 @@ def _key(id: SubscriptionId) -> str:
     return json.dumps(id)
 
 
-def _registration(saved: SavedRegistration) -> Registration:
+def _registration(saved: SavedRegistration) -> RingRegistration:
     clauses = tuple((clause, dict(runs)) for clause, runs in saved.clauses)
-    return Registration(saved.subscription, saved.address, saved.version, clauses)
+    return RingRegistration(saved.subscription, saved.address, saved.version, clauses)

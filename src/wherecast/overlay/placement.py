@@ -25,9 +25,9 @@ from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Schema
 from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
-from wherecast.overlay.hashing import HASH_BITS, Key, Line, hashed_value, key_of, line_of
 from wherecast.overlay.messages import Span, Values
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, key_of, line_of
+from wherecast.overlay.settings import RingSettings
 
 #: The list of metadata: its offsets are ring positions, and a record is at the c1 of its subscription.
 METADATA = -1
@@ -58,11 +58,11 @@ class Change(NamedTuple):
 ClauseRuns = dict[int, tuple[Run, ...]]
 
 
-class Placement:
+class RingPlacement:
     """The hash functions of a schema. `knots` bend the lines of attributes, by name (see `balance`)."""
 
     def __init__(
-        self, schema: Schema, settings: Settings, knots: Mapping[str, Iterable[tuple[int, int]]] | None = None
+        self, schema: Schema, settings: RingSettings, knots: Mapping[str, Iterable[tuple[int, int]]] | None = None
     ) -> None:
         self.schema = schema
         self.settings = settings

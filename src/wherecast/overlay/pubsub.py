@@ -30,7 +30,6 @@ from typing import Any
 
 from wherecast.language.events import NameCheck, read_event
 from wherecast.language.filters import Filters
-from wherecast.overlay.ids import Address, Contact, SubIdLayout
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
     Copied,
@@ -64,15 +63,16 @@ from wherecast.overlay.messages import (
     Took,
     Values,
 )
-from wherecast.overlay.placement import METADATA, ClauseRuns, Placement, difference
+from wherecast.overlay.placement import METADATA, ClauseRuns, RingPlacement, difference
+from wherecast.overlay.positions import Address, Contact, SubIdLayout
 from wherecast.overlay.replication import Replication
 from wherecast.overlay.ring import Ring
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.settings import RingSettings
 from wherecast.overlay.storage import Extent, Lists, clip, without
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RingRegistration:
     """A subscription as its owner must know it to update or delete it, through any node."""
 
     subscription: int | str
@@ -111,11 +111,11 @@ class _Finding:
     tries: int = 0
 
 
-class Node:
+class RingNode:
     """A member of the overlay. After each call, `take` gives what is to be sent, started or told."""
 
-    def __init__(self, me: Contact, placement: Placement, *, is_batching: bool = True) -> None:
-        self.settings: Settings = placement.settings
+    def __init__(self, me: Contact, placement: RingPlacement, *, is_batching: bool = True) -> None:
+        self.settings: RingSettings = placement.settings
         self.placement = placement
         self._out: list[Effect] = []
         self.ring = Ring(me, self.settings, self._out)
@@ -186,13 +186,13 @@ class Node:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def subscribe(self, subscription: int | str, filters: Filters, address: Address) -> tuple[int, Registration]:
+    def subscribe(self, subscription: int | str, filters: Filters, address: Address) -> tuple[int, RingRegistration]:
         """Store a filter (the first of `filters`). Raises FilterError if the overlay cannot serve it."""
         clauses = tuple((self._new_clause(runs), runs) for runs in self.placement.clauses(filters))
-        new = Registration(subscription, address, 1, clauses)
-        return self._store(Registration(subscription, address, 0, ()), new), new
+        new = RingRegistration(subscription, address, 1, clauses)
+        return self._store(RingRegistration(subscription, address, 0, ()), new), new
 
-    def update(self, old: Registration, filters: Filters) -> tuple[int, Registration]:
+    def update(self, old: RingRegistration, filters: Filters) -> tuple[int, RingRegistration]:
         """Change the filter of a subscription: only the difference is stored."""
         wanted = self.placement.clauses(filters)
         kept = dict(zip((c for c, _ in old.clauses), wanted, strict=False))
@@ -202,18 +202,18 @@ class Node:
             for clause, runs in kept.items()
         ]
         clauses += [(self._new_clause(runs), runs) for runs in wanted[len(kept) :]]
-        new = Registration(old.subscription, old.address, old.version + 1, tuple(clauses))
+        new = RingRegistration(old.subscription, old.address, old.version + 1, tuple(clauses))
         return self._store(old, new), new
 
-    def unsubscribe(self, old: Registration) -> int:
+    def unsubscribe(self, old: RingRegistration) -> int:
         """Delete a subscription."""
-        return self._store(old, Registration(old.subscription, old.address, old.version + 1, ()))
+        return self._store(old, RingRegistration(old.subscription, old.address, old.version + 1, ()))
 
     def _new_clause(self, runs: ClauseRuns) -> int:
         number, self._next_clause = self._next_clause, self._next_clause + 1
         return self.layout.pack(self.ring.me.id, number, _count(runs))
 
-    def _store(self, old: Registration, new: Registration) -> int:
+    def _store(self, old: RingRegistration, new: RingRegistration) -> int:
         entries: dict[tuple[int, int], Entry] = {}
         extents: dict[tuple[int, int], list[Extent]] = {}
         before, after = dict(old.clauses), dict(new.clauses)

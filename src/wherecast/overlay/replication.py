@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wherecast.overlay.ids import Address, Contact, within
 from wherecast.overlay.messages import Copied, Copy, Effect, Entry, Handover, Message, Send, Start, Sync, Synced, Tick
+from wherecast.overlay.positions import Address, Contact, within
 from wherecast.overlay.ring import Ring
 from wherecast.overlay.storage import Lists
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from wherecast.errors import WherecastError
 from wherecast.language.schema import Schema
-from wherecast.overlay.ids import Address
 from wherecast.overlay.messages import Message
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.positions import Address
+from wherecast.overlay.settings import RingSettings
 
 _ENDPOINT = re.compile(r"(?P<host>[^\s/\[\]]{1,255}|\[[0-9a-fA-F:.]{2,45}\]):(?P<port>[0-9]{1,5})")
 _ADDRESS = re.compile(_ENDPOINT.pattern + r"(/[0-9a-f]{16})?")
@@ -46,7 +46,7 @@ def is_address(address: Address) -> bool:
 class Rules:
     """What all peers of a ring must agree on. A joiner takes them from the ring."""
 
-    settings: Settings
+    settings: RingSettings
     schema: Schema
 
     def to_json(self) -> str:
@@ -57,7 +57,7 @@ class Rules:
         """Raises PeerError if this build cannot follow them."""
         try:
             found = json.loads(text)
-            return cls(Settings(**found["settings"]), Schema.of(dict(found["schema"])))
+            return cls(RingSettings(**found["settings"]), Schema.of(dict(found["schema"])))
         except (ValueError, TypeError, KeyError, AttributeError, WherecastError) as error:
             raise PeerError(f"the ring's settings cannot be read by this version: {error}") from None
 

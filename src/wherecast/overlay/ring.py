@@ -47,7 +47,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from wherecast.overlay.ids import Address, Contact, between, within
 from wherecast.overlay.messages import (
     Ask,
     Effect,
@@ -63,7 +62,8 @@ from wherecast.overlay.messages import (
     Step,
     Tick,
 )
-from wherecast.overlay.settings import Settings
+from wherecast.overlay.positions import Address, Contact, between, within
+from wherecast.overlay.settings import RingSettings
 
 #: Iterative look-ups of fingers carry their exponent as request, joining has a number of its own, and the look-ups of
 #: others are numbered from here on.
@@ -96,7 +96,7 @@ class Ring:
         "successors",
     )
 
-    def __init__(self, me: Contact, settings: Settings, out: list[Effect]) -> None:
+    def __init__(self, me: Contact, settings: RingSettings, out: list[Effect]) -> None:
         self.me = me
         self.settings = settings
         self.is_member = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wherecast.errors import LimitError
-from wherecast.overlay.hashing import HASH_BITS, Mode
+from wherecast.overlay.positions import HASH_BITS, Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RingSettings:
     """Sizes and periods. Bits, nodes, mode and subscriptions must be the same at every node; the rest should be."""
 
     bits: int = 160  # m

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from wherecast.overlay.messages import Entry, Piece, Record, Span
-from wherecast.overlay.placement import METADATA, Placement
+from wherecast.overlay.placement import METADATA, RingPlacement
 
 #: Offsets `first` .. `last`, as (first, last).
 Extent = tuple[int, int]
@@ -24,7 +24,7 @@ Extent = tuple[int, int]
 class Lists:
     """List entries and metadata of one node."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: RingPlacement) -> None:
         self._placement = placement
         self._lists: dict[int, dict[int, tuple[Piece, ...]]] = {}
         self._version = 0  # of the content, for the digests

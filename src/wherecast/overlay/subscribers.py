@@ -36,7 +36,7 @@ from wherecast.overlay.driver import Driver
 from wherecast.overlay.frames import Reason
 from wherecast.overlay.messages import Deliver, Entry, Item, Put, Send, Values
 from wherecast.overlay.peer_state import PeerState, Subscription, SubscriptionId
-from wherecast.overlay.pubsub import Registration, deliver_once
+from wherecast.overlay.pubsub import RingRegistration, deliver_once
 from wherecast.overlay.requests import Notice, PeerError
 
 #: A client that lets so much wait is cut off; a durable subscription loses nothing by it.
@@ -116,7 +116,7 @@ class Subscribers:
         self._state.add_registration(new)
         await _completed(driver, operation)
 
-    async def _withdraw(self, driver: Driver, registrations: dict[int, Registration]) -> None:
+    async def _withdraw(self, driver: Driver, registrations: dict[int, RingRegistration]) -> None:
         for number, registration in registrations.items():
             await _completed(driver, driver.node.unsubscribe(registration))
             self._state.drop_registration(number)

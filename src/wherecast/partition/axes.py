@@ -33,7 +33,8 @@ from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Kind
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048

@@ -31,12 +31,11 @@ from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition import balance
 from wherecast.partition.balance import Moves
-from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom, buckets_of
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
-from wherecast.partition.summary import Dictionary
+from wherecast.partition.summary import BITS_PER_SIGNATURE, Bloom, Dictionary, buckets_of
 
 #: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
 RATIO = 10

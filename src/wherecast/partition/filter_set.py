@@ -34,8 +34,7 @@ from wherecast.language.filters import Filters, take_filters
 from wherecast.language.schema import Schema
 from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
-from wherecast.partition.boxmaps import BoxMaps
-from wherecast.partition.cover import Cover
+from wherecast.partition.cover import BoxMaps, Cover
 from wherecast.partition.protocol import Placement, Routes
 
 BOXES_PER_SERVER = 10

@@ -26,12 +26,10 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
 from wherecast.language.schema import Schema
 from wherecast.partition.balance import Moves
-from wherecast.partition.broadcast import Broadcast
-from wherecast.partition.costs import Cost, estimate_cost
+from wherecast.partition.costs import Cost, estimate_cost, probe_events
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet
-from wherecast.partition.probe import probe_events
-from wherecast.partition.protocol import Partition, Placement, Routes
+from wherecast.partition.protocol import Broadcast, Partition, Placement, Routes
 
 Strategy = Literal["auto", "broadcast", "event-space", "filter-set"]
 

@@ -29,7 +29,8 @@ from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters, take_filters, take_ranges
-from wherecast.language.schema import Kind, Schema
+from wherecast.language.schema import Schema
+from wherecast.language.types import Kind
 
 Array = TypeVar("Array", bound="npt.NDArray[Any]")
 

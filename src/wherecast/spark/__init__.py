@@ -7,19 +7,16 @@
 """
 
 from wherecast.spark.build import Built, build_index
-from wherecast.spark.changes import Applied, apply_changes
+from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
 from wherecast.spark.checkpoint import Batch
-from wherecast.spark.compact import compact
 from wherecast.spark.errors import IndexStoreError, SinkError, StaleVersionError
 from wherecast.spark.index import Index
-from wherecast.spark.match import match
-from wherecast.spark.observed import Numbers
-from wherecast.spark.progress import Watch
-from wherecast.spark.rebalance import Rebalancer
-from wherecast.spark.reports import BatchReport, ChangeReport
+from wherecast.spark.match import Numbers, match
+from wherecast.spark.progress import BatchReport, ChangeReport, Watch
+from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
-from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
+from wherecast.spark.stream import MatchQuery, stream
 from wherecast.spark.table_function import register_table_function
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Building an index as a Spark job: compile texts, place filters on servers, build each server in a task, commit one manifest.
 
-Tasks compile the texts (see `parts`). Where events are to be routed (`event-space`, `filter-set`, `auto`), the driver looks
+Tasks compile the texts (see `subscriptions`). Where events are to be routed (`event-space`, `filter-set`, `auto`), the driver looks
 at the compiled filters, makes the plan, and tasks split what they compiled by server. A server is built by one task. No
 subscription passes through the driver.
 """
@@ -21,22 +21,29 @@ from wherecast.language.events import EventBatch
 from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
+from wherecast.partition.plan import Plan, Strategy
+from wherecast.spark.columns import Rule, schema_in_session, select_attributes
 from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.index import Index
-from wherecast.spark.layers import write_layer, write_segment
-from wherecast.spark.manifest import Layer, Manifest
-from wherecast.spark.names import Rule, select_attributes
-from wherecast.spark.parts import PARTS, CompileTask, Part, PlaceTask, filters_and_weights, read_parts
-from wherecast.spark.plans import make_plan, save_plan
+from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
 from wherecast.spark.store import Store
-from wherecast.spark.subscriptions import QUARANTINE, id_type, quarantine_frame, read_rows, set_unusable_apart
-from wherecast.spark.zone import schema_in_session
+from wherecast.spark.subscriptions import (
+    PARTS,
+    QUARANTINE,
+    CompileTask,
+    Part,
+    PlaceTask,
+    filters_and_weights,
+    id_type,
+    quarantine_frame,
+    read_parts,
+    read_rows,
+    set_unusable_apart,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wherecast.language.schema import SchemaSource
-    from wherecast.partition.plan import Plan, Strategy
 
 #: What a task that builds a server returns: the layer it wrote, or a row it had to leave out.
 _RESULT = "server int, layer string, attributes array<string>, id string, filter string, reason string"
@@ -215,7 +222,8 @@ def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, 
     """A plan for the filters of parts."""
     column = parts.where("filters IS NOT NULL").select("filters").toArrow()["filters"]
     filters, weights = filters_and_weights(column.to_pylist(), schema)
-    return make_plan(filters, weights, schema, n_servers, strategy, sample)
+    events = None if sample is None else EventBatch.read(schema, sample, on_error="skip")
+    return Plan.build(filters, weights, schema, n_servers, strategy=strategy, events=events)
 
 
 def _collect(result: pa.Table) -> tuple[dict[int, Layer], list[str], pa.Table]:

@@ -1,8 +1,13 @@
-"""Cleaning an index beside those who read and write it: nothing goes that anybody needs or is about to need.
+"""Clean-up beside those who read and write an index: it removes nothing that anybody needs or is about to need.
 
-Versions first. One goes if it is neither among the newest, nor pinned by a stream, nor read by a writer (see `leases`). A
-pin or a lease of a version counts only if that version was the newest after the file was there. So whoever lists versions
-first and pins and leases afterwards sees those of all versions that are not the newest.
+Leases. A writer (a build, a set of changes, a compaction, a rebalancing) reads one version and writes folders that no version
+names yet. A lease is a small file that says which version it reads, which folders it is about to name, and since when it
+is at work: everything written since then may be its own. A thread renews the lease. When it has not been renewed for a
+while, its writer was killed, and the lease no longer counts.
+
+Versions are removed first. One goes if it is neither among the newest, nor pinned by a stream, nor read by a writer. A pin
+or a lease of a version counts only if that version was the newest after the file was there. So whoever lists versions first
+and pins and leases afterwards sees those of all versions that are not the newest.
 
 Then the folders that no version names. One stays while it is young, or while a writer is at work who may have written it.
 A writer that was suspended for long may come back at any moment all the same, so the last step is agreed upon:
@@ -16,17 +21,99 @@ Whoever is second sees the file of the first: either the folder stays, or the co
 
 from __future__ import annotations
 
+import json
+import logging
 import secrets
+import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from wherecast.spark.leases import read_leases
-from wherecast.spark.manifest import LAYERS, PLANS
-from wherecast.spark.pins import pinned_versions
+from wherecast.spark.checkpoint import pinned_versions
+from wherecast.spark.store import LAYERS, LEASES, PLANS, Store
 
 if TYPE_CHECKING:
     from wherecast.spark.index import Index
-    from wherecast.spark.store import Store
+
+
+# Leases
+
+#: A lease is renewed this often, and ends when it was not renewed for so long.
+RENEW_S, EXPIRY_S = 60.0, 900.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One writer at work. Times are the writer's clock, in seconds since 1970."""
+
+    version: int | None
+    """The version that it reads."""
+    folders: tuple[str, ...]
+    """Folders that it is about to name."""
+    started: float
+    renewed: float
+
+
+@contextmanager
+def hold(store: Store, version: int | None = None, folders: Iterable[str] = ()) -> Iterator[None]:
+    """Keep a clean-up from removing a version, some folders, and whatever is written from now on, until the block ends."""
+    name = f"{LEASES}/{secrets.token_hex(8)}.json"
+    begin = time.time()
+    lease = Lease(version, tuple(sorted(folders)), begin, begin)
+
+    def renew() -> None:
+        store.replace(name, json.dumps(asdict(replace(lease, renewed=time.time()))).encode())
+
+    renew()
+    over = threading.Event()
+    thread = threading.Thread(target=_keep_alive, args=(renew, over), name="wherecast-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()  # it must not write the file again
+        with suppress(OSError):  # then it expires; what was done in the block stays done
+            store.remove(name)
+
+
+def _keep_alive(renew: Callable[[], None], over: threading.Event) -> None:
+    while not over.wait(RENEW_S):
+        try:
+            renew()
+        except OSError as error:
+            _log.warning("a lease cannot be renewed, trying again in %g s: %s", RENEW_S, error)
+
+
+def read_leases(store: Store) -> list[Lease]:
+    """The writers at work; what the killed ones left is removed."""
+    now, alive = time.time(), []
+    for name in store.names(LEASES):
+        lease = _read_lease(store, f"{LEASES}/{name}")
+        if lease is not None and now - lease.renewed < EXPIRY_S:
+            alive.append(lease)
+        elif lease is not None or store.age_s(f"{LEASES}/{name}", now) >= EXPIRY_S:
+            store.remove(f"{LEASES}/{name}")
+    return alive
+
+
+def _read_lease(store: Store, name: str) -> Lease | None:
+    """A lease; None if it ended meanwhile, or was cut short when its host went down."""
+    try:
+        fields = json.loads(store.read(name))
+        return Lease(fields["version"], tuple(fields["folders"]), float(fields["started"]), float(fields["renewed"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        _log.warning("%s/%s is not a lease; it is ignored", store.url, name)
+        return None
+
+
+# Removing
 
 #: Files that no version names are left alone this long: somebody may be about to commit the version that does.
 GRACE_S = 3600.0

@@ -72,7 +72,7 @@ from typing import Any, TypeVar
 
 from wherecast.errors import SchemaError, WherecastError
 from wherecast.language.schema import Schema
-from wherecast.spark.names import Names
+from wherecast.spark.columns import Names
 
 T = TypeVar("T")
 

@@ -9,7 +9,9 @@ nothing and ends where the stream's dead letters go.
 An object with fields that no column is declared for is kept whole, as its text, in the column `_json`.
 
 Theory of operation: Spark's `from_json` reports most values of a wrong type by itself, but takes a number for a string, wraps
-a number that is too large for a tinyint, and rounds decimals. Such columns are read in a form that shows it, and then cast.
+a number that is too large for a tinyint, rounds decimals and makes 1e400 infinite. Such columns are read in a form that shows it,
+and then cast. A decimal is read as a variant, which keeps up to 38 digits of a number as they are written. It keeps others, and
+those with an exponent, as a double; for these the text of the message tells whether the double may be another number.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from wherecast.errors import SchemaError
-from wherecast.spark.names import ERROR, MESSAGE
+from wherecast.spark.columns import ERROR, MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, DecimalType, StructType
 
 #: Columns of a message: where it was found, and its text.
 PLACE, VALUE = "__wherecast_place", "__wherecast_value"
@@ -35,6 +37,11 @@ _READ, _EVENT, _TEXTS, _CORRUPT, _KEYS = (
     "__wherecast_corrupt",
     "__wherecast_keys",
 )
+
+#: Numbers that may be infinite as a double: 1e400, or hundreds of digits.
+_HUGE = r"[eE][+]?[0-9]{3,}|[0-9]{200,}"
+#: Numbers of which a double may not keep all digits, or that it takes for 0.
+_LONG = r"[0-9.]{16,}[eE]|[0-9.]{39,}|[eE]-[0-9]{3,}"
 
 Options = Mapping[str, str]
 
@@ -139,7 +146,7 @@ def _loose(kind: DataType) -> DataType:
         case T.FloatType():
             return T.DoubleType()
         case T.DecimalType():
-            return T.DecimalType(38, 38 - (kind.precision - kind.scale))
+            return T.VariantType()
     return kind
 
 
@@ -164,9 +171,29 @@ def _unfit(column: Column, kind: DataType) -> Column:
         case T.FloatType():
             infinite = F.lit(float("inf"))
             wrong = (F.abs(column.cast(kind)) == infinite) & (F.abs(column) != infinite)
+            wrong |= (F.abs(column) == infinite) & F.col(VALUE).rlike(_HUGE)
+        case T.DoubleType():
+            wrong = (F.abs(column) == F.lit(float("inf"))) & F.col(VALUE).rlike(_HUGE)
         case T.DecimalType():
-            wrong = ~column.eqNullSafe(column.try_cast(kind))
+            given = F.schema_of_variant(column)
+            number = given.isin("STRING", "BIGINT", "DOUBLE") | given.startswith("DECIMAL")
+            unsure = (given == "DOUBLE") & F.col(VALUE).rlike(_LONG)
+            wrong = (given != "VOID") & (~number | unsure | ~fits_decimal(column.try_cast("string"), kind))
     return F.coalesce(column.isNotNull() & wrong, F.lit(False))
+
+
+def fits_decimal(text: Column, kind: DecimalType) -> Column:
+    """Whether a text is a number that a decimal type has, without rounding; never NULL."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    form = r"^\s*[-+]?[0-9]*[.]?([0-9]*?)0*(?:[eE]([-+]?[0-9]{1,9}))?\s*$"
+    places = F.length(F.regexp_extract(text, form, 1)) - F.coalesce(
+        F.regexp_extract(text, form, 2).try_cast("int"), F.lit(0)
+    )
+    zero = text.rlike(r"^\s*[-+]?[0.]+([eE].*)?$")
+    return F.coalesce(
+        text.try_cast(kind).isNotNull() & text.rlike(form) & (zero | (places <= kind.scale)), F.lit(False)
+    )
 
 
 def _unreadable(read: DataFrame, struct: StructType) -> list[Column]:

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wherecast.errors import WherecastError
 from wherecast.spark.build import Built, build_index, plan_subscriptions
+from wherecast.spark.changes import ChangesQuery, follow_changes
+from wherecast.spark.checkpoint import stream_name
+from wherecast.spark.columns import ERROR, MESSAGE, Output
 from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, SinkConfig, SourceConfig, read_config
-from wherecast.spark.files import Folder
+from wherecast.spark.file_columns import CheckFiles
+from wherecast.spark.files import Folder, Opened
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
-from wherecast.spark.match import Output, check_columns
-from wherecast.spark.names import ERROR, MESSAGE
-from wherecast.spark.pins import stream_name
-from wherecast.spark.rebalance import Rebalancer
+from wherecast.spark.match import check_columns
+from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
-from wherecast.spark.stream import ChangesQuery, MatchQuery, follow_changes, stream
+from wherecast.spark.stream import MatchQuery, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,19 +127,18 @@ class Pipeline:
         place = self._place("events", str(source.path))
         if "://" not in place and not any(Path(place).iterdir()):
             return None
-        events = self._folder("events", source, stream=False).events(self._columns(source), declared=_declared(source))
-        events = _select(events, source)
+        events = _select(self._open_events(stream=False).rows, source)
         return events.where(f"{ERROR} IS NULL").drop(ERROR, MESSAGE) if ERROR in events.columns else events
 
     def run(self) -> Running:
         """Build the index if there is none, then start matching, and following changes where they are configured."""
         with plain_errors():
-            events = self.events()
+            events, check = self._events()
             built = None if self.index.versions() else self.build()
             check_columns(events, self.index.read())
             changes = self._follow_changes()
             try:
-                return Running(self._match(events), changes, built)
+                return Running(self._match(events, check), changes, built)
             except BaseException:
                 if changes is not None:
                     changes.stop()
@@ -145,7 +146,10 @@ class Pipeline:
 
     def events(self) -> DataFrame:
         """The stream of events; those that cannot be read carry the reason in a column `__wherecast_error`."""
-        source = self.config.events
+        return self._events().rows
+
+    def _events(self) -> Opened:
+        source, check = self.config.events, None
         if source.source == "kafka":
             check_brokers("events", str(source.servers))
             columns = self._columns(source)
@@ -153,18 +157,28 @@ class Pipeline:
         elif source.source == "rate":
             events = self.spark.readStream.options(**_options(source)).format("rate").load()
         else:
-            events = self._folder("events", source).events(self._columns(source), declared=_declared(source))
-        return _select(events, source)
+            events, check = self._open_events(stream=True)
+        return Opened(_select(events, source), check)
+
+    def _open_events(self, *, stream: bool) -> Opened:
+        """Events of files."""
+        source = self.config.events
+        folder = self._folder("events", source, stream=stream)
+        return folder.events(self._columns(source), declared=source.columns is not None)
 
     def changes(self) -> DataFrame | None:
         """The stream of changes, where there is one."""
+        opened = self._changes()
+        return None if opened is None else opened.rows
+
+    def _changes(self) -> Opened | None:
         source, id_type = self.config.changes, self.index.read().id_type
         if source is None:
             return None
         if source.source == "kafka":
             check_brokers("changes", str(source.servers))
-            return read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source))
-        return self._folder("changes", source).changes(id_type)
+            return Opened(read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source)))
+        return self._folder("changes", source, stream=True).changes(id_type)
 
     def _columns(self, source: SourceConfig) -> StructType:
         from pyspark.errors import PySparkException
@@ -176,7 +190,7 @@ class Pipeline:
         except PySparkException as error:
             raise ConfigError(f"events.columns is no list of columns with types: {brief(error)}") from None
 
-    def _match(self, events: DataFrame) -> MatchQuery:
+    def _match(self, events: DataFrame, check: CheckFiles | None) -> MatchQuery:
         """Start matching."""
         config = self.config
         return stream(
@@ -191,27 +205,29 @@ class Pipeline:
             trigger=_trigger(config.trigger),
             name="wherecast",
             names=config.names,
+            check_files=check,
         )
 
     def _follow_changes(self) -> ChangesQuery | None:
         """Start to apply changes; those that are there already come before events that are there already."""
-        changes, limits = self.changes(), self.config.limits
-        if changes is None:
+        opened, limits = self._changes(), self.config.limits
+        if opened is None:
             return None
         query = follow_changes(
-            changes,
+            opened.rows,
             self.index,
             self.config.checkpoint_of("changes"),
             dead_letters=None if self.config.refused_changes is None else self._sink("refused_changes"),
             most_layers=limits.layers,
             keep_versions=limits.versions,
+            check_files=opened.check,
             **_trigger(self.config.trigger),
         )
         if self.config.trigger == AVAILABLE_NOW:
             query.awaitTermination()
         return query
 
-    def _folder(self, table: str, source: SourceConfig, *, stream: bool = True) -> Folder:
+    def _folder(self, table: str, source: SourceConfig, *, stream: bool) -> Folder:
         """The folder of a source of files."""
         options = _options(source) if stream else _texts(source.options)
         return Folder(self.spark, self._place(table, str(source.path)), source.format, options, stream)
@@ -312,10 +328,6 @@ def _select(events: DataFrame, source: SourceConfig) -> DataFrame:
     if not source.select:
         return events
     return events.selectExpr(*source.select, *(name for name in (MESSAGE, ERROR) if name in events.columns))
-
-
-def _declared(source: SourceConfig) -> bool:
-    return source.columns is not None
 
 
 def _options(source: SourceConfig) -> dict[str, str]:

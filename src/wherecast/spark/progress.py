@@ -1,6 +1,12 @@
-"""How a running query is doing: Spark's durations and our numbers of each micro-batch, and a live view of them.
+"""Progress: what became of each micro-batch, and where a pipeline stands.
 
-`Watch` is a listener of Spark's. It hears of a batch when it is through, and puts our report of that batch beside Spark's.
+Reports. A batch may be run by another process than the one that started the stream: on Spark Connect it is the server's. So
+the reports of the last batches are a file in the index, replaced as a whole after every batch, and not a list in memory.
+
+A running query. `Watch` is a listener of Spark's. It hears of a batch when it is through, and puts our report of that batch
+beside Spark's durations; `live_view` shows both.
+
+The status of a pipeline is read from its files, without Spark: versions of the index, pins, committed batches.
 """
 
 from __future__ import annotations
@@ -10,21 +16,153 @@ import json
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from wherecast.spark.reports import BatchReport
-from wherecast.spark.stream import MatchQuery
+from wherecast.spark.checkpoint import Pins, stream_name
+from wherecast.spark.config import PipelineConfig
+from wherecast.spark.index import Index, Manifest
+from wherecast.spark.store import REPORTS, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from wherecast.spark.stream import MatchQuery
+
+
+# Reports
+
+#: Batches whose reports are kept.
+_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What became of one micro-batch."""
+
+    batch: int
+    version: int
+    """Of the index, as pinned."""
+    events: int
+    sent: int
+    """Pairs of event and server; as many as events where there is one server."""
+    candidates: int
+    """Clauses that events were compared with, estimated from some of the events."""
+    matches: int
+    dropped: int
+    """Events that no summary admitted, which no server saw."""
+    errors: int
+    """Events that did not fit the schema."""
+    replayed: bool
+    """The sink had the batch already."""
+    imbalance: float
+    """Work of the busiest server by that of the idlest: as the plan expects it, or as a rebalancer saw it."""
+    rebalanced: int | None
+    """The version that was made because of this batch, if one was."""
+    seconds: float
+    overhead_ms: float
+    """Spent on pinning and bookkeeping, apart from matching, writing and rebalancing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeReport:
+    """What became of one micro-batch of changes. Every row of it is applied, refused, late or replayed."""
+
+    batch: int
+    version: int
+    """Of the index, with these changes in it."""
+    applied: int
+    refused: int
+    """Rows that cannot be applied: unreadable, incomplete, or with a filter or id that is refused."""
+    late: int
+    """Rows that came after later ones were applied; they are not applied."""
+    replayed: int
+    """Rows that the index had already."""
+    seconds: float
+
+
+Report = TypeVar("Report", bound=BatchReport | ChangeReport)
+
+
+class Reports(Generic[Report]):
+    """The reports of one stream, told from others by its checkpoint."""
+
+    def __init__(self, index: Index, checkpoint: str, kind: type[Report]) -> None:
+        self._store = index.store
+        self._name = f"{REPORTS}/{stream_name(checkpoint)}.json"
+        self._kind = kind
+        self._known: list[Report] | None = None
+
+    def add(self, report: Report) -> None:
+        """Append the report of a batch; one that is run again replaces what was said of it.
+
+        A replay has nothing to count, so it leaves the numbers as they were.
+        """
+        known = self.read() if self._known is None else self._known
+        if report.replayed:
+            flag: Any = report.replayed  # a count of changes
+            report = next((replace(r, replayed=flag) for r in known if r.batch == report.batch), report)
+        self._known = [*(r for r in known if r.batch < report.batch), report][-_KEPT:]
+        self._store.replace(self._name, json.dumps([asdict(r) for r in self._known]).encode())
+
+    def read(self) -> list[Report]:
+        """The last batches, oldest first; also those of earlier runs from the same checkpoint.
+
+        None where the file is damaged or of another release: numbers for people must not stop a stream.
+        """
+        try:
+            return [self._kind(**fields) for fields in json.loads(self._store.read(self._name))]
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return []
+
+
+class ReportingQuery(Generic[Report]):
+    """A running stream: Spark's query, and our numbers beside its own."""
+
+    def __init__(self, query: StreamingQuery, reports: Reports[Report]) -> None:
+        self.query = query
+        self._reports = reports
+
+    @property
+    def reports(self) -> list[Report]:
+        """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
+        return self._reports.read()
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name for it
+        """Spark's progress of each batch, with ours under `wherecast`."""
+        return self._with_ours(self.query.recentProgress)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name for it
+        """Spark's progress of the last batch, with ours under `wherecast`; None if there is none yet."""
+        last = self.query.lastProgress
+        return None if last is None else self._with_ours([last])[0]
+
+    def _with_ours(self, progress: Iterable[Any]) -> list[dict[str, Any]]:
+        ours = {report.batch: asdict(report) for report in self.reports}
+        return [{**p, "wherecast": ours.get(p.get("batchId", -1))} for p in map(_as_dict, progress)]
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the query's: `stop`, `awaitTermination`, `processAllAvailable`, `exception`, ..."""
+        return getattr(self.query, name)
+
+
+def _as_dict(progress: Any) -> dict[str, Any]:
+    if isinstance(progress, Mapping):
+        return dict(progress)
+    return dict(json.loads(progress.json))
+
+
+# A running query
 
 #: Batches that the live view shows.
 _SHOWN = 12
@@ -60,7 +198,7 @@ class BatchProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Totals:
     """Some batches together."""
 
     batches: int
@@ -84,11 +222,11 @@ class Summary:
         return self.events / self.seconds if self.seconds else 0.0
 
 
-def summarize(batches: Sequence[BatchProgress]) -> Summary:
+def add_up(batches: Sequence[BatchProgress]) -> Totals:
     """The sums and the middle of some batches."""
     reports = [batch.report for batch in batches if batch.report is not None]
     seconds = [batch.seconds for batch in batches]
-    return Summary(
+    return Totals(
         len(batches),
         sum(batch.events for batch in batches),
         sum(report.matches for report in reports),
@@ -192,7 +330,7 @@ def live_view(title: str) -> Iterator[Show]:
 def draw_table(title: str, batches: Sequence[BatchProgress]) -> Table:
     """The last batches, and all of them together."""
     table = Table(title=title, title_justify="left", show_footer=True)
-    whole = summarize(batches)
+    whole = add_up(batches)
     together = ("all", whole.version, whole.events, whole.events_per_s, whole.matches, whole.dropped, whole.errors)
     for name, value in zip(_TITLES, _cells((*together, whole.imbalance, whole.seconds)), strict=True):
         table.add_column(name, value, justify="right")
@@ -229,3 +367,81 @@ def _cells(values: Sequence[Any]) -> list[str]:
         "-" if value is None else value if isinstance(value, str) else forms[name].format(value)
         for name, value in zip(_TITLES, values, strict=True)
     ]
+
+
+# The status of a pipeline
+
+#: Batches that a status names.
+_BATCHES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """One version of the index."""
+
+    version: int
+    created: str
+    strategy: str
+    servers: int
+    layers: int
+    """Of the server that has most."""
+    nbytes: int
+    sequence: int
+    """Of the last change in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """An index and the streams that use it."""
+
+    index: str
+    versions: tuple[VersionStatus, ...]
+    """Oldest first; empty: not built yet."""
+    subscriptions: tuple[int, ...]
+    """Held by each server, in the current version; a subscription may be held by several."""
+    pins: dict[int, int]
+    """Batch to index version, of the last batches."""
+    batches: tuple[BatchReport, ...]
+    """What became of the last batches of events."""
+    events_batch: int | None
+    """The last batch of events that is committed; None: none yet."""
+    changes_batch: int | None
+    """The last batch of changes that is committed."""
+
+
+def read_status(config: PipelineConfig) -> PipelineStatus:
+    """Look at the files of a pipeline, which may be running."""
+    index = Index(config.path(config.index))
+    events, changes = config.checkpoint_of("events"), config.checkpoint_of("changes")
+    manifests = index.manifests()
+    return PipelineStatus(
+        index.url,
+        tuple(_describe(index, manifest) for manifest in manifests),
+        _held(index, manifests[-1]) if manifests else (),
+        Pins(index, events).known(),
+        tuple(Reports(index, events, BatchReport).read()[-_BATCHES:]),
+        _committed(events),
+        _committed(changes),
+    )
+
+
+def _describe(index: Index, manifest: Manifest) -> VersionStatus:
+    plan = index.plan(manifest)
+    return VersionStatus(
+        manifest.version,
+        manifest.created,
+        "broadcast" if plan is None else plan.strategy,
+        len(manifest.servers),
+        max(map(len, manifest.servers)),
+        sum(layer.nbytes for layers in manifest.servers for layer in layers),
+        manifest.sequence,
+    )
+
+
+def _held(index: Index, manifest: Manifest) -> tuple[int, ...]:
+    return tuple(len(index.serve(manifest, server)) for server in range(len(manifest.servers)))
+
+
+def _committed(checkpoint: str) -> int | None:
+    """Spark writes a file named after each batch that is through."""
+    return max((int(name) for name in Store(checkpoint).names("commits") if name.isdigit()), default=None)

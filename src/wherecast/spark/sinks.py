@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wherecast.errors import SchemaError, WherecastError
 from wherecast.spark.checkpoint import Batch
+from wherecast.spark.columns import quoted
 from wherecast.spark.errors import IndexStoreError, SinkError
-from wherecast.spark.names import quoted
 from wherecast.spark.store import Store
 
 if TYPE_CHECKING:

@@ -17,80 +17,28 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from wherecast.partition.balance import imbalance
-from wherecast.spark.checkpoint import Batch, Checkpoint, dead_letters_of
-from wherecast.spark.index import Index
-from wherecast.spark.manifest import Manifest
-from wherecast.spark.match import FOUND, Output, check_columns, match
-from wherecast.spark.names import ERROR, MESSAGE, Names, own_columns, quoted
-from wherecast.spark.observed import NAMES, Numbers
-from wherecast.spark.pins import Pins
-from wherecast.spark.rebalance import Rebalancer
-from wherecast.spark.reports import BatchReport, ChangeReport, Report, Reports
+from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
+from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_columns, quoted
+from wherecast.spark.file_columns import CheckFiles
+from wherecast.spark.index import Index, Manifest
+from wherecast.spark.match import NAMES, Numbers, check_columns, match
+from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
+from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks import Kafka, Parquet, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger(__name__)
-
-#: Layers that a server may have before they are merged: each costs a little for every event.
-MOST_LAYERS = 16
-#: Versions kept beside those that are pinned.
-KEPT_VERSIONS = 10
-
-
-class ReportingQuery(Generic[Report]):
-    """A running stream: Spark's query, and our numbers beside its own."""
-
-    def __init__(self, query: StreamingQuery, reports: Reports[Report]) -> None:
-        self.query = query
-        self._reports = reports
-
-    @property
-    def reports(self) -> list[Report]:
-        """The last batches, oldest first; also those of earlier runs from the same checkpoint."""
-        return self._reports.read()
-
-    @property
-    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's name for it
-        """Spark's progress of each batch, with ours under `wherecast`."""
-        return self._with_ours(self.query.recentProgress)
-
-    @property
-    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name for it
-        """Spark's progress of the last batch, with ours under `wherecast`; None if there is none yet."""
-        last = self.query.lastProgress
-        return None if last is None else self._with_ours([last])[0]
-
-    def _with_ours(self, progress: Iterable[Any]) -> list[dict[str, Any]]:
-        ours = {report.batch: asdict(report) for report in self.reports}
-        return [{**p, "wherecast": ours.get(p.get("batchId", -1))} for p in map(_as_dict, progress)]
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the query's: `stop`, `awaitTermination`, `processAllAvailable`, `exception`, ..."""
-        return getattr(self.query, name)
 
 
 class MatchQuery(ReportingQuery[BatchReport]):
     """A stream of events that is being matched."""
-
-
-class ChangesQuery(ReportingQuery[ChangeReport]):
-    """A stream of changes that is being applied to an index."""
-
-
-def _as_dict(progress: Any) -> dict[str, Any]:
-    if isinstance(progress, Mapping):
-        return dict(progress)
-    import json  # noqa: PLC0415
-
-    return dict(json.loads(progress.json))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +56,7 @@ class BatchRunner:
     rebalancer: Rebalancer | None
     reports: Reports[BatchReport]
     names: Names
+    check_files: CheckFiles | None
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -147,6 +96,8 @@ class BatchRunner:
 
     def _run(self, events: DataFrame, batch: Batch, manifest: Manifest) -> dict[str, int]:
         """Match and write; the numbers of the batch."""
+        if self.check_files is not None:
+            self.check_files(events.sparkSession, self.checkpoint.files(batch))
         numbers = Numbers()
         matched = match(
             events,
@@ -195,6 +146,7 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     names: Mapping[str, str] | None = None,
+    check_files: CheckFiles | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
 
@@ -212,6 +164,8 @@ def stream(
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
         names: As for `match`; `error` and `message` name the columns of dead letters.
+        check_files: Where the source is a folder of files, called with the session and the files of every batch before they
+            are read. What it raises stops the stream; the batch is not written, and comes again at the next start.
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
@@ -219,17 +173,19 @@ def stream(
     if index.versions():
         check_columns(events, index.read())
     if isinstance(sink, Kafka):
-        sink = replace(sink, found="" if output == "counts" else getattr(chosen, FOUND[output]))
+        sink = replace(sink, found="" if output == "counts" else chosen.found(output))
     if isinstance(dead_letters, Kafka):
         dead_letters = replace(dead_letters, found="")
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
-    _admit(place, sink, dead_letters)
+    sink.admit(place.stream())
+    if dead_letters is not None:
+        dead_letters.admit(place.dead_letters())
     if place.stream() is None:
         pins.clear()  # of an earlier stream of this name
     else:
-        pins.resume(place.planned())
+        pins.resume(place.newest())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen)
+    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files)
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
@@ -250,22 +206,13 @@ def _refuse_clashes(
     names.refuse_clashes([FOUND[output]], events, subscribers)
     own = own_columns(events)
     if isinstance(sink, Parquet):
-        sink.check_columns([*own, getattr(names, FOUND[output]), *([] if subscribers is None else subscribers.columns)])
+        sink.check_columns([*own, names.found(output), *([] if subscribers is None else subscribers.columns)])
     if dead_letters is None:
         return
     added = ["error", *(["message"] if MESSAGE in events.columns else [])]
     names.refuse_clashes(added, events)
     if isinstance(dead_letters, Parquet):
-        dead_letters.check_columns([*own, *(getattr(names, key) for key in added)])
-
-
-def _admit(checkpoint: Checkpoint, sink: Sink | None, dead_letters: Sink | None) -> None:
-    """Raises SinkError if a sink belongs to another stream than that of a checkpoint."""
-    stream = checkpoint.stream()
-    if sink is not None:
-        sink.admit(stream)
-    if dead_letters is not None:
-        dead_letters.admit(None if stream is None else dead_letters_of(stream))
+        dead_letters.check_columns([*own, *map(names.column, added)])
 
 
 def _view(frame: DataFrame) -> str:
@@ -273,34 +220,3 @@ def _view(frame: DataFrame) -> str:
     name = f"wherecast_{secrets.token_hex(8)}"
     frame.createTempView(name)
     return name
-
-
-def follow_changes(
-    changes: DataFrame,
-    index: Index | str,
-    checkpoint: str,
-    *,
-    dead_letters: Sink | None = None,
-    most_layers: int = MOST_LAYERS,
-    keep_versions: int = KEPT_VERSIONS,
-    **trigger: Any,
-) -> ChangesQuery:
-    """Keep an index up to date with a streaming change log: every micro-batch of it that has news is a new version.
-
-    Rows that cannot be applied (see `change_rows`: refused ones and late ones) are counted in the `reports` of the query and
-    logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
-
-    Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
-    are among the newest `keep_versions` are removed.
-    """
-    from wherecast.spark.change_rows import check_change_columns  # noqa: PLC0415
-    from wherecast.spark.follow import ChangeRunner  # noqa: PLC0415
-
-    index = Index(index) if isinstance(index, str) else index
-    place = Checkpoint(checkpoint)
-    _admit(place, None, dead_letters)
-    check_change_columns(changes, index.read().id_type)
-    reports = Reports(index, checkpoint, ChangeReport)
-    runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions)
-    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
-    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)

@@ -19,10 +19,21 @@ import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
+from wherecast.spark.columns import (
+    IDS,
+    PREFIX,
+    SERVER,
+    SERVERS,
+    Names,
+    Rule,
+    check_batch,
+    check_moments,
+    check_session,
+    conform,
+    resolve,
+)
 from wherecast.spark.index import Index
-from wherecast.spark.names import IDS, PREFIX, SERVER, SERVERS, Names, Rule, conform, resolve
-from wherecast.spark.tasks import MatchTask
-from wherecast.spark.zone import check_batch, check_moments, check_session
+from wherecast.spark.match import MatchTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +77,9 @@ def register_table_function(
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
-    task = MatchTask(index.url, manifest, False, False, False, True, tuple(where.items()))
+    task = MatchTask(
+        index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=tuple(where.items())
+    )
     form = to_arrow_schema(wanted, timezone=schema.time_zone)
 
     class WherecastMatch:

@@ -12,7 +12,7 @@ from importlib import import_module
 
 import numpy as np
 
-from wherecast.bench.workloads.form import Entry, FilterSource, Workload, WorkloadError
+from wherecast.bench.workloads.form import CatalogueEntry, FilterSource, Workload, WorkloadError
 from wherecast.bench.workloads.reference import SOURCES
 from wherecast.bench.workloads.reference import make_workload as make_reference
 
@@ -28,7 +28,7 @@ _MORE = (
 
 
 @cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, CatalogueEntry]:
     """All workloads by name: the reference ones, then those of the papers."""
     entries = [*_reference_entries(), *(entry for module in _MORE for entry in import_module(module).ENTRIES)]
     return {entry.name: entry for entry in entries}
@@ -53,7 +53,7 @@ def open_source(name: str) -> FilterSource:
     return entry.source(**parameters)
 
 
-def find_entry(name: str) -> tuple[Entry, dict[str, int | float]]:
+def find_entry(name: str) -> tuple[CatalogueEntry, dict[str, int | float]]:
     """The entry of a name, and its parameters as the name sets them."""
     plain, *settings = name.split(",")
     if plain not in catalogue():
@@ -75,7 +75,7 @@ def find_entry(name: str) -> tuple[Entry, dict[str, int | float]]:
     return entry, parameters
 
 
-def _reference(name: str, summary: str) -> Entry:
+def _reference(name: str, summary: str) -> CatalogueEntry:
     source = SOURCES[name]
 
     def make(n: int) -> Workload:
@@ -86,10 +86,10 @@ def _reference(name: str, summary: str) -> Entry:
     def open_reference() -> FilterSource:
         return FilterSource(source.fields, source(np.random.default_rng(source.seed)).filters)
 
-    return Entry(name, summary, source.size, make, source=open_reference)
+    return CatalogueEntry(name, summary, source.size, make, source=open_reference)
 
 
-def _reference_entries() -> tuple[Entry, ...]:
+def _reference_entries() -> tuple[CatalogueEntry, ...]:
     return (
         _reference("topss", "10 integers, 1-5 predicates of = <> < >; 17.6 % match"),
         _reference("stock", "a symbol and 1-2 bounds on price, volume, change; 290,000 distinct filters"),

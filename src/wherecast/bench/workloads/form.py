@@ -1,6 +1,6 @@
 """What a workload is: subscriptions and events over one schema, as numbers first.
 
-Prototypes and baselines start from the numbers (`Predicates`, events as floats); filter texts and Arrow batches, which
+Prototypes and baselines start from the numbers (`Conjunctions`, events as floats); filter texts and Arrow batches, which
 the engine starts from, are made of them on demand.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wherecast.bench.workloads.truth import CHECKED_EVENTS, Truth, find_truth
+from wherecast.bench.workloads.truth import CHECKED_EVENTS, GroundTruth, find_truth
 from wherecast.errors import WherecastError
 from wherecast.kernels.arrays import Floats, Longs
 
@@ -28,7 +28,7 @@ class WorkloadError(WherecastError):
     """A workload that does not exist, or a scale that leaves nothing of it."""
 
 
-class Predicates(NamedTuple):
+class Conjunctions(NamedTuple):
     """Conjunctions as flat rows: those of subscription s are rows `ptr[s]` .. `ptr[s + 1] - 1`, at least one."""
 
     ptr: Longs  # (subscriptions + 1,)
@@ -44,22 +44,22 @@ class Predicates(NamedTuple):
         """The subscription of each row."""
         return np.repeat(np.arange(len(self)), np.diff(self.ptr))
 
-    def take(self, chosen: Longs) -> Predicates:
+    def take(self, chosen: Longs) -> Conjunctions:
         """Some of the subscriptions, in the order given."""
         sizes = np.diff(self.ptr)[chosen]
         ptr = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.arange(ptr[-1]) + np.repeat(self.ptr[chosen] - ptr[:-1], sizes)
-        return Predicates(ptr, self.attr[rows], self.op[rows], self.value[rows])
+        return Conjunctions(ptr, self.attr[rows], self.op[rows], self.value[rows])
 
     @classmethod
-    def of(cls, n: int, owner: Longs, attr: Longs, op: Longs, value: Floats) -> Predicates:
+    def of(cls, n: int, owner: Longs, attr: Longs, op: Longs, value: Floats) -> Conjunctions:
         """From rows in any order; the rows of one subscription keep theirs."""
         order = np.argsort(owner, kind="stable")
         ptr = np.searchsorted(owner[order], np.arange(n + 1))
         return cls(ptr, attr[order], op[order], value[order])
 
     @classmethod
-    def join(cls, parts: list[Predicates]) -> Predicates:
+    def join(cls, parts: list[Conjunctions]) -> Conjunctions:
         """All subscriptions of several parts."""
         ends = np.cumsum([0, *(p.ptr[-1] for p in parts)])
         ptr = np.concatenate([[0], *(p.ptr[1:] + end for p, end in zip(parts, ends, strict=False))])
@@ -73,7 +73,7 @@ class Workload:
     name: str
     attributes: tuple[str, ...]
     types: tuple[str, ...]
-    predicates: Predicates
+    predicates: Conjunctions
     events: Floats  # (events, attributes)
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Workload:
         """Attribute -> type."""
         return dict(zip(self.attributes, self.types, strict=True))
 
-    def filter_texts(self, predicates: Predicates | None = None) -> list[str]:
+    def filter_texts(self, predicates: Conjunctions | None = None) -> list[str]:
         """The filters as SQL: this workload's, or those of more predicates over its schema."""
         ptr, attr, op, value = predicates or self.predicates
         show = {"string": lambda v: f"'{_symbol(v)}'", "long": lambda v: str(int(v)), "double": repr}
@@ -105,7 +105,7 @@ class Workload:
         columns = [_column(self.events[:, j], t) for j, t in enumerate(self.types)]
         return pa.RecordBatch.from_arrays(columns, list(self.attributes))
 
-    def truth(self) -> Truth:
+    def truth(self) -> GroundTruth:
         """What the first events match, by brute force."""
         return find_truth(*self.predicates, self.events[:CHECKED_EVENTS])
 
@@ -140,11 +140,11 @@ class FilterSource(NamedTuple):
     """What filters of a workload are drawn from, any number of them and a part at a time."""
 
     fields: tuple[tuple[str, str], ...]  # attribute and type
-    draw: Callable[[np.random.Generator, int], Predicates]  # so many filters
+    draw: Callable[[np.random.Generator, int], Conjunctions]  # so many filters
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A workload of the catalogue."""
 
     name: str

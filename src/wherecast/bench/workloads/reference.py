@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Conjunctions, Workload, WorkloadError
 from wherecast.kernels.arrays import Floats, Longs
 
 
@@ -32,7 +32,7 @@ class Source(ABC):
         pass
 
     @abstractmethod
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Draw n filters."""
 
     @abstractmethod
@@ -46,11 +46,11 @@ class Topss(Source):
     seed, size = 1, 1_000_000
     fields = tuple((f"a{i}", "long") for i in range(10))
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """One to five predicates over distinct attributes."""
         owner, attr = pick_attributes(rng, len(self.fields), rng.integers(1, 6, n))
         op = rng.integers(0, 4, owner.size)
-        return Predicates.of(n, owner, attr, op, rng.integers(1, 11, owner.size).astype(float))
+        return Conjunctions.of(n, owner, attr, op, rng.integers(1, 11, owner.size).astype(float))
 
     def events(self, rng: np.random.Generator) -> Floats:
         """Uniform."""
@@ -68,7 +68,7 @@ class Stock(Source):
         self.price = np.round(np.exp(rng.normal(3.3, 1.0, self.symbols)), 2).clip(1.0)
         self.volume = np.exp(rng.normal(11, 1.5, self.symbols)).astype(np.int64) + 100
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Every distinct filter once, then repeats, shuffled."""
         distinct = n * 29 // 148
         popularity = np.arange(1, self.asked + 1.0) ** -1.07
@@ -88,7 +88,7 @@ class Stock(Source):
         for j in range(3):
             rows = np.flatnonzero(tested[j][which])
             parts.append((rows, np.full(rows.size, j + 1), op[j][which[rows]], value[j][which[rows]]))
-        return Predicates.of(n, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return Conjunctions.of(n, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def events(self, rng: np.random.Generator) -> Floats:
         """Quotes near the usual price and volume, every symbol as often as any other."""
@@ -105,13 +105,13 @@ class Light(Source):
     seed, size = 3, 200_000
     fields = tuple((f"p{i}", "long") for i in range(100))
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Each property tested with chance 0.1, for 0 or 1 alike."""
         draw = rng.random((n, 100))
         draw[~(draw < 0.1).any(1), 0] = 0.01
         owner, attr = np.nonzero(draw < 0.1)
         value = (draw[owner, attr] >= 0.05).astype(float)
-        return Predicates.of(n, owner, attr, np.zeros(owner.size, int), value)
+        return Conjunctions.of(n, owner, attr, np.zeros(owner.size, int), value)
 
     def events(self, rng: np.random.Generator) -> Floats:
         """One to nineteen properties set, t of them with chance proportional to t^-2."""
@@ -133,7 +133,7 @@ class PopularAttributes:
     falloff: float = 0.85  # and of each further one, relative to the one before
     exponent: float = 1.0  # of Zipf's law
 
-    def predicates(self, rng: np.random.Generator, n: int) -> Predicates:
+    def predicates(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Draw n subscriptions, each with at least one test."""
         tested = rng.random((n, self.attributes)) < self.popularity * self.falloff ** np.arange(self.attributes)
         tested[~tested.any(1), 0] = True
@@ -141,7 +141,7 @@ class PopularAttributes:
         values = np.arange(1, self.values + 1)
         chance = values**-self.exponent
         value = rng.choice(values, owner.size, p=chance / chance.sum()).astype(float)
-        return Predicates.of(n, owner, attr, np.full(owner.size, EQUAL), value)
+        return Conjunctions.of(n, owner, attr, np.full(owner.size, EQUAL), value)
 
     def events(self, rng: np.random.Generator, n: int) -> Floats:
         """Draw n events."""
@@ -154,7 +154,7 @@ class Gryphon(Source):
     seed, size = 4, 100_000
     fields = tuple((f"a{i}", "long") for i in range(30))
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Attribute i tested with chance 0.98 * 0.85^i, values by Zipf."""
         return PopularAttributes().predicates(rng, n)
 
@@ -169,14 +169,14 @@ class Range(Source):
     seed, size = 5, 500_000
     fields = tuple((f"x{i}", "double") for i in range(6))
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Two to four ranges over distinct attributes."""
         owner, attr = pick_attributes(rng, 6, rng.integers(2, 5, n))
         width = np.exp(rng.uniform(np.log(0.5), np.log(200), owner.size))
         low = np.round(rng.random(owner.size) * (1000 - width), 3)
         bounds = np.stack([low, np.round(low + width, 3)], 1).ravel()
         op = np.tile([ABOVE, BELOW], owner.size)
-        return Predicates.of(n, np.repeat(owner, 2), np.repeat(attr, 2), op, bounds)
+        return Conjunctions.of(n, np.repeat(owner, 2), np.repeat(attr, 2), op, bounds)
 
     def events(self, rng: np.random.Generator) -> Floats:
         """Uniform."""
@@ -205,7 +205,7 @@ def make_workload(name: str, scale: float = 1.0) -> Workload:
     return Workload(name, attributes, types, predicates, source.events(rng))
 
 
-def draw_filters(name: str, n: int, part: int) -> Predicates:
+def draw_filters(name: str, n: int, part: int) -> Conjunctions:
     """More filters of the same distribution; each `part` is another draw."""
     source_class = _find_source(name)
     source = source_class(np.random.default_rng(source_class.seed))

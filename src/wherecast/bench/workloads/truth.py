@@ -18,7 +18,7 @@ from wherecast.kernels.jit import jit
 CHECKED_EVENTS = 50
 
 
-class Truth(NamedTuple):
+class GroundTruth(NamedTuple):
     """What each checked event matches."""
 
     counts: Longs  # (events,) subscriptions
@@ -30,11 +30,11 @@ class Truth(NamedTuple):
         return int(self.counts.sum())
 
 
-def find_truth(ptr: Longs, attr: Longs, op: Longs, value: Floats, events: Floats, first_id: int = 0) -> Truth:
+def find_truth(ptr: Longs, attr: Longs, op: Longs, value: Floats, events: Floats, first_id: int = 0) -> GroundTruth:
     """Count and sum the ids, `first_id` and up, that each event satisfies."""
     counts, sums = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
     _tally(ptr, attr, op, value, np.ascontiguousarray(events), first_id, counts, sums)
-    return Truth(counts, sums)
+    return GroundTruth(counts, sums)
 
 
 def match_none(ptr: Longs, attr: Longs, op: Longs, value: Floats, events: Floats) -> npt.NDArray[np.bool_]:

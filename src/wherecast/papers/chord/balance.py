@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wherecast.overlay.hashing import Key, Line
+from wherecast.overlay.positions import Key, Line
 
 #: This much of the arc is given out by the sample, the rest by the domain: values that the sample missed keep some room.
 _BY_SAMPLE = 15 / 16

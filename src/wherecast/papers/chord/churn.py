@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from wherecast.engine.engine import Engine
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
-from wherecast.overlay.ids import Address
-from wherecast.overlay.placement import METADATA, Placement
-from wherecast.overlay.pubsub import Node, Registration
-from wherecast.overlay.settings import Settings
-from wherecast.papers.chord.simulate import Links, Network
+from wherecast.overlay.placement import METADATA, RingPlacement
+from wherecast.overlay.positions import Address
+from wherecast.overlay.pubsub import RingNode, RingRegistration
+from wherecast.overlay.settings import RingSettings
+from wherecast.papers.chord.simulate import LinkModel, SimulatedNetwork
 
 SCHEMA = Schema.of(
     {
@@ -28,7 +28,7 @@ SCHEMA = Schema.of(
 )
 
 
-LOSSY = Links(least_ms=20, most_ms=80, loss=0.01)
+LOSSY = LinkModel(least_ms=20, most_ms=80, loss=0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Churn:
     minutes: float = 3.0
     subscriptions: int = 300
     events: int = 100
-    links: Links = LOSSY
+    links: LinkModel = LOSSY
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class ChurnResult:
 
 def run_churn(churn: Churn, seed: int) -> ChurnResult:
     """Run one trial."""
-    settings = Settings(bits=64, successors=churn.successors, copies=churn.copies)
-    network = Network(Placement(SCHEMA, settings), seed, churn.links)
+    settings = RingSettings(bits=64, successors=churn.successors, copies=churn.copies)
+    network = SimulatedNetwork(RingPlacement(SCHEMA, settings), seed, churn.links)
     trial = _Trial(network, random.Random(seed))  # noqa: S311 - reproducible, not secret
     network.found(churn.peers)
     network.run(40_000)  # fingers
@@ -93,12 +93,12 @@ def run_churn(churn: Churn, seed: int) -> ChurnResult:
 class _Trial:
     """Subscriptions and events, and what the engine says about them."""
 
-    def __init__(self, network: Network, rng: random.Random) -> None:
+    def __init__(self, network: SimulatedNetwork, rng: random.Random) -> None:
         self.network = network
         self.rng = rng
         self.compiler = Compiler(SCHEMA)
         self.engine = Engine(SCHEMA)
-        self.registrations: list[Registration] = []
+        self.registrations: list[RingRegistration] = []
         self.published: list[tuple[Address, int, dict[str, object]]] = []
         self.subscriber = network.subscriber()
 
@@ -136,7 +136,7 @@ class _Trial:
             self.network.run(step / 2)
         return count, count
 
-    def _any_node(self) -> Node:
+    def _any_node(self) -> RingNode:
         nodes = self.network.nodes
         addresses = list(nodes)
         while True:
@@ -163,7 +163,7 @@ class _Trial:
         return sum(not _is_whole(registration, placement, nodes) for registration in self.registrations)
 
 
-def _is_whole(registration: Registration, placement: Placement, nodes: list[Node]) -> bool:
+def _is_whole(registration: RingRegistration, placement: RingPlacement, nodes: list[RingNode]) -> bool:
     layout = nodes[0].layout
     for clause, runs in registration.clauses:
         place = layout.node_of(clause)
@@ -181,13 +181,13 @@ def _is_whole(registration: Registration, placement: Placement, nodes: list[Node
     return True
 
 
-def _following(placement: Placement, list: int, offset: int) -> int:
+def _following(placement: RingPlacement, list: int, offset: int) -> int:
     """The next offset after this one that a value can have, or one beyond all."""
     following = placement.next_offset(list, offset + 1)
     return following if placement.position(list, following) != placement.position(list, offset) else 1 << 200
 
 
-def _owner(nodes: list[Node], position: int) -> Node:
+def _owner(nodes: list[RingNode], position: int) -> RingNode:
     return next((n for n in nodes if n.ring.me.id >= position), nodes[0])
 
 

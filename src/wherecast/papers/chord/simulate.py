@@ -18,14 +18,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wherecast.overlay.ids import Address, Contact, sha1_id
 from wherecast.overlay.messages import Deliver, Message, Outcome, Send, Start, Timer
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.pubsub import Node, deliver_once
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.positions import Address, Contact, sha1_id
+from wherecast.overlay.pubsub import RingNode, deliver_once
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class LinkModel:
     """How messages travel: uniformly distributed delays, independent losses."""
 
     least_ms: float = 20.0
@@ -51,16 +51,23 @@ _TRACE_PRIME = 1099511628211
 _TRACE_MASK = (1 << 64) - 1
 
 
-class Network:
+class SimulatedNetwork:
     """Nodes, subscribers and the messages between them. Time is in milliseconds."""
 
-    def __init__(self, placement: Placement, seed: int, links: Links = Links(), *, is_batching: bool = True) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        placement: RingPlacement,
+        seed: int,
+        links: LinkModel = LinkModel(),  # noqa: B008 - frozen
+        *,
+        is_batching: bool = True,
+    ) -> None:
         self.placement = placement
         self.links = links
         self.rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.now = 0.0
         self.trace = 0
-        self.nodes: dict[Address, Node] = {}
+        self.nodes: dict[Address, RingNode] = {}
         self.subscribers: dict[Address, Subscriber] = {}
         self.outcomes: dict[tuple[Address, int], Outcome] = {}
         self.sent: Counter[type] = Counter()
@@ -73,7 +80,7 @@ class Network:
 
     # -- who is there -----------------------------------------------------------------------------------------------
 
-    def found(self, count: int) -> list[Node]:
+    def found(self, count: int) -> list[RingNode]:
         """Start a ring of this many nodes."""
         nodes = [self._new_node() for _ in range(count)]
         contacts = [node.ring.me for node in nodes]
@@ -82,7 +89,7 @@ class Network:
             self.settle(node)
         return nodes
 
-    def join(self, bootstraps: Iterable[Address]) -> Node:
+    def join(self, bootstraps: Iterable[Address]) -> RingNode:
         """A new node joins through some that are there."""
         node = self._new_node()
         node.join(bootstraps)
@@ -118,20 +125,20 @@ class Network:
         self._addresses += 1
         return self._addresses
 
-    def _new_node(self) -> Node:
+    def _new_node(self) -> RingNode:
         address = self._new_address()
         taken = {node.ring.me.id for node in self.nodes.values()} if self.placement.settings.bits < 32 else ()
         while True:
             id = sha1_id(f"{address}/{self.rng.getrandbits(64)}".encode(), self.placement.settings.bits)
             if id not in taken:
                 break
-        node = Node(Contact(id, address), self.placement, is_batching=self._is_batching)
+        node = RingNode(Contact(id, address), self.placement, is_batching=self._is_batching)
         self.nodes[address] = node
         return node
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def settle(self, node: Node) -> None:
+    def settle(self, node: RingNode) -> None:
         """Carry out what a node wants done. To be called after every call on a node from outside."""
         source = node.ring.me.address
         for effect in node.take():
@@ -209,7 +216,7 @@ class Network:
         return Counter(s for x in self.subscribers.values() for p, o, s in x.told if (p, o) == (publisher, operation))
 
 
-def _found_together(nodes: list[Node], contacts: list[Contact]) -> None:
+def _found_together(nodes: list[RingNode], contacts: list[Contact]) -> None:
     """Each founder needs its neighbours only: with a thousand, sorting all of them at each would take a second."""
     ordered = sorted(range(len(nodes)), key=lambda i: contacts[i].id)
     reach = nodes[0].settings.successors + 1 if nodes else 0

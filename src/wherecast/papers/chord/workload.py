@@ -1,14 +1,14 @@
 """Random filters for the overlay: equality on few popular symbols, narrow ranges of price and volume.
 
 A filter tests one, two or all three attributes, so that every kind of list of the overlay gets its share: those of single
-values, and those of ranges on a line with known ends. The schema of `overlay.churn` has these attributes with their bounds.
+values, and those of ranges on a line with known ends. The schema of `papers.chord.churn` has these attributes with their bounds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Entry, FilterSource, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, CatalogueEntry, Conjunctions, FilterSource, Workload
 from wherecast.bench.workloads.reference import pick_attributes
 from wherecast.kernels.arrays import Floats
 
@@ -18,7 +18,7 @@ MOST_SYMBOL, MOST_PRICE, MOST_VOLUME = 40, 1000.0, 100_000
 FIELDS = (("symbol", "string"), ("price", "double"), ("volume", "long"))
 
 
-def draw_filters(rng: np.random.Generator, n: int) -> Predicates:
+def draw_filters(rng: np.random.Generator, n: int) -> Conjunctions:
     """Draw n filters."""
     owner, attr = pick_attributes(rng, 3, rng.integers(1, 4, n))
     by_symbol, by_price, by_volume = (owner[attr == a] for a in range(3))
@@ -33,7 +33,7 @@ def draw_filters(rng: np.random.Generator, n: int) -> Predicates:
     ]
     owners, values = np.concatenate([p[0] for p in parts]), np.concatenate([p[3] for p in parts])
     attrs, ops = (np.repeat([p[i] for p in parts], [p[0].size for p in parts]) for i in (1, 2))
-    return Predicates.of(n, owners, attrs, ops, values.astype(np.float64))
+    return Conjunctions.of(n, owners, attrs, ops, values.astype(np.float64))
 
 
 def draw_events(rng: np.random.Generator, n: int) -> Floats:
@@ -59,7 +59,7 @@ def _open_filters(seed: int) -> FilterSource:  # noqa: ARG001 - it has nothing t
 
 #: For the catalogue.
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "overlay",
         "random filters for the overlay: symbol, narrow ranges of price and volume",
         100_000,

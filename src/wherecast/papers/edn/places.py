@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, Entry, FilterSource, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, BELOW, CatalogueEntry, Conjunctions, FilterSource, Workload
 from wherecast.kernels.arrays import Floats
 
 SIDE = 1000.0
@@ -23,14 +23,14 @@ class Places:
     def __init__(self, rng: np.random.Generator) -> None:
         self.towns = rng.random((N_TOWNS, 2)) * SIDE
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Draw n rectangles; towns by Zipf's law, sides of 0.2 to 20."""
         popularity = 1 / np.arange(1, N_TOWNS + 1.0)
         town = rng.choice(N_TOWNS, n, p=popularity / popularity.sum())
         middle = self.towns[town] + rng.normal(0, 4, (n, 2))
         half = np.exp(rng.uniform(np.log(0.1), np.log(10), (n, 2)))
         value = np.round(np.stack([middle - half, middle + half], 2).ravel(), 3)
-        return Predicates(np.arange(0, 4 * n + 1, 4), np.tile([0, 0, 1, 1], n), np.tile([ABOVE, BELOW], 2 * n), value)
+        return Conjunctions(np.arange(0, 4 * n + 1, 4), np.tile([0, 0, 1, 1], n), np.tile([ABOVE, BELOW], 2 * n), value)
 
     def events(self, rng: np.random.Generator, n: int) -> Floats:
         """Draw n points."""
@@ -53,7 +53,7 @@ def _open_places(seed: int) -> FilterSource:
 
 #: For the catalogue.
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "places", "rectangles of a map around towns", 300_000, make_places, {"events": 20_000, "seed": 6}, _open_places
     ),
 )

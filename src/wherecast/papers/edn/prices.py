@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Predicates
+from wherecast.bench.workloads.form import ABOVE, BELOW, EQUAL, Conjunctions
 from wherecast.kernels.arrays import Floats, Longs
 
 #: Distance between the prices that filters of one symbol ask for, as a logarithm.
@@ -17,7 +17,7 @@ def draw_usual_prices(n_symbols: int, rng: np.random.Generator) -> Floats:
     return prices
 
 
-def ask_for_prices(symbol: Longs, number: Longs, usual: Floats) -> Predicates:
+def ask_for_prices(symbol: Longs, number: Longs, usual: Floats) -> Conjunctions:
     """`symbol = S AND price > (or <) P`: for each subscription, its symbol and the number of the filter among the symbol's.
 
     Even numbers ask for prices above the usual one and odd ones for prices below, the further away the higher they are.
@@ -26,7 +26,7 @@ def ask_for_prices(symbol: Longs, number: Longs, usual: Floats) -> Predicates:
     op = np.where(number % 2 == 0, ABOVE, BELOW)
     steps = (number // 2 + 1) * np.where(op == ABOVE, 1, -1)
     bound = np.round(usual[symbol] * np.exp(PRICE_STEP * steps), 6)
-    return Predicates(
+    return Conjunctions(
         np.arange(0, 2 * n + 1, 2),
         np.tile([0, 1], n),
         np.stack([np.full(n, EQUAL), op], 1).ravel(),

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from wherecast.bench.workloads.form import Entry, FilterSource, Predicates, Workload
+from wherecast.bench.workloads.form import CatalogueEntry, Conjunctions, FilterSource, Workload
 from wherecast.kernels.arrays import Floats
 from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 from wherecast.papers.edn.workload import (
@@ -45,7 +45,7 @@ class Quotes:
         possible = np.flatnonzero(self.chances)
         self._possible, self._ends = possible, np.cumsum(self.chances[possible])
 
-    def filters(self, rng: np.random.Generator, n: int) -> Predicates:
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
         """Draw n subscriptions."""
         drawn = np.searchsorted(self._ends, rng.random(n) * self._ends[-1], side="right")
         symbol = self._possible[drawn]
@@ -88,15 +88,15 @@ def _open_quotes(follows: str | None, slope: float, bend: float, seed: int) -> F
     return FilterSource(Quotes.fields, Quotes(replace(PAPER_MARKET, slope=slope, bend=bend), follows, seed).filters)
 
 
-def _continuation(follows: str) -> Entry:
+def _continuation(follows: str) -> CatalogueEntry:
     summary = f"new subscriptions to the market of edn, popularity {follows}"
     make, source = partial(_make_continuation, follows), partial(_open_quotes, follows)
-    return Entry(f"edn-{follows}", summary, PAPER_MARKET.subscriptions, make, _MARKET, source)
+    return CatalogueEntry(f"edn-{follows}", summary, PAPER_MARKET.subscriptions, make, _MARKET, source)
 
 
 #: For the catalogue.
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "edn",
         "stock quotes: symbol = S AND price > (or <) P; 290,000 distinct filters",
         PAPER_MARKET.subscriptions,

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from wherecast.bench.workloads.form import Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import Conjunctions, Workload, WorkloadError
 from wherecast.kernels.arrays import Floats, Longs
 from wherecast.papers.edn.prices import ask_for_prices, draw_usual_prices
 
@@ -111,12 +111,12 @@ def make_market(market: Market, seed: int, n_events: int = 20_000) -> Workload:
 
 def every_symbol(market: Market) -> pa.RecordBatch:
     """One event per symbol, in the order of their numbers."""
-    nobody = Predicates(np.zeros(1, np.int64), *(np.zeros(0, np.int64),) * 2, np.zeros(0))
+    nobody = Conjunctions(np.zeros(1, np.int64), *(np.zeros(0, np.int64),) * 2, np.zeros(0))
     symbols = np.arange(market.symbols, dtype=np.float64)[:, None]
     return Workload("edn", ("symbol",), ("string",), nobody, symbols).event_batch()
 
 
-def _draw_filters(counts: Counts, price: Floats, rng: np.random.Generator) -> Predicates:
+def _draw_filters(counts: Counts, price: Floats, rng: np.random.Generator) -> Conjunctions:
     """Every distinct filter once, then repeats of the same symbol's, shuffled: `symbol = S AND price > (or <) P`."""
     first = np.cumsum(counts.filters) - counts.filters  # the first filter of each symbol
     symbol = np.repeat(np.arange(price.size), counts.filters)

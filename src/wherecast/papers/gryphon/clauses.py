@@ -38,7 +38,7 @@ PAYING_FACTORS, PAYING_SUBTREES, PAYING_COPIES = 3, 256, 2.5
 ORDERED = 6
 
 
-class Constraints(NamedTuple):
+class TreeConstraints(NamedTuple):
     """Constraints that not every code satisfies, in the order of the boxes."""
 
     clause: Longs  # (constraints,)
@@ -54,7 +54,7 @@ class Constraints(NamedTuple):
         return self.attribute.astype(np.int64) << 32 | self.nth
 
 
-def read_constraints(boxes: Boxes) -> Constraints:
+def read_constraints(boxes: Boxes) -> TreeConstraints:
     """The constraints of boxes, with intervals cut off at the attribute's last code."""
     last = boxes.attr >= 0
     attribute = np.where(last, boxes.attr, ~boxes.attr).astype(np.int32)
@@ -72,10 +72,10 @@ def read_constraints(boxes: Boxes) -> Constraints:
     fresh[1:] = (clause[1:] != clause[:-1]) | (attribute[1:] != attribute[:-1])
     nth = position - np.maximum.accumulate(np.where(fresh, position, 0))
     row_ptr = np.append(begin, lo.size).astype(np.int64)
-    return Constraints(clause, attribute, nth.astype(np.int32), row_ptr, lo.astype(np.int32), hi.astype(np.int32))
+    return TreeConstraints(clause, attribute, nth.astype(np.int32), row_ptr, lo.astype(np.int32), hi.astype(np.int32))
 
 
-def choose_levels(given: Constraints, n_clauses: int, widths: Ints, factors: int | None) -> Levels:
+def choose_levels(given: TreeConstraints, n_clauses: int, widths: Ints, factors: int | None) -> Levels:
     """Order the columns by popularity; factor the first ones.
 
     With a number of factors, so many columns are factored or a MatcherError says why not; with None, as many as
@@ -99,7 +99,9 @@ def choose_levels(given: Constraints, n_clauses: int, widths: Ints, factors: int
     )
 
 
-def find_factors(given: Constraints, n_clauses: int, columns: Longs, widths: Ints, factors: int | None) -> list[Ints]:
+def find_factors(
+    given: TreeConstraints, n_clauses: int, columns: Longs, widths: Ints, factors: int | None
+) -> list[Ints]:
     """Cells of the most popular columns: the cell of each code, for every column that is factored."""
     limits = (PAYING_SUBTREES, PAYING_COPIES) if factors is None else (MOST_SUBTREES, MOST_COPIES)
     found: list[Ints] = []
@@ -131,7 +133,7 @@ def refuse_factor(nth: int, codes: int, subtrees: int, copies: float, most_subtr
     return ""
 
 
-def cut_cells(given: Constraints, n_clauses: int, column: int, width: int) -> tuple[Ints, Longs]:
+def cut_cells(given: TreeConstraints, n_clauses: int, column: int, width: int) -> tuple[Ints, Longs]:
     """Cell of each code of a column, and the number of cells that each clause meets."""
     mine = np.flatnonzero(given.column == column)
     sizes = np.diff(given.row_ptr)[mine]
@@ -148,7 +150,7 @@ def cut_cells(given: Constraints, n_clauses: int, column: int, width: int) -> tu
     return cell.astype(np.int32), met
 
 
-def extend_levels(levels: Levels, given: Constraints, widths: Ints) -> Levels:
+def extend_levels(levels: Levels, given: TreeConstraints, widths: Ints) -> Levels:
     """The same levels, and new ones at the end for columns that had none."""
     new = np.setdiff1d(given.column, level_columns(levels))
     if not new.size:
@@ -191,7 +193,7 @@ def level_columns(levels: Levels) -> Longs:
     return levels.attribute.astype(np.int64) << 32 | nth
 
 
-def arrange(levels: Levels, given: Constraints, labels: Ints, n_clauses: int) -> Clauses:
+def arrange(levels: Levels, given: TreeConstraints, labels: Ints, n_clauses: int) -> Clauses:
     """Labelled constraints in the order of levels."""
     columns = level_columns(levels)
     order = np.argsort(columns)

@@ -40,7 +40,7 @@ from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
 from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.gryphon.clauses import (
-    Constraints,
+    TreeConstraints,
     arrange,
     check_levels,
     choose_levels,
@@ -86,7 +86,7 @@ _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64,
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TreeSettings:
     """Which tree, and which of the paper's optimisations."""
 
     general: bool = False
@@ -106,9 +106,11 @@ class TreeMatcher(Matcher):
     """A live matching tree."""
 
     name: ClassVar[str] = "tree"
-    settings: ClassVar[Settings] = Settings()
+    settings: ClassVar[TreeSettings] = TreeSettings()
 
-    def __init__(self, tree: Tree, levels: Levels, links: Links, widths: Ints, settings: Settings, depth: int) -> None:
+    def __init__(
+        self, tree: Tree, levels: Levels, links: Links, widths: Ints, settings: TreeSettings, depth: int
+    ) -> None:
         self._levels, self._links, self._widths, self._depth = levels, links, widths, depth
         self._settings = settings
         self._way = BY_TESTS if settings.general else COLLAPSED if settings.collapse else BY_LEVELS
@@ -130,7 +132,7 @@ class TreeMatcher(Matcher):
         boxes: Boxes,
         sample: EventCodes | None = None,
         weights: Ints | None = None,  # noqa: ARG003 - a tree has nowhere to use them
-        settings: Settings | None = None,
+        settings: TreeSettings | None = None,
     ) -> Self:
         """Insert all clauses into an empty tree; `sample` is only used to count visits."""
         chosen = settings or cls.settings
@@ -158,7 +160,7 @@ class TreeMatcher(Matcher):
             )
         return self._insert(read_constraints(boxes), boxes.n_clauses)
 
-    def _insert(self, given: Constraints, n_clauses: int) -> Ints:
+    def _insert(self, given: TreeConstraints, n_clauses: int) -> Ints:
         self._change()
         self._levels = extend_levels(self._levels, given, self._widths)
         tree = grow_clauses(writable(self._tree), int(self._tree.counts[CLAUSES]) + n_clauses)
@@ -264,7 +266,7 @@ class TreeMatcher(Matcher):
         levels = Levels(**{k: np.array(arrays[f"level_{k}"]) for k in Levels._fields})
         links = Links(**{k: frozen(arrays[f"link_{k}"]) for k in Links._fields})
         general, collapse, successors, factors, depth = arrays["facts"].tolist()
-        settings = Settings(bool(general), bool(collapse), bool(successors), None if factors < 0 else factors)
+        settings = TreeSettings(bool(general), bool(collapse), bool(successors), None if factors < 0 else factors)
         return cls(tree, levels, links, arrays["widths"], settings, depth)
 
     def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
@@ -313,11 +315,11 @@ class PlainTreeMatcher(TreeMatcher):
     """The level tree without optimisations: the one that the paper analyses."""
 
     name: ClassVar[str] = "tree-plain"
-    settings: ClassVar[Settings] = Settings(collapse=False, factors=0)
+    settings: ClassVar[TreeSettings] = TreeSettings(collapse=False, factors=0)
 
 
 class GeneralTreeMatcher(TreeMatcher):
     """The general tree."""
 
     name: ClassVar[str] = "tree-general"
-    settings: ClassVar[Settings] = Settings(general=True, factors=0)
+    settings: ClassVar[TreeSettings] = TreeSettings(general=True, factors=0)

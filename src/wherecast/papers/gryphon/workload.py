@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wherecast.bench.workloads.form import Entry, FilterSource, Predicates, Workload
+from wherecast.bench.workloads.form import CatalogueEntry, Conjunctions, FilterSource, Workload
 from wherecast.bench.workloads.reference import PopularAttributes
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.arrays import Floats, Longs
@@ -30,7 +30,7 @@ class Simulation(PopularAttributes):
         names = tuple(f"a{i}" for i in range(self.attributes))
         return Workload("gryphon", names, ("long",) * self.attributes, predicates, self.events(rng, events))
 
-    def boxes(self, predicates: Predicates) -> Boxes:
+    def boxes(self, predicates: Conjunctions) -> Boxes:
         """Subscriptions as boxes, one clause each."""
         n, value = len(predicates), predicates.value.astype(np.int32)
         ids, none = np.arange(n, dtype=np.int32), np.full(n, -1, np.int32)
@@ -60,7 +60,7 @@ def _open_simulation(seed: int, **shape: Any) -> FilterSource:  # noqa: ARG001 -
 
 #: For the catalogue.
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "gryphon-simulation",
         "the Gryphon simulation with other settings",
         100_000,

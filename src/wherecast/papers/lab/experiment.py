@@ -1,4 +1,7 @@
-"""An experiment: a paper's figure or table, with what it takes to run, judge and draw it."""
+"""An experiment: a paper's figure or table, with what it takes to run, judge and draw it.
+
+What a paper says is data (`Claim`): a sentence, the paper's figure, and how to tell from our rows whether it holds here.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,44 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
+
 from wherecast.errors import WherecastError
-from wherecast.papers.lab.claims import Claim, Finding
+from wherecast.kernels.arrays import Floats
 from wherecast.papers.lab.rows import Row, Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class Finding(NamedTuple):
+    """Our side of a claim."""
+
+    ours: float | str  # the figure to stand beside the paper's
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of a paper about one experiment."""
+
+    paper: str
+    name: str  # of the experiment
+    claim: str  # a sentence
+    paper_figure: str
+    predicate: Callable[[Rows], Finding]
+    why_not: str = ""  # where it does not hold with us: the reason, for the reader of the report
+
+
+def show_number(value: float) -> str:
+    """Two digits at least, and no exponent, for a person: `0.21`, `5.4`, `1,068`."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
+def show_spread(values: Floats, unit: str = "") -> str:
+    """Median and range over seeds, for a person: `1.02 (1.01 to 1.29)`."""
+    return f"{np.median(values):.3g}{unit} ({values.min():.3g} to {values.max():.3g})"
+
 
 Scale = Literal["small", "paper", "large"]
 Settings = TypeVar("Settings")

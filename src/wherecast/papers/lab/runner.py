@@ -10,20 +10,18 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
-from wherecast.bench.machine import describe_machine
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress, Scale
-from wherecast.papers.lab.fingerprint import fingerprint
+from wherecast.bench.results import describe_machine
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, Scale
 from wherecast.papers.lab.plots import save_plot
-from wherecast.papers.lab.results import Record, Results, write_whole
+from wherecast.papers.lab.results import Results, RunRecord, fingerprint, write_whole
 
 FORMATS = ("png", "svg")
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """A result, and what it says of each claim."""
 
-    record: Record
+    record: RunRecord
     findings: list[tuple[Claim, Finding]]
 
 
@@ -33,7 +31,7 @@ def is_current(experiment: Experiment[Any], scale: Scale, results: Results) -> b
     return record is not None and record.fingerprint == fingerprint(experiment, scale)
 
 
-def run_experiment(experiment: Experiment[Any], scale: Scale, results: Results, progress: Progress) -> Outcome:
+def run_experiment(experiment: Experiment[Any], scale: Scale, results: Results, progress: Progress) -> RunOutcome:
     """Run an experiment and keep its result; then judge and draw it.
 
     Rows are kept before they are judged: a mistake in a claim or a plot does not cost the run.
@@ -42,7 +40,7 @@ def run_experiment(experiment: Experiment[Any], scale: Scale, results: Results, 
     gc.collect()  # the experiment before is gone
     start = time.perf_counter()
     rows = experiment.run(settings, progress)
-    record = Record(
+    record = RunRecord(
         name=experiment.name,
         scale=scale,
         fingerprint=fingerprint(experiment, scale),
@@ -55,16 +53,16 @@ def run_experiment(experiment: Experiment[Any], scale: Scale, results: Results, 
     return _review(experiment, record, results)
 
 
-def judge_again(experiment: Experiment[Any], scale: Scale, results: Results) -> Outcome:
+def judge_again(experiment: Experiment[Any], scale: Scale, results: Results) -> RunOutcome:
     """Judge and draw the result that is there."""
     record = results.record(experiment.name, scale)
     assert record is not None
     return _review(experiment, record, results)
 
 
-def _review(experiment: Experiment[Any], record: Record, results: Results) -> Outcome:
+def _review(experiment: Experiment[Any], record: RunRecord, results: Results) -> RunOutcome:
     rows = results.rows(record)
-    outcome = Outcome(record, experiment.judge(rows))
+    outcome = RunOutcome(record, experiment.judge(rows))
     for drawing, form in product(experiment.drawings, FORMATS):
         path = results.folder(experiment.name, record.scale) / f"{drawing.name}.{form}"
         write_whole(path, partial(save_plot, drawing, rows))

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in_turns
-from wherecast.bench.workloads.truth import Truth
+from wherecast.bench.workloads.truth import GroundTruth
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.matchers.protocol import Matcher
+
+#: For a pass over all events.
+BUDGET_S = 1.0
 
 
 class Subject(NamedTuple):
@@ -36,7 +39,7 @@ class Subject(NamedTuple):
         return sum(self.match(first, min(first + self.at_once, n))[1].size for first in starts)
 
 
-def check_matches(subject: Subject, truth: Truth) -> None:
+def check_matches(subject: Subject, truth: GroundTruth) -> None:
     """Raise WrongCountError unless the first events match what brute force says, by number and sum of ids."""
     ptr, ids = subject.match(0, truth.counts.size)
     sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(ids, dtype=np.int64)))[ptr]
@@ -50,10 +53,10 @@ def check_matches(subject: Subject, truth: Truth) -> None:
 
 
 def time_subjects(
-    subjects: Sequence[Subject], n_events: int, truth: Truth, *, rounds: int = 5, budget_s: float = 1.0
+    subjects: Sequence[Subject], n_events: int, truth: GroundTruth, *, rounds: int = 5
 ) -> dict[str, Timing]:
-    """Median time per event of each, by name; one that needs more than `budget_s` for a pass gets fewer events."""
+    """Median time per event of each, by name; one that needs more than `BUDGET_S` for a pass gets fewer events."""
     for subject in subjects:
         check_matches(subject, truth)
     contestants = [Contestant(subject.name, subject.run) for subject in subjects]
-    return time_in_turns(contestants, n_events, rounds=rounds, budget_s=budget_s)
+    return time_in_turns(contestants, n_events, rounds=rounds, budget_s=BUDGET_S)

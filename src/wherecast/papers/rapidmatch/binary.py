@@ -51,7 +51,7 @@ STAR = 2
 Values = npt.NDArray[np.int8]
 
 
-class Tally(NamedTuple):
+class SearchTally(NamedTuple):
     """What searching some events took, in trees whose chains are stored node by node, as the paper has them."""
 
     events: int
@@ -188,14 +188,14 @@ class BinaryIndex:
         np.cumsum(counts, out=ptr[1:])
         return Hits(ptr, np.concatenate([np.zeros(0, np.int32), *pieces]))
 
-    def tally(self, events: Words) -> Tally:
+    def tally(self, events: Words) -> SearchTally:
         """What searching these events takes."""
         totals, stack = np.zeros(6, np.int64), np.empty(2 * (self.forest.k + 2), np.int64)
         chosen = self._choose(events)
         tally_search(
             frozen(self._nodes), frozen(self._rows), frozen(events), chosen, self._trees, self.forest.k, stack, totals
         )
-        return Tally(len(events), *totals.tolist())
+        return SearchTally(len(events), *totals.tolist())
 
     def _choose(self, events: Words) -> Ints:
         chosen = np.empty(len(events), np.int32)
@@ -245,7 +245,7 @@ class BinaryIndex:
         return int((self._nodes < 0).sum())
 
     def count_nodes(self) -> int:
-        """Stored nodes of all trees; those given back count until they are used again."""
+        """StoredArrays nodes of all trees; those given back count until they are used again."""
         return int(self._state[USED]) // NODE - 1 - len(self._trees)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

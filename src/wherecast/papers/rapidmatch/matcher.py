@@ -30,12 +30,12 @@ from wherecast.kernels.arrays import Ints, Words
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows
 from wherecast.matchers.protocol import Arrays, Hits, Matcher
-from wherecast.papers.rapidmatch.binary import BinaryIndex, Tally, check_index, count_copies
+from wherecast.papers.rapidmatch.binary import BinaryIndex, SearchTally, check_index, count_copies
 from wherecast.papers.rapidmatch.clauses import ClauseStore, compose_boxes
 from wherecast.papers.rapidmatch.partition import (
-    Constraints,
+    CodePartition,
+    DistinctConstraints,
     MisfitError,
-    Partition,
     check_partition,
     cut_partition,
     make_partition,
@@ -55,7 +55,7 @@ SAMPLE = 1_000
 MOST_PARTS = 256
 
 
-class Plan(NamedTuple):
+class BuildBasis(NamedTuple):
     """What a matcher was built for, and is built for again when the partition changes."""
 
     sample: EventCodes | None
@@ -68,7 +68,7 @@ class RapidMatcher(Matcher):
 
     name: ClassVar[str] = "rapid"
 
-    def __init__(self, plan: Plan, partition: Partition, index: BinaryIndex, clauses: ClauseStore) -> None:
+    def __init__(self, plan: BuildBasis, partition: CodePartition, index: BinaryIndex, clauses: ClauseStore) -> None:
         self._plan, self._partition, self._index, self._clauses = plan, partition, index, clauses
 
     @classmethod
@@ -88,7 +88,7 @@ class RapidMatcher(Matcher):
         """
         if c is not None and c < -1:
             raise MatcherError(f"c = {c} says how many ones a light event has; it is at least 0, or -1 for none")
-        plan = Plan(_shorten(sample), c, partition is not None)
+        plan = BuildBasis(_shorten(sample), c, partition is not None)
         cells = None if partition is None else cut_partition(boxes, partition, sample)
         made, index = _compose(boxes, np.ones(boxes.n_clauses, bool), plan, cells)
         return cls(plan, made, index, ClauseStore(boxes))
@@ -105,7 +105,7 @@ class RapidMatcher(Matcher):
         it is refused with a MatcherError.
         """
         try:
-            ids = self._index.insert(self._partition.convert_boxes(boxes, Constraints.of(boxes)))
+            ids = self._index.insert(self._partition.convert_boxes(boxes, DistinctConstraints.of(boxes)))
         except MisfitError:
             if self._plan.is_fixed:
                 raise
@@ -135,7 +135,7 @@ class RapidMatcher(Matcher):
         """Clauses that hold, each once per event."""
         return self._index.match(self._partition.convert_events(events))
 
-    def tally(self, events: EventCodes) -> Tally:
+    def tally(self, events: EventCodes) -> SearchTally:
         """What searching these events takes, in the operations of the paper."""
         return self._index.tally(self._partition.convert_events(events))
 
@@ -213,10 +213,10 @@ class RapidMatcher(Matcher):
         sample = None
         if "sample_codes" in arrays:
             sample = EventCodes(*(arrays[f"sample_{name}"] for name in EventCodes._fields))
-        partition = Partition(*(frozen(arrays[f"partition_{name}"]) for name in Partition._fields))
+        partition = CodePartition(*(frozen(arrays[f"partition_{name}"]) for name in CodePartition._fields))
         ptr, attr, lo, hi = (arrays[f"boxes_{name}"] for name in ("ptr", "attr", "lo", "hi"))
         clauses = compose_boxes(ptr, attr, lo, hi, partition.widths)
-        plan = Plan(sample, None if c == -2 else c, bool(is_fixed))
+        plan = BuildBasis(sample, None if c == -2 else c, bool(is_fixed))
         return cls(plan, partition, BinaryIndex.from_arrays(arrays), ClauseStore(clauses))
 
 
@@ -228,10 +228,10 @@ def _check_sample(stored: StoredArrays, n_attributes: int) -> None:
 
 
 def _compose(
-    boxes: Boxes, live: npt.NDArray[np.bool_], plan: Plan, partition: Partition | None = None
-) -> tuple[Partition, BinaryIndex]:
+    boxes: Boxes, live: npt.NDArray[np.bool_], plan: BuildBasis, partition: CodePartition | None = None
+) -> tuple[CodePartition, BinaryIndex]:
     """The trees of live clauses, under the partition given or under the coarsest there is."""
-    constraints = Constraints.of(boxes)
+    constraints = DistinctConstraints.of(boxes)
     cells = partition or make_partition(boxes, constraints, plan.sample)
     rows = cells.convert_boxes(boxes, constraints)
     least, most = cells.count_ones()
@@ -239,7 +239,7 @@ def _compose(
     return cells, BinaryIndex.build(rows, cells.k, c, least, live)
 
 
-def _choose_c(rows: Words, cells: Partition, sample: EventCodes | None, least: int, most: int) -> int:
+def _choose_c(rows: Words, cells: CodePartition, sample: EventCodes | None, least: int, most: int) -> int:
     """Ones of most of the events of a sample, but no more than memory allows; -1 if none are that light."""
     if sample is None or not sample.n_events:
         ones = np.arange(least, min(most, ASSUMED_ONES) + 1)

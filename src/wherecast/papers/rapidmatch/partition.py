@@ -44,7 +44,7 @@ class MisfitError(MatcherError):
     """A constraint that is no conjunction of the properties of a partition."""
 
 
-class Constraints(NamedTuple):
+class DistinctConstraints(NamedTuple):
     """The constraints of boxes, equal ones with one number.
 
     An interval that is open to the right ends at its attribute's width, a code that no event has; one that begins there
@@ -93,7 +93,7 @@ class Constraints(NamedTuple):
         return which, self.lo[rows], self.hi[rows]
 
 
-class Partition(NamedTuple):
+class CodePartition(NamedTuple):
     """Cells and properties of all attributes; see `kernels.rapid_partition` for the layout."""
 
     seg_ptr: Longs  # (attributes + 1,)
@@ -139,7 +139,7 @@ class Partition(NamedTuple):
             )
         return bits
 
-    def convert_boxes(self, boxes: Boxes, constraints: Constraints) -> Words:
+    def convert_boxes(self, boxes: Boxes, constraints: DistinctConstraints) -> Words:
         """Rows of clauses (see `kernels.rapid`). Raises MisfitError if these properties cannot say a constraint."""
         tests = np.zeros((constraints.attribute.size, 2 * self.cell_masks.shape[1]), np.uint64)
         for a in np.unique(constraints.attribute).tolist():
@@ -215,7 +215,7 @@ def check_partition(stored: StoredArrays, widths: Ints) -> int:
     return k
 
 
-def make_partition(boxes: Boxes, constraints: Constraints, sample: EventCodes | None) -> Partition:
+def make_partition(boxes: Boxes, constraints: DistinctConstraints, sample: EventCodes | None) -> CodePartition:
     """The coarsest partition that these constraints allow. Raises MatcherError if it has too many properties."""
     single = np.zeros(boxes.n_attributes, bool)
     if sample is not None and sample.n_events:
@@ -231,7 +231,7 @@ def make_partition(boxes: Boxes, constraints: Constraints, sample: EventCodes | 
     return _lay_out(parts, boxes.widths, single)
 
 
-def cut_partition(boxes: Boxes, cuts: Sequence[Any], sample: EventCodes | None) -> Partition:
+def cut_partition(boxes: Boxes, cuts: Sequence[Any], sample: EventCodes | None) -> CodePartition:
     """The partition whose cells begin at given codes, one list per attribute; every cell is a property."""
     if len(cuts) != boxes.n_attributes:
         raise MatcherError(
@@ -240,7 +240,7 @@ def cut_partition(boxes: Boxes, cuts: Sequence[Any], sample: EventCodes | None) 
     single = np.ones(boxes.n_attributes, bool)
     if sample is not None and sample.n_events:
         single[:] = (sample.codes >= 0).all(axis=0)
-    single[Constraints.of(boxes).repeated()] = False
+    single[DistinctConstraints.of(boxes).repeated()] = False
     parts = []
     for codes in cuts:
         start = np.unique(np.append(np.asarray(codes, np.int64), 0).clip(0))
@@ -286,7 +286,7 @@ def _choose_properties(start: Longs, cell: Longs, held: Bools, codes: Ints) -> B
     return np.asarray(np.eye(n, dtype=bool)[np.arange(n) != spared])
 
 
-def _lay_out(parts: list[_Part], widths: Ints, single: Bools) -> Partition:
+def _lay_out(parts: list[_Part], widths: Ints, single: Bools) -> CodePartition:
     k = sum(len(p.properties) for p in parts)
     if k > MOST_PROPERTIES:
         raise _too_many(k)
@@ -305,7 +305,7 @@ def _lay_out(parts: list[_Part], widths: Ints, single: Bools) -> Partition:
     seg_cell = np.concatenate([np.zeros(0, np.int64), *(p.cell + b for p, b in zip(parts, cell_base, strict=False))])
     n_properties = np.array([max(k, 1)], np.int32)
     fields = seg_ptr, start, seg_cell.astype(np.int32), masks, cell_property, widths, single, n_properties
-    return Partition(*(frozen(field) for field in fields))
+    return CodePartition(*(frozen(field) for field in fields))
 
 
 def _too_many(k: int) -> MatcherError:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.bench.workloads.form import Entry, Predicates, Workload, WorkloadError
+from wherecast.bench.workloads.form import CatalogueEntry, Conjunctions, Workload, WorkloadError
 from wherecast.papers.rapidmatch.binary import STAR, Values
 
 
@@ -33,7 +33,7 @@ class BinaryWorkload(NamedTuple):
         n, k = self.subscriptions.shape
         owner, attr = np.nonzero(self.subscriptions != STAR)
         value = self.subscriptions[owner, attr].astype(np.float64)
-        predicates = Predicates.of(n, owner, attr, np.zeros(owner.size, np.int64), value)
+        predicates = Conjunctions.of(n, owner, attr, np.zeros(owner.size, np.int64), value)
         names = tuple(f"p{i}" for i in range(k))
         return Workload(name, names, ("long",) * k, predicates, self.events.astype(np.float64))
 
@@ -85,14 +85,14 @@ def _make_exponential(n: int, p: float, k: int, events: int, seed: int) -> Workl
 
 #: For the catalogue.
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "rapidmatch-light",
         "RAPIDMatch: k binary properties; events of 1 to c - 1 ones, t with chance t^-a",
         100_000,
         _make_light,
         {"a": 2.0, "c": 100, "k": 100, "events": 2000, "seed": 0},
     ),
-    Entry(
+    CatalogueEntry(
         "rapidmatch-exponential",
         "RAPIDMatch: k binary properties, 1 in events with chance p",
         100_000,

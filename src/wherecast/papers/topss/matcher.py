@@ -35,13 +35,13 @@ from wherecast.papers.topss.association import Association, BitMatrix, ByteMatri
 from wherecast.papers.topss.kernels.counting import tally_predicates
 from wherecast.papers.topss.lists import grown, offsets
 from wherecast.papers.topss.predicate_index import ListIndex, PredicateIndex, TableIndex
-from wherecast.papers.topss.predicates import Constraints, Predicates
+from wherecast.papers.topss.predicates import ConstraintRows, Predicates
 
 #: Predicate bit vectors made at a time, in bytes: they should stay in the cache between the stages.
 _MARKED_BYTES = 1 << 20
 
 
-class Tally(NamedTuple):
+class CountingTally(NamedTuple):
     """What matching costs in operations, per event."""
 
     satisfied: Longs  # (events,) predicates that hold
@@ -136,7 +136,7 @@ class CountingMatcher(Matcher):
         self._index.insert(self._predicates, fresh)
         return ptr, predicates
 
-    def _read_constraints(self, boxes: Boxes) -> tuple[Constraints, Longs]:
+    def _read_constraints(self, boxes: Boxes) -> tuple[ConstraintRows, Longs]:
         """The constraints of all clauses and, by clause, where they start."""
         if not np.array_equal(boxes.widths, self._widths):
             raise MatcherError("the clauses are over other attributes or codes than the matcher; build a new one")
@@ -152,7 +152,7 @@ class CountingMatcher(Matcher):
         hi = np.where(boxes.hi >= last_code, FAR, boxes.hi)
         before = offsets(is_last)
         ptr = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(is_last) + 1))
-        return Constraints(ptr, attr, boxes.lo, hi), before[boxes.ptr]
+        return ConstraintRows(ptr, attr, boxes.lo, hi), before[boxes.ptr]
 
     def _file(self, ids: Ints, ptr: Longs, predicates: Ints) -> None:
         """Put admitted clauses under ids, ascending, that are free."""
@@ -259,13 +259,13 @@ class CountingMatcher(Matcher):
 
     # -- telling --------------------------------------------------------------------------------------------------
 
-    def tally(self, events: EventCodes) -> Tally:
+    def tally(self, events: EventCodes) -> CountingTally:
         """The operations that matching these events takes."""
         satisfied, updates = np.zeros((2, events.n_events), np.int64)
         for first, part in self._parts(events):
             span = slice(first, first + part.n_events)
             tally_predicates(self.mark(part), self._predicates.users, satisfied[span], updates[span])
-        return Tally(satisfied, updates, self._association.entries_read(satisfied, updates, self._n_numbers))
+        return CountingTally(satisfied, updates, self._association.entries_read(satisfied, updates, self._n_numbers))
 
     def stats(self, events: EventCodes | None = None) -> dict[str, Any]:
         """Sizes and memory; with events, also the operations that matching them takes, on average."""

@@ -49,7 +49,7 @@ from wherecast.papers.topss.lists import GrowingLists, grown
 _FEWEST = 64
 
 
-class Constraints(NamedTuple):
+class ConstraintRows(NamedTuple):
     """Constraints as rows of intervals: those of constraint c are rows ptr[c]:ptr[c + 1]."""
 
     ptr: Longs  # (constraints + 1,)
@@ -81,7 +81,7 @@ class Predicates:
         """Predicates there are."""
         return int(self._facts[N_NUMBERS] - self._facts[N_FREE])
 
-    def intern(self, constraints: Constraints) -> Ints:
+    def intern(self, constraints: ConstraintRows) -> Ints:
         """The number of each constraint, new or not; a new one stays free of users until `use`."""
         ptr, attr, lo, hi = constraints
         numbers = np.empty(ptr.size - 1, np.int32)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.bench.workloads.form import ABOVE, EQUAL, UNEQUAL, Entry, Predicates, Workload
+from wherecast.bench.workloads.form import ABOVE, EQUAL, UNEQUAL, CatalogueEntry, Conjunctions, Workload
 from wherecast.bench.workloads.reference import pick_attributes
 from wherecast.index.boxes import FAR, FIRST_CODE, Boxes, EventCodes
 from wherecast.kernels.arrays import Longs
@@ -52,7 +52,7 @@ class Specification:
         value = rng.integers(low[attr], high[attr] + 1).astype(float)
         events = rng.integers(low, high + 1, (n_events, low.size)).astype(float)
         names = tuple(f"a{i}" for i in range(low.size))
-        return Workload(self.name, names, ("long",) * low.size, Predicates.of(n, owner, attr, op, value), events)
+        return Workload(self.name, names, ("long",) * low.size, Conjunctions.of(n, owner, attr, op, value), events)
 
     def bounds(self) -> tuple[Longs, Longs]:
         """Lowest and highest value of each attribute."""
@@ -62,7 +62,7 @@ class Specification:
     # Codes without texts. NULL is 0, what lies below the domain 1, its values follow, what lies above is the last. The
     # places outside keep `a < low` and `a > high` what they are: predicates that no event satisfies.
 
-    def code_predicates(self, predicates: Predicates) -> Boxes:
+    def code_predicates(self, predicates: Conjunctions) -> Boxes:
         """The subscriptions as boxes, one clause each, without going through texts."""
         low, high = self.bounds()
         order = np.argsort(predicates.owners() * low.size + predicates.attr)
@@ -101,13 +101,13 @@ SPECIFICATIONS = {
 }
 
 
-def _entry(number: int, summary: str, size: int) -> Entry:
+def _entry(number: int, summary: str, size: int) -> CatalogueEntry:
     specification = SPECIFICATIONS[f"W{number}"]
 
     def make(n: int, events: int) -> Workload:
         return specification.make(n, events)
 
-    return Entry(f"topss-w{number}", f"TOPSS W{number}: {summary}", size, make, {"events": 2000})
+    return CatalogueEntry(f"topss-w{number}", f"TOPSS W{number}: {summary}", size, make, {"events": 2000})
 
 
 #: For the catalogue.

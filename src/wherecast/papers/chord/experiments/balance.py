@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Floats
 from wherecast.language.keys import float_key
-from wherecast.overlay.hashing import Line, line_of
+from wherecast.overlay.positions import Line, line_of
 from wherecast.papers.chord.balance import equi_depth
 from wherecast.papers.chord.churn import SCHEMA
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import BITS, imbalance, virtual_load
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
@@ -28,7 +27,7 @@ HASHED, STRAIGHT, BENT = "SHA-1", "order-preserving", "equi-depth"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BalanceSettings:
     """Log-normal prices on peers that are one or several nodes each; the line is bent by a sample of other prices."""
 
     seeds: int = 20
@@ -39,7 +38,7 @@ class Settings:
     sigma: float = 0.7
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: BalanceSettings, progress: Progress) -> list[Row]:
     """The highest load and the 99th percentile, as multiples of the mean."""
     rows: list[Row] = []
     straight = line_of(SCHEMA["price"], BITS, 1)
@@ -108,7 +107,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Section 4.3: load of peers when prices crowd, before and after",
-    {"small": Settings(2, prices=50_000, sample=10_000, nodes_per_peer=(1, 8)), "paper": Settings()},
+    {"small": BalanceSettings(2, prices=50_000, sample=10_000, nodes_per_peer=(1, 8)), "paper": BalanceSettings()},
     run,
     (
         Claim(PAPER, NAME, "Order-preserving hashing keeps the crowds of values.", "left open", _judge_before),

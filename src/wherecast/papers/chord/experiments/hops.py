@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import StaticRing, fit_hops
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, numbers
 
@@ -21,7 +20,7 @@ NAME = "chord-hops"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HopsSettings:
     """Rings of 2^e nodes; look-ups of random positions from random nodes."""
 
     exponents: tuple[int, ...] = tuple(range(4, 21))
@@ -29,7 +28,7 @@ class Settings:
     rings: int = 400  # at most: small rings differ, and are averaged over many
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: HopsSettings, progress: Progress) -> list[Row]:
     """Mean and most hops of each size of ring."""
     rows: list[Row] = []
     for exponent in settings.exponents:
@@ -78,7 +77,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Section 3.3: hops per look-up",
-    {"small": Settings(tuple(range(4, 21, 2)), 100_000, 200), "paper": Settings()},
+    {"small": HopsSettings(tuple(range(4, 21, 2)), 100_000, 200), "paper": HopsSettings()},
     run,
     (
         Claim(

@@ -10,8 +10,7 @@ import numpy as np
 
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import BITS, StaticRing
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 
@@ -22,14 +21,14 @@ NAME = "chord-membership"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MembershipSettings:
     """Nodes that join and leave rings of 2^e at rest."""
 
     exponents: tuple[int, ...] = tuple(range(4, 21, 2))
     trials: int = 300
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: MembershipSettings, progress: Progress) -> list[Row]:
     """Mean messages, a question and an answer per step."""
     rows: list[Row] = []
     for exponent in settings.exponents:
@@ -85,7 +84,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Messages of a join and of a leave",
-    {"small": Settings(tuple(range(4, 19, 2)), 60), "paper": Settings()},
+    {"small": MembershipSettings(tuple(range(4, 19, 2)), 60), "paper": MembershipSettings()},
     run,
     (
         Claim(PAPER, NAME, "A join takes O(log^2 N) messages.", "O(log^2 N)", partial(_judge, kind="join")),

@@ -12,14 +12,13 @@ import numpy as np
 
 from wherecast.language.compile import Compiler
 from wherecast.overlay.messages import Route
-from wherecast.overlay.placement import Placement
-from wherecast.overlay.pubsub import Node
-from wherecast.overlay.settings import Settings as RingSettings
+from wherecast.overlay.placement import RingPlacement
+from wherecast.overlay.pubsub import RingNode
+from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import SCHEMA
 from wherecast.papers.chord.experiments import PAPER
-from wherecast.papers.chord.simulate import Network
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.chord.simulate import SimulatedNetwork
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 
@@ -35,7 +34,7 @@ WIDTH, STEP = 0.1, 0.04
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OperationsSettings:
     """Operations at random nodes of a ring at rest, without copies and without batching, as in the paper."""
 
     nodes: tuple[int, ...] = (32, 64, 128, 256)
@@ -43,7 +42,7 @@ class Settings:
     trials: int = 25  # on each ring
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: OperationsSettings, progress: Progress) -> list[Row]:
     """Routing messages of each operation, one row each."""
     rows: list[Row] = []
     for nodes, seed in product(settings.nodes, range(settings.seeds)):
@@ -60,8 +59,8 @@ class _Trial:
     """A ring whose fingers stand."""
 
     def __init__(self, nodes: int, seed: int) -> None:
-        placement = Placement(SCHEMA, RingSettings(bits=64, successors=1, copies=1, fix_fingers_ms=500))
-        self.network = Network(placement, seed, is_batching=False)
+        placement = RingPlacement(SCHEMA, RingSettings(bits=64, successors=1, copies=1, fix_fingers_ms=500))
+        self.network = SimulatedNetwork(placement, seed, is_batching=False)
         self.nodes = self.network.found(nodes)
         self.network.run(nodes * 25 + 50_000)  # until fingers stand, look-ups go round
         self.compiler = Compiler(SCHEMA)
@@ -85,7 +84,7 @@ class _Trial:
         moved = self.compiler.compile(_between(low + 1000 * STEP))
         yield "move a range", self._messages(node, node.update(registration, moved)[0])
 
-    def _messages(self, node: Node, operation: int) -> int:
+    def _messages(self, node: RingNode, operation: int) -> int:
         """Routing messages until an operation that a node has begun is over."""
         before = self.network.sent[Route]
         self.network.settle(node)
@@ -151,7 +150,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Section 3.3: storing, updating and matching, message by message",
-    {"small": Settings((16, 64), 3, 10), "paper": Settings()},
+    {"small": OperationsSettings((16, 64), 3, 10), "paper": OperationsSettings()},
     run,
     (
         _claim("store an equality", "Storing an equality is a look-up.", "1/2 log2 N"),

@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import StaticRing
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
@@ -21,7 +20,7 @@ NAME = "chord-ranges"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RangesSettings:
     """Ranges at random places of a domain, stored from random nodes of rings of 2^e."""
 
     exponents: tuple[int, ...] = (10, 14, 17)
@@ -30,7 +29,7 @@ class Settings:
     trials: int = 200
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: RangesSettings, progress: Progress) -> list[Row]:
     """Mean messages of each way of storing."""
     rows: list[Row] = []
     for exponent in settings.exponents:
@@ -86,7 +85,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Sections 3.3, 4.1: storing a range of a domain of 100,000 values",
-    {"small": Settings((10, 14, 17), (1, 10, 100), trials=100), "paper": Settings()},
+    {"small": RangesSettings((10, 14, 17), (1, 10, 100), trials=100), "paper": RangesSettings()},
     run,
     (
         Claim(PAPER, NAME, "Chord stores a range by a look-up per value.", "r x 1/2 log2 N", _judge_chord),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from wherecast.papers.chord.experiments import PAPER
 from wherecast.papers.chord.static import StaticRing
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
@@ -19,7 +18,7 @@ NAME = "chord-small-domain"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SmallDomainSettings:
     """Ranges of a domain of `cells` values, on rings of 2^e."""
 
     exponents: tuple[int, ...] = (6, 8, 10, 12, 14, 16)
@@ -28,7 +27,7 @@ class Settings:
     trials: int = 500
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: SmallDomainSettings, progress: Progress) -> list[Row]:
     """Mean messages to store a range, by each way."""
     rows: list[Row] = []
     for exponent in settings.exponents:
@@ -72,7 +71,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Section 4.3: a domain of 16 values, before and after",
-    {"small": Settings((6, 8, 10, 12), trials=200), "paper": Settings()},
+    {"small": SmallDomainSettings((6, 8, 10, 12), trials=200), "paper": SmallDomainSettings()},
     run,
     (
         Claim(PAPER, NAME, "With few values, a range passes all nodes between them.", "the small-domain problem", _judge_before),

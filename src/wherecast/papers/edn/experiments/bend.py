@@ -25,21 +25,21 @@ NAME = "edn-bend"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BendSettings:
     """The bends to try."""
 
     bends: tuple[float, ...] = (10, 11, 12, 13, 14, 15, 16, 18, 20)
     seeds: int = 60
-    n_new: int = growth.Settings().n_new
+    n_new: int = growth.GrowthSettings().n_new
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: BendSettings, progress: Progress) -> list[Row]:
     """Figure 5 for each bend: the imbalance before and after the new subscriptions."""
     rows: list[Row] = []
     for number, bend in enumerate(settings.bends, 1):
         progress(f"{NAME}: bend {number} of {len(settings.bends)}")
         market = replace(PAPER_MARKET, bend=bend)
-        case = growth.Settings(market=market, seeds=settings.seeds, n_new=settings.n_new, steps=1)
+        case = growth.GrowthSettings(market=market, seeds=settings.seeds, n_new=settings.n_new, steps=1)
         rows += [{"bend": bend, **row} for row in growth.run(case, lambda _: None)]
     return rows
 
@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Figure 5 for different bends of the head",
-    {"small": Settings((8, 12), seeds=2, n_new=growth.Settings().n_new // 20), "paper": Settings()},
+    {"small": BendSettings((8, 12), seeds=2, n_new=growth.GrowthSettings().n_new // 20), "paper": BendSettings()},
     run,
     (),
     plot,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER, NetworkSettings
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.balance import server_loads
-from wherecast.partition.bloom import BITS_PER_SIGNATURE, Bloom
+from wherecast.partition.summary import BITS_PER_SIGNATURE, Bloom
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,13 +21,13 @@ NAME = "edn-bloom"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(NetworkSettings):
+class BloomSettings(NetworkSettings):
     """Bloom filters per bucket, at several sizes; the product's own size is among them."""
 
     bits: tuple[int, ...] = (4, 7, BITS_PER_SIGNATURE, 28)
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: BloomSettings, progress: Progress) -> list[Row]:
     """What passes of events that fall on all symbols alike, and what the filters weigh."""
     rows: list[Row] = []
     for seed, network in settings.networks(NAME, progress):
@@ -77,7 +76,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Bloom filters: false positives over memory",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": BloomSettings(seeds=2), "paper": BloomSettings()},
     run,
     (
         _claim_bloom("Few events pass that nobody wants.", "false_positive_percent", "< 1 %", 0, 1),

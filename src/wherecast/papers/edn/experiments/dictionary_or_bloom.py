@@ -20,14 +20,12 @@ from wherecast.kernels.arrays import Bools
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
-from wherecast.partition.bloom import Bloom
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.signatures import sign_events
-from wherecast.partition.summary import Dictionary
+from wherecast.partition.summary import Bloom, Dictionary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +41,7 @@ SCHEMA = Schema.of({"symbol": "string"})
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DictionaryOrBloomSettings:
     """The paper's measurement, and others with fewer and more symbols."""
 
     symbols: tuple[int, ...] = (1_000, 10_000, PAPER_SYMBOLS, 1_000_000)
@@ -52,7 +50,7 @@ class Settings:
     rounds: int = 11
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: DictionaryOrBloomSettings, progress: Progress) -> list[Row]:
     """Every way at every number of symbols."""
     rows: list[Row] = []
     for n in settings.symbols:
@@ -61,7 +59,7 @@ def run(settings: Settings, progress: Progress) -> list[Row]:
     return rows
 
 
-def _compare(n: int, settings: Settings) -> list[Row]:
+def _compare(n: int, settings: DictionaryOrBloomSettings) -> list[Row]:
     rng = np.random.default_rng(n)
     symbols = [f"S{i:08d}" for i in rng.choice(10**8, 2 * n, replace=False).tolist()]
     kept, others = symbols[:n], symbols[n:]
@@ -174,9 +172,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Dictionary or Bloom filter: time to test an event",
     {
-        "small": Settings(symbols=(1_000, PAPER_SYMBOLS), rounds=3),
-        "paper": Settings(),
-        "large": Settings(symbols=(10_000, PAPER_SYMBOLS, 1_000_000, 10_000_000)),
+        "small": DictionaryOrBloomSettings(symbols=(1_000, PAPER_SYMBOLS), rounds=3),
+        "paper": DictionaryOrBloomSettings(),
+        "large": DictionaryOrBloomSettings(symbols=(10_000, PAPER_SYMBOLS, 1_000_000, 10_000_000)),
     },
     run,
     (

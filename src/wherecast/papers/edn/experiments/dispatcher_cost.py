@@ -21,8 +21,7 @@ from wherecast.language.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import prepare
 from wherecast.papers.edn.workload import PAPER_MARKET, Market
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.event_space import EventSpace, SummaryKind
@@ -40,7 +39,7 @@ SCHEMA = Schema.of({"symbol": "string"})
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DispatcherCostSettings:
     """The paper's market over 50 servers; boxes are those of a workload of ranges."""
 
     market: Market = PAPER_MARKET
@@ -52,7 +51,7 @@ class Settings:
     rounds: int = 21
 
 
-class Way(NamedTuple):
+class RoutingMethod(NamedTuple):
     """One way to route."""
 
     name: str
@@ -66,7 +65,7 @@ class Way(NamedTuple):
         return sum(self.route(first, min(first + batch, n)) for first in range(0, n, batch))
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: DispatcherCostSettings, progress: Progress) -> list[Row]:
     """Microseconds per event for every way and batch, with what is sent and what it takes to know where."""
     progress(f"{NAME}: building")
     ways = [*_equality_ways(settings), _box_way(settings)]
@@ -79,7 +78,7 @@ def run(settings: Settings, progress: Progress) -> list[Row]:
     return rows
 
 
-def _row(way: Way, batch: int, timing: Timing, n_events: int) -> Row:
+def _row(way: RoutingMethod, batch: int, timing: Timing, n_events: int) -> Row:
     return {
         "way": way.name,
         "batch": batch,
@@ -91,7 +90,7 @@ def _row(way: Way, batch: int, timing: Timing, n_events: int) -> Row:
     }
 
 
-def _equality_ways(settings: Settings) -> list[Way]:
+def _equality_ways(settings: DispatcherCostSettings) -> list[RoutingMethod]:
     """Event-space partitions with both summaries, and a dictionary of symbol to server that is given str for nothing."""
     market = settings.market
     symbols = [f"S{i:05d}" for i in range(market.symbols)]
@@ -110,7 +109,7 @@ def _equality_ways(settings: Settings) -> list[Way]:
         routes = dispatcher.route(EventBatch.read(SCHEMA, table))
         _check_reached(kind, asked, routes)
         route = _router(SCHEMA, table, dispatcher.route)
-        ways.append(Way(kind, route, routes.servers.size, int(asked.sum()), dispatcher.nbytes))
+        ways.append(RoutingMethod(kind, route, routes.servers.size, int(asked.sum()), dispatcher.nbytes))
     servers = (np.arange(market.asked) % settings.n_servers).tolist()  # which ones does not matter to the time
     owners = dict(zip(symbols[: market.asked], servers, strict=True))
 
@@ -118,10 +117,10 @@ def _equality_ways(settings: Settings) -> list[Way]:
         return len([(i, owners[name]) for i, name in enumerate(names[first:end]) if name in owners])
 
     found = look_up(0, settings.n_events)
-    return [*ways, Way(PYTHON, look_up, found, int(asked.sum()), owners.__sizeof__())]
+    return [*ways, RoutingMethod(PYTHON, look_up, found, int(asked.sum()), owners.__sizeof__())]
 
 
-def _box_way(settings: Settings) -> Way:
+def _box_way(settings: DispatcherCostSettings) -> RoutingMethod:
     """A filter-set partition with its ten boxes per server."""
     spread = prepare(settings.boxes_of, settings.boxes_scale)
     partition = spread.build(settings.n_servers)
@@ -134,7 +133,7 @@ def _box_way(settings: Settings) -> Way:
     if np.setdiff1d(wanted, routes.event_ids * n + routes.servers).size:
         raise WrongCountError("boxes: an event that somebody asks for is dropped; nothing is timed")
     route = _router(spread.schema, table, partition.route)
-    return Way("boxes", route, routes.servers.size, wanted.size, partition.maps().nbytes)
+    return RoutingMethod("boxes", route, routes.servers.size, wanted.size, partition.maps().nbytes)
 
 
 def _router(schema: Schema, table: pa.Table, route: Callable[[EventBatch], Routes]) -> Callable[[int, int], int]:
@@ -185,9 +184,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Dispatcher: time to route an event to 50 servers",
     {
-        "small": Settings(boxes_scale=0.02, rounds=5, batches=(1, 100, 10_000)),
-        "paper": Settings(),
-        "large": Settings(market=Market(symbols=4 * PAPER_MARKET.symbols, asked=4 * PAPER_MARKET.asked)),
+        "small": DispatcherCostSettings(boxes_scale=0.02, rounds=5, batches=(1, 100, 10_000)),
+        "paper": DispatcherCostSettings(),
+        "large": DispatcherCostSettings(market=Market(symbols=4 * PAPER_MARKET.symbols, asked=4 * PAPER_MARKET.asked)),
     },
     run,
     (

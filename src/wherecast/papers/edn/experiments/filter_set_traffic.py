@@ -10,8 +10,7 @@ import numpy as np
 from wherecast.kernels.arrays import Ints
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import Spread, prepare
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.filter_set import BOXES_PER_SERVER, FilterSet
@@ -26,7 +25,7 @@ PAPER_CUT = (20, 60)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FilterSetTrafficSettings:
     """Section III.C: the paper gives a range of savings, not what it spread over how many servers."""
 
     workloads: tuple[str, ...] = ("places", "range", "stock")
@@ -35,7 +34,7 @@ class Settings:
     boxes: tuple[int, ...] = (1, 3, BOXES_PER_SERVER, 32)
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: FilterSetTrafficSettings, progress: Progress) -> list[Row]:
     """Servers per event: by likeness, at random, and what exact routing would send for the same two placements."""
     rows: list[Row] = []
     for workload in settings.workloads:
@@ -139,9 +138,9 @@ EXPERIMENT = Experiment(
     PAPER,
     f"Filter-set partitioning: traffic saved, {BOXES_PER_SERVER} boxes per server",
     {
-        "small": Settings(workloads=("places", "range"), scale=0.02, servers=(4, 50), boxes=(1, BOXES_PER_SERVER)),
-        "paper": Settings(),
-        "large": Settings(servers=(4, 10, 25, 50, 100, 200)),
+        "small": FilterSetTrafficSettings(workloads=("places", "range"), scale=0.02, servers=(4, 50), boxes=(1, BOXES_PER_SERVER)),
+        "paper": FilterSetTrafficSettings(),
+        "large": FilterSetTrafficSettings(servers=(4, 10, 25, 50, 100, 200)),
     },
     run,
     (

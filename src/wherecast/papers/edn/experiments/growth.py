@@ -10,8 +10,7 @@ import numpy as np
 from wherecast.kernels.arrays import Floats
 from wherecast.papers.edn.experiments.network import MILLION, PAPER, NetworkSettings
 from wherecast.papers.edn.workload import CONTINUATIONS, continuation
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, draw_spread, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
@@ -24,14 +23,14 @@ PAPER_FIGURES = {"anticipated": 1.41, "perturb100": 2.83, "permute7": 4.18, "uni
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(NetworkSettings):
+class GrowthSettings(NetworkSettings):
     """Figure 5."""
 
     n_new: int = 100 * MILLION
     steps: int = 20
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: GrowthSettings, progress: Progress) -> list[Row]:
     """Imbalance while new subscriptions arrive and no bucket moves, for each continuation."""
     rows: list[Row] = []
     for seed, network in settings.networks(NAME, progress):
@@ -97,9 +96,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Figure 5: imbalance while subscriptions grow",
     {
-        "small": Settings(seeds=2, n_new=5 * MILLION, steps=5),
-        "paper": Settings(),
-        "large": Settings(n_new=1000 * MILLION),
+        "small": GrowthSettings(seeds=2, n_new=5 * MILLION, steps=5),
+        "paper": GrowthSettings(),
+        "large": GrowthSettings(n_new=1000 * MILLION),
     },
     run,
     (

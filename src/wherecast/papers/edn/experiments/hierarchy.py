@@ -15,8 +15,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import Spread, prepare
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.partition.filter_set import FilterSet
@@ -31,7 +30,7 @@ LEVELS = ("servers", "regions")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HierarchySettings:
     """The tree, and the precisions to try at both levels."""
 
     workloads: tuple[str, ...] = ("places", "range")
@@ -41,7 +40,7 @@ class Settings:
     boxes: tuple[int, ...] = (1, 4, 16, 64)
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: HierarchySettings, progress: Progress) -> list[Row]:
     """Events per level of links, for every pair of precisions."""
     rows: list[Row] = []
     for workload in settings.workloads:
@@ -147,9 +146,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "A tree of dispatchers: traffic by precision",
     {
-        "small": Settings(workloads=("places",), scale=0.02, boxes=(1, 16)),
-        "paper": Settings(),
-        "large": Settings(n_servers=200, boxes=(1, 4, 16, 64, 256)),
+        "small": HierarchySettings(workloads=("places",), scale=0.02, boxes=(1, 16)),
+        "paper": HierarchySettings(),
+        "large": HierarchySettings(n_servers=200, boxes=(1, 4, 16, 64, 256)),
     },
     run,
     (

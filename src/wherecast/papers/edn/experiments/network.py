@@ -24,8 +24,8 @@ from wherecast.language.schema import Schema
 from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions, every_symbol
 from wherecast.papers.lab.experiment import Progress
 from wherecast.partition.balance import Moves, apply_moves, assign_buckets, imbalance, server_loads
-from wherecast.partition.bloom import buckets_of
 from wherecast.partition.signatures import sign_events
+from wherecast.partition.summary import buckets_of
 
 PAPER = "event-distribution-network-2002"
 MILLION = 1_000_000

@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER, Network
 from wherecast.papers.edn.workload import PAPER_MARKET, Market
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import REFERENCE, draw_spread, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 
@@ -21,7 +20,7 @@ NAME = "edn-overpartitioning"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OverpartitioningSettings:
     """Figure 4, and the sentence on other numbers of servers below it."""
 
     market: Market = PAPER_MARKET
@@ -31,7 +30,7 @@ class Settings:
     seeds: int = 20
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: OverpartitioningSettings, progress: Progress) -> list[Row]:
     """Imbalance after the greedy assignment: over the ratio, and over the number of servers at ratio 10."""
     cases = [(settings.n_servers, ratio) for ratio in settings.ratios]
     cases += [(n_servers, 10) for n_servers in settings.other_servers]
@@ -80,7 +79,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Figure 4: imbalance over the overpartitioning ratio",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": OverpartitioningSettings(seeds=2), "paper": OverpartitioningSettings()},
     run,
     (
         Claim(PAPER, NAME, "At R = 10 and 50 servers the load is even.", "<= 1.20", _judge_ratio_10),

@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 
@@ -23,7 +22,7 @@ MIDDLE = (100, 3000)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PopularitySettings:
     """Figure 3."""
 
     market: Market = PAPER_MARKET
@@ -31,7 +30,7 @@ class Settings:
     points: int = 150
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: PopularitySettings, progress: Progress) -> list[Row]:
     """Subscriptions and filters of symbols over their rank, at ranks evenly spaced on a logarithmic scale."""
     ranks = np.unique(np.geomspace(1, settings.market.asked, settings.points).astype(int))
     rows: list[Row] = []
@@ -78,7 +77,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Figure 3: popularity of symbols",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": PopularitySettings(seeds=2), "paper": PopularitySettings()},
     run,
     (
         Claim(PAPER, NAME, "The middle of the curve fits a straight line.", "slope -1.07", _judge_slope),

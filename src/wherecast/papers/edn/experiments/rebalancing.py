@@ -9,8 +9,7 @@ import numpy as np
 
 from wherecast.papers.edn.experiments.network import MILLION, PAPER, NetworkSettings
 from wherecast.papers.edn.workload import continuation
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, show_plain
 from wherecast.papers.lab.rows import Row, Rows, group, numbers
 from wherecast.partition.balance import rebalance
@@ -22,7 +21,7 @@ NAME = "edn-rebalancing"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(NetworkSettings):
+class RebalancingSettings(NetworkSettings):
     """Online repartitioning in the worst case of figure 5."""
 
     continuation: str = "uniform"
@@ -31,7 +30,7 @@ class Settings(NetworkSettings):
     steps: int = 200
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: RebalancingSettings, progress: Progress) -> list[Row]:
     """The imbalance after each step, before and after buckets moved, if any did."""
     rows: list[Row] = []
     for seed, network in settings.networks(NAME, progress):
@@ -88,8 +87,8 @@ EXPERIMENT = Experiment(
     PAPER,
     "Rebalancing under uniform new subscriptions",
     {
-        "small": Settings(seeds=2, n_new=20 * MILLION, steps=40),
-        "paper": Settings(),
+        "small": RebalancingSettings(seeds=2, n_new=20 * MILLION, steps=40),
+        "paper": RebalancingSettings(),
     },
     run,
     (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.papers.edn.experiments.network import PAPER, Network, NetworkSettings
-from wherecast.papers.lab.claims import Claim, Finding, show_spread
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_spread
 from wherecast.papers.lab.plots import REFERENCE, draw_spread, show_plain
 from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 from wherecast.partition.balance import add_server, remove_server
@@ -22,13 +21,13 @@ NAME = "edn-servers"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(NetworkSettings):
+class ServersSettings(NetworkSettings):
     """Some servers join, one after another, then as many leave, whichever."""
 
     changes: int = 10
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: ServersSettings, progress: Progress) -> list[Row]:
     """What each change moves, and the imbalance after it."""
     rows: list[Row] = []
     for seed, network in settings.networks(NAME, progress):
@@ -74,7 +73,7 @@ EXPERIMENT = Experiment(
     NAME,
     PAPER,
     "Servers join and leave",
-    {"small": Settings(seeds=2), "paper": Settings()},
+    {"small": ServersSettings(seeds=2), "paper": ServersSettings()},
     run,
     (
         Claim(PAPER, NAME, "The table follows when servers join.", "no figure", partial(_judge_change, change="join")),

@@ -13,11 +13,10 @@ import numpy as np
 
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
-from wherecast.papers.gryphon.experiments.trees import MILLION, PAPER, SIMULATION, Case, fit_power
+from wherecast.papers.gryphon.experiments.trees import MILLION, PAPER, SIMULATION, TreeCase, fit_power
 from wherecast.papers.gryphon.matcher import PlainTreeMatcher
 from wherecast.papers.gryphon.workload import Simulation
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches
@@ -35,7 +34,7 @@ SIMULATIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BoundSettings:
     """Sizes; a tree without optimisations has up to K + 1 nodes for each subscription."""
 
     sizes: tuple[int, ...] = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -43,7 +42,7 @@ class Settings:
     seeds: int = 3
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: BoundSettings, progress: Progress) -> list[Row]:
     """Visits of the plain tree beside the bound, by kind of subscriptions, size and seed."""
     rows: list[Row] = []
     for kind, simulation in SIMULATIONS.items():
@@ -56,7 +55,7 @@ def run(settings: Settings, progress: Progress) -> list[Row]:
 
 
 def _visit(simulation: Simulation, n: int, n_events: int, seed: int) -> Row:
-    case = Case.draw(simulation, n, n_events, seed)
+    case = TreeCase.draw(simulation, n, n_events, seed)
     tree, adaptive = PlainTreeMatcher.build(case.boxes), AdaptiveMatcher.build(case.boxes, case.sample)
     for name, matcher in (("tree-plain", tree), ("adaptive", adaptive)):
         check_matches(Subject.of(name, matcher, case.events), case.workload.truth())
@@ -108,9 +107,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Visited nodes and the closed-form bound (30 attributes of 5 values)",
     {
-        "small": Settings((1_000, 5_000, 20_000), n_events=200, seeds=2),
-        "paper": Settings(),
-        "large": Settings((100_000, 300_000, MILLION), seeds=1),
+        "small": BoundSettings((1_000, 5_000, 20_000), n_events=200, seeds=2),
+        "paper": BoundSettings(),
+        "large": BoundSettings((100_000, 300_000, MILLION), seeds=1),
     },
     run,
     (

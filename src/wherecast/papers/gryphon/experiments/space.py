@@ -6,10 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, TREES, Settings, fit_power
+from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, TREES, TreeCurveSettings, fit_power
 from wherecast.papers.gryphon.matcher import TreeMatcher
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import REFERENCE, draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "gryphon-space"
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: TreeCurveSettings, progress: Progress) -> list[Row]:
     """Edges plus successors, as the paper counts space, and bytes, by size, seed and matcher."""
     rows: list[Row] = []
     bound = settings.simulation.attributes + 1
@@ -72,9 +71,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Space of the matching tree in the paper's simulation",
     {
-        "small": Settings(sizes=(1_000, 5_000, 25_000), n_events=50, seeds=2),
-        "paper": Settings(n_events=50),
-        "large": Settings(sizes=(100_000, 300_000, MILLION), n_events=50, seeds=1),
+        "small": TreeCurveSettings(sizes=(1_000, 5_000, 25_000), n_events=50, seeds=2),
+        "paper": TreeCurveSettings(n_events=50),
+        "large": TreeCurveSettings(sizes=(100_000, 300_000, MILLION), n_events=50, seeds=1),
     },
     run,
     (

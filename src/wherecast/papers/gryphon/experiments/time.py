@@ -6,11 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.papers.gryphon.experiments.trees import COLORS, MILLION, PAPER, Case, Settings, fit_power, medians
-from wherecast.papers.gryphon.matcher import Settings as TreeSettings
-from wherecast.papers.gryphon.matcher import TreeMatcher
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.gryphon.experiments.trees import (
+    COLORS,
+    MILLION,
+    PAPER,
+    TreeCase,
+    TreeCurveSettings,
+    fit_power,
+    medians,
+)
+from wherecast.papers.gryphon.matcher import TreeMatcher, TreeSettings
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.papers.lab.timing import Subject, time_subjects
@@ -29,7 +35,7 @@ _WHY_NO_TIME = {
 }
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: TreeCurveSettings, progress: Progress) -> list[Row]:
     """Time, visited nodes and followed edges, by size, seed and matcher."""
     rows: list[Row] = []
     for n, seed, grown, case in settings.cases(NAME, progress):
@@ -37,7 +43,7 @@ def run(settings: Settings, progress: Progress) -> list[Row]:
     return rows
 
 
-def _measure(case: Case, grown: dict[str, TreeSettings], rounds: int) -> list[Row]:
+def _measure(case: TreeCase, grown: dict[str, TreeSettings], rounds: int) -> list[Row]:
     trees = {tree: TreeMatcher.build(case.boxes, settings=how) for tree, how in grown.items()}
     adaptive = AdaptiveMatcher.build(case.boxes, case.sample)
     built: dict[str, Any] = {**trees, "adaptive": adaptive}
@@ -111,9 +117,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Time of the matching tree in the paper's simulation",
     {
-        "small": Settings(sizes=(1_000, 5_000, 25_000), n_events=500, seeds=2),
-        "paper": Settings(),
-        "large": Settings(sizes=(100_000, 300_000, MILLION), seeds=1),
+        "small": TreeCurveSettings(sizes=(1_000, 5_000, 25_000), n_events=500, seeds=2),
+        "paper": TreeCurveSettings(),
+        "large": TreeCurveSettings(sizes=(100_000, 300_000, MILLION), seeds=1),
     },
     run,
     (

@@ -12,7 +12,7 @@ import numpy as np
 
 from wherecast.bench.workloads.form import Workload
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.papers.gryphon.matcher import Settings as TreeSettings
+from wherecast.papers.gryphon.matcher import TreeSettings
 from wherecast.papers.gryphon.workload import Simulation, event_codes
 from wherecast.papers.lab.experiment import Progress
 from wherecast.papers.lab.plots import PALETTE
@@ -34,7 +34,7 @@ _SAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TreeCase:
     """Subscriptions and events, as numbers and as codes."""
 
     workload: Workload
@@ -43,7 +43,7 @@ class Case:
     sample: EventCodes
 
     @classmethod
-    def draw(cls, simulation: Simulation, n: int, n_events: int, seed: int) -> Case:
+    def draw(cls, simulation: Simulation, n: int, n_events: int, seed: int) -> TreeCase:
         """One seed of a simulation."""
         drawn = simulation.workload(n, n_events + _SAMPLE, seed)
         codes = [event_codes(part) for part in (drawn.events[:n_events], drawn.events[n_events:])]
@@ -51,7 +51,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TreeCurveSettings:
     """The paper's simulation at several sizes. The plain tree keeps twenty nodes for each subscription."""
 
     simulation: Simulation = SIMULATION
@@ -61,13 +61,13 @@ class Settings:
     seeds: int = 3
     rounds: int = 3
 
-    def cases(self, name: str, progress: Progress) -> Iterator[tuple[int, int, dict[str, TreeSettings], Case]]:
+    def cases(self, name: str, progress: Progress) -> Iterator[tuple[int, int, dict[str, TreeSettings], TreeCase]]:
         """Size, seed and the trees that are grown, of every case."""
         for n in self.sizes:
             grown = {tree: how for tree, how in TREES.items() if how.collapse or n <= self.most_plain}
             for seed in range(self.seeds):
                 progress(f"{name}: {n:,} of {self.sizes[-1]:,} subscriptions, seed {seed + 1} of {self.seeds}")
-                yield n, seed, grown, Case.draw(self.simulation, n, self.n_events, seed)
+                yield n, seed, grown, TreeCase.draw(self.simulation, n, self.n_events, seed)
 
 
 def fit_power(rows: Rows, column: str) -> float:

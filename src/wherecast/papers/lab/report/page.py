@@ -8,12 +8,9 @@ from datetime import datetime
 from html import escape
 from importlib.resources import files
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Drawing, Scale
+from wherecast.papers.lab.experiment import Claim, Drawing, Finding, Scale
 from wherecast.papers.lab.forecast import show_duration
-from wherecast.papers.lab.report.entries import Entry
-from wherecast.papers.lab.report.papers import PAPERS
-from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, show_cell, summarize
 
 OUTDATED = " Settings or code have changed since."
 #: Lines of a table of measured values.
@@ -22,7 +19,7 @@ SHOWN = 60
 OPEN = 12
 
 
-def render_page(entries: Sequence[Entry], scale: Scale) -> str:
+def render_page(entries: Sequence[ReportEntry], scale: Scale) -> str:
     """The page."""
     by_paper = {paper: [entry for entry in entries if entry.experiment.paper == paper] for paper in PAPERS}
     sections = [_paper(paper, own) for paper, own in by_paper.items() if own]
@@ -48,7 +45,7 @@ def render_page(entries: Sequence[Entry], scale: Scale) -> str:
 """
 
 
-def _overview(by_paper: dict[str, list[Entry]]) -> str:
+def _overview(by_paper: dict[str, list[ReportEntry]]) -> str:
     lines = []
     for paper, own in by_paper.items():
         if own:
@@ -59,7 +56,7 @@ def _overview(by_paper: dict[str, list[Entry]]) -> str:
     return _table(["paper", "experiments", "claims", "hold", "time"], lines, numeric=(1, 2, 3, 4))
 
 
-def _paper(name: str, entries: Iterable[Entry]) -> str:
+def _paper(name: str, entries: Iterable[ReportEntry]) -> str:
     paper = PAPERS[name]
     articles = "".join(_article(entry) for entry in entries)
     return (
@@ -67,7 +64,7 @@ def _paper(name: str, entries: Iterable[Entry]) -> str:
     )
 
 
-def _article(entry: Entry) -> str:
+def _article(entry: ReportEntry) -> str:
     experiment, record = entry.experiment, entry.record
     problem = f'<p class="problem">{escape(entry.problem)}</p>' if entry.problem else ""
     figures = "".join(_figure(drawing, svg) for drawing, svg in entry.figures)
@@ -104,7 +101,7 @@ def _settings(settings: dict[str, str]) -> str:
     return f"<details><summary>Settings</summary>{table}</details>\n"
 
 
-def _rows(entry: Entry) -> str:
+def _rows(entry: ReportEntry) -> str:
     summary = summarize(entry.rows, SHOWN)
     lines = [[escape(text) for text in line] for line in summary.lines]
     texts = {name for name, cell in entry.rows[0].items() if isinstance(cell, str)}
@@ -115,7 +112,7 @@ def _rows(entry: Entry) -> str:
     return f"<details{state}><summary>Measured{escape(note)}</summary>{table}</details>"
 
 
-def _machines(entries: Sequence[Entry]) -> str:
+def _machines(entries: Sequence[ReportEntry]) -> str:
     """Usually one; results may have been measured on several."""
     machines = {str(entry.record.machine): entry.record.machine for entry in entries}
     tables = []

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from wherecast.papers.lab.experiment import LabError, Scale
 from wherecast.papers.lab.forecast import show_duration
-from wherecast.papers.lab.report.entries import Entry
-from wherecast.papers.lab.report.papers import PAPERS
-from wherecast.papers.lab.report.summary import show_cell, summarize
+from wherecast.papers.lab.report.entries import PAPERS, ReportEntry, show_cell, summarize
 from wherecast.papers.lab.results import write_text
 
 BEGIN = "<!-- lab:begin -->"
@@ -19,7 +17,7 @@ FIGURES = "figures"
 SHOWN = 20
 
 
-def write_sections(entries: Sequence[Entry], scale: Scale, folder: Path) -> list[Path]:
+def write_sections(entries: Sequence[ReportEntry], scale: Scale, folder: Path) -> list[Path]:
     """Put the section of each paper onto its page, and its figures beside the pages; the pages written."""
     pages = []
     for name, paper in PAPERS.items():
@@ -45,13 +43,13 @@ def replace_section(page: str, section: str, name: str) -> str:
     return page[:start] + section + page[end + len(END) :]
 
 
-def render_section(entries: Sequence[Entry], scale: Scale) -> str:
+def render_section(entries: Sequence[ReportEntry], scale: Scale) -> str:
     """What the lab has to say of one paper, with its marks."""
     parts = [BEGIN, "## The lab's figures", _preface(entries, scale), *map(_part, entries), END]
     return "\n\n".join(parts)
 
 
-def write_figures(entries: Sequence[Entry], folder: Path) -> None:
+def write_figures(entries: Sequence[ReportEntry], folder: Path) -> None:
     """The figures that the sections show."""
     folder.mkdir(parents=True, exist_ok=True)
     for entry in entries:
@@ -59,7 +57,7 @@ def write_figures(entries: Sequence[Entry], folder: Path) -> None:
             write_text(folder / f"{drawing.name}.svg", svg)
 
 
-def _preface(entries: Sequence[Entry], scale: Scale) -> str:
+def _preface(entries: Sequence[ReportEntry], scale: Scale) -> str:
     """Scale, time, place."""
     holds = [finding.holds for entry in entries for _, finding in entry.findings]
     machines = [entry.record.machine for entry in entries]
@@ -71,7 +69,7 @@ def _preface(entries: Sequence[Entry], scale: Scale) -> str:
     )
 
 
-def _part(entry: Entry) -> str:
+def _part(entry: ReportEntry) -> str:
     experiment = entry.experiment
     parts = [f"### {experiment.title}"]
     parts += [f"![{drawing.title}]({FIGURES}/{drawing.name}.svg)" for drawing, _ in entry.figures]

@@ -14,7 +14,7 @@ import numpy as np
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.arrays import Floats, Longs
 from wherecast.matchers.adaptive import AdaptiveMatcher
-from wherecast.papers.lab.claims import show_number
+from wherecast.papers.lab.experiment import show_number
 from wherecast.papers.lab.plots import PALETTE
 from wherecast.papers.lab.rows import Cell, Rows, choose, group, numbers
 from wherecast.papers.lab.timing import Subject, time_subjects

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels
 from wherecast.papers.rapidmatch.experiments.contenders import (
@@ -31,7 +30,7 @@ _SHOWN = ("rapid", "tree", "adaptive")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OnesSettings:
     """One model of events with several parameters."""
 
     model: Model
@@ -42,7 +41,7 @@ class Settings:
     rounds: int = 3
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: OnesSettings, progress: Progress) -> list[Row]:
     """Times and counts by parameter, seed and matcher."""
     rows: list[Row] = []
     for parameter in settings.parameters:
@@ -129,9 +128,9 @@ ZIPF = Experiment(
     PAPER,
     "Figure 4a: time over the exponent of Zipf's law",
     {
-        "small": Settings("zipf", (1.0, 2.0, 3.0, 4.0), 10_000, 300, seeds=2),
-        "paper": Settings("zipf", _A),
-        "large": Settings("zipf", _A, 500_000, seeds=1),
+        "small": OnesSettings("zipf", (1.0, 2.0, 3.0, 4.0), 10_000, 300, seeds=2),
+        "paper": OnesSettings("zipf", _A),
+        "large": OnesSettings("zipf", _A, 500_000, seeds=1),
     },
     run,
     (
@@ -150,9 +149,9 @@ EXPONENTIAL = Experiment(
     PAPER,
     "Figure 4b: time over the chance of a one, exponential",
     {
-        "small": Settings("exponential", (0.01, 0.05, 0.1, 0.2), 10_000, 300, seeds=2),
-        "paper": Settings("exponential", _P),
-        "large": Settings("exponential", _P, 500_000, seeds=1),
+        "small": OnesSettings("exponential", (0.01, 0.05, 0.1, 0.2), 10_000, 300, seeds=2),
+        "paper": OnesSettings("exponential", _P),
+        "large": OnesSettings("exponential", _P, 500_000, seeds=1),
     },
     run,
     _claims(_EXPONENTIAL),

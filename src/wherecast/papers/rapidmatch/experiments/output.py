@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.rows import Row, Rows, choose, group, numbers
 from wherecast.papers.rapidmatch.experiments.contenders import (
     COLORS,
@@ -28,7 +27,7 @@ _SHOWN = ("rapid", "tree", "adaptive")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OutputSettings:
     """Events of one model, in groups of equal size by how much they match."""
 
     model: Model
@@ -40,7 +39,7 @@ class Settings:
     rounds: int = 3
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: OutputSettings, progress: Progress) -> list[Row]:
     """Time and nodes per match, by group, seed and matcher; group 0 matches least."""
     rows: list[Row] = []
     for seed in range(settings.seeds):
@@ -94,7 +93,7 @@ def plot(rows: Rows, axes: Axes) -> None:
     axes.set(yscale="log", xlabel="matches of an event", ylabel="time per match (ns)")
 
 
-def _experiment(name: str, title: str, model: Model, parameter: float) -> Experiment[Settings]:
+def _experiment(name: str, title: str, model: Model, parameter: float) -> Experiment[OutputSettings]:
     few = (
         "The number of matches hardly varies in this model, since nine tenths of all matches are of subscriptions "
         "without a 1; and events with few matches are those with many ones."
@@ -112,9 +111,9 @@ def _experiment(name: str, title: str, model: Model, parameter: float) -> Experi
         PAPER,
         title,
         {
-            "small": Settings(model, parameter, 10_000, 500, groups=4, seeds=2),
-            "paper": Settings(model, parameter),
-            "large": Settings(model, parameter, 500_000, seeds=1),
+            "small": OutputSettings(model, parameter, 10_000, 500, groups=4, seeds=2),
+            "paper": OutputSettings(model, parameter),
+            "large": OutputSettings(model, parameter, 500_000, seeds=1),
         },
         run,
         claims,

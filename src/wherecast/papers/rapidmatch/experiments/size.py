@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress, Scale
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, Scale
 from wherecast.papers.lab.plots import draw_spread
 from wherecast.papers.lab.rows import Row, Rows, choose, levels
 from wherecast.papers.rapidmatch.experiments.contenders import (
@@ -34,7 +33,7 @@ _CACHES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SizeSettings:
     """One model of events at several sizes."""
 
     model: Model
@@ -45,7 +44,7 @@ class Settings:
     rounds: int = 3
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: SizeSettings, progress: Progress) -> list[Row]:
     """Times and counts by size, seed and matcher."""
     rows: list[Row] = []
     for n in settings.sizes:
@@ -112,7 +111,7 @@ def plot(rows: Rows, axes: Axes) -> None:
 
 def _experiment(
     name: str, title: str, model: Model, parameter: float, claims: tuple[Claim, ...]
-) -> Experiment[Settings]:
+) -> Experiment[SizeSettings]:
     stable = "The ratio hardly depends on the number of subscriptions, in {}: it varies by less than 30 %."
     common = (
         Claim(PAPER, name, stable.format("nodes"), "stable", partial(_judge_flat, column="visits_per_event")),
@@ -127,10 +126,10 @@ def _experiment(
             partial(_judge_faster, quicker="adaptive", slower="rapid"),
         ),
     )  # fmt: skip
-    settings: dict[Scale, Settings] = {
-        "small": Settings(model, parameter, (10_000, 50_000), n_events=300, seeds=2),
-        "paper": Settings(model, parameter),
-        "large": Settings(model, parameter, (200_000, 500_000, 1_000_000), seeds=1),
+    settings: dict[Scale, SizeSettings] = {
+        "small": SizeSettings(model, parameter, (10_000, 50_000), n_events=300, seeds=2),
+        "paper": SizeSettings(model, parameter),
+        "large": SizeSettings(model, parameter, (200_000, 500_000, 1_000_000), seeds=1),
     }
     return Experiment(name, PAPER, title, settings, run, claims + common, plot, seconds={"small": 5, "paper": 150})
 

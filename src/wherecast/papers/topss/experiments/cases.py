@@ -42,7 +42,7 @@ _SAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MatchingCase:
     """Subscriptions and events, as numbers and as codes."""
 
     workload: Workload
@@ -51,7 +51,7 @@ class Case:
     sample: EventCodes
 
     @classmethod
-    def draw(cls, specification: Specification, n: int, n_events: int) -> Case:
+    def draw(cls, specification: Specification, n: int, n_events: int) -> MatchingCase:
         """A workload with n subscriptions."""
         drawn = specification.make(n, n_events + _SAMPLE)
         codes = [specification.code_events(part) for part in (drawn.events[:n_events], drawn.events[n_events:])]
@@ -64,7 +64,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MatchingSettings:
     """W4 at several sizes. The database takes minutes and the byte matrix gigabytes beyond `most_costly`."""
 
     matchers: tuple[str, ...]
@@ -73,16 +73,16 @@ class Settings:
     rounds: int = 5
     n_events: int = 20
 
-    def cases(self, name: str, progress: Progress) -> Iterator[tuple[int, list[str], Case]]:
+    def cases(self, name: str, progress: Progress) -> Iterator[tuple[int, list[str], MatchingCase]]:
         """Every size, and the matchers that are run on it."""
         for n in self.sizes:
             progress(f"{name}: {n:,} of {self.sizes[-1]:,} subscriptions")
             costly = () if n <= self.most_costly else ("database", "bytes")
             chosen = [matcher for matcher in self.matchers if matcher not in costly]
-            yield n, chosen, Case.draw(W4, n, self.n_events)
+            yield n, chosen, MatchingCase.draw(W4, n, self.n_events)
 
 
-def measure_matching(name: str, settings: Settings, progress: Progress) -> list[Row]:
+def measure_matching(name: str, settings: MatchingSettings, progress: Progress) -> list[Row]:
     """Time for an event of W4 and what is counted for it, by size and matcher.
 
     Events come ten at a time as in the paper; the database gets a statement for each.

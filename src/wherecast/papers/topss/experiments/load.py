@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wherecast.bench.measure import timed
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.rows import Row, Rows
 from wherecast.papers.topss.experiments.cases import (
     MATCHERS,
@@ -17,8 +16,8 @@ from wherecast.papers.topss.experiments.cases import (
     PAPER,
     PAPER_SIZES,
     W4,
-    Case,
-    Settings,
+    MatchingCase,
+    MatchingSettings,
     at_size,
     draw_curves,
     largest_size,
@@ -37,9 +36,9 @@ PRINTED = {
 }
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: MatchingSettings, progress: Progress) -> list[Row]:
     """Seconds to build each matcher from boxes: the median of all rounds. Kernels are compiled before."""
-    first = Case.draw(W4, 100, 10)
+    first = MatchingCase.draw(W4, 100, 10)
     for matcher in settings.matchers:
         first.build(MATCHERS[matcher])
     rows: list[Row] = []
@@ -84,9 +83,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Table 2: bulk load of W4",
     {
-        "small": Settings(_MATCHERS, (1_000, 10_000, 100_000), rounds=3),
-        "paper": Settings(_MATCHERS, rounds=3),
-        "large": Settings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION), rounds=3),
+        "small": MatchingSettings(_MATCHERS, (1_000, 10_000, 100_000), rounds=3),
+        "paper": MatchingSettings(_MATCHERS, rounds=3),
+        "large": MatchingSettings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION), rounds=3),
     },
     run,
     (

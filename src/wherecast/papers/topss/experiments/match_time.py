@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.rows import Row, Rows, choose, levels, numbers
 from wherecast.papers.topss.experiments.cases import (
     MILLION,
     PAPER,
     PAPER_SIZES,
-    Settings,
+    MatchingSettings,
     at_size,
     draw_curves,
     largest_size,
@@ -34,7 +33,7 @@ PRINTED = {
 }
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: MatchingSettings, progress: Progress) -> list[Row]:
     """Times and operations of the paper's three ways, and of the adaptive matcher."""
     return measure_matching(NAME, settings, progress)
 
@@ -69,9 +68,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Table 1: time for one event of W4",
     {
-        "small": Settings(_MATCHERS, (1_000, 10_000, 100_000), rounds=3, n_events=10),
-        "paper": Settings(_MATCHERS, n_events=10, rounds=3),
-        "large": Settings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION), n_events=10, rounds=3),
+        "small": MatchingSettings(_MATCHERS, (1_000, 10_000, 100_000), rounds=3, n_events=10),
+        "paper": MatchingSettings(_MATCHERS, n_events=10, rounds=3),
+        "large": MatchingSettings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION), n_events=10, rounds=3),
     },
     run,
     (

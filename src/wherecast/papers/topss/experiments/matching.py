@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.rows import Row, Rows, levels
 from wherecast.papers.topss.experiments.cases import (
     MILLION,
     PAPER,
-    Settings,
+    MatchingSettings,
     at_size,
     draw_curves,
     largest_size,
@@ -28,7 +27,7 @@ _MATCHERS = ("lists", "bits", "bytes", "adaptive")
 _MANY = 100_000
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: MatchingSettings, progress: Progress) -> list[Row]:
     """Times and operations of the three associations, and of the adaptive matcher."""
     return measure_matching(NAME, settings, progress)
 
@@ -72,9 +71,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Figure 3: matching the subscriptions of W4",
     {
-        "small": Settings(_MATCHERS, (10_000, 100_000), rounds=3),
-        "paper": Settings(_MATCHERS, (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, MILLION)),
-        "large": Settings(_MATCHERS, (100_000, MILLION, 5 * MILLION, 10 * MILLION)),
+        "small": MatchingSettings(_MATCHERS, (10_000, 100_000), rounds=3),
+        "paper": MatchingSettings(_MATCHERS, (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, MILLION)),
+        "large": MatchingSettings(_MATCHERS, (100_000, MILLION, 5 * MILLION, 10 * MILLION)),
     },
     run,
     (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wherecast.papers.lab.claims import Claim, Finding
-from wherecast.papers.lab.experiment import Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Experiment, Finding, Progress
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, numbers
 from wherecast.papers.topss.experiments.cases import (
@@ -13,7 +12,7 @@ from wherecast.papers.topss.experiments.cases import (
     MATCHERS,
     MILLION,
     PAPER,
-    Settings,
+    MatchingSettings,
     at_size,
     draw_curves,
     largest_size,
@@ -28,7 +27,7 @@ _MATCHERS = ("lists", "bits", "bytes", "database", "adaptive")
 PRINTED = {"bits": (0.122, 248.0), "database": (4.4, 1000.0)}
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: MatchingSettings, progress: Progress) -> list[Row]:
     """Bytes of each matcher, and how many of them only deletion needs."""
     rows: list[Row] = []
     for n, chosen, case in settings.cases(NAME, progress):
@@ -86,9 +85,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Figure 4: memory of the subscriptions of W4",
     {
-        "small": Settings(_MATCHERS, (1_000, 10_000, 100_000)),
-        "paper": Settings(_MATCHERS),
-        "large": Settings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION)),
+        "small": MatchingSettings(_MATCHERS, (1_000, 10_000, 100_000)),
+        "paper": MatchingSettings(_MATCHERS),
+        "large": MatchingSettings(_MATCHERS, (MILLION, 5 * MILLION, 10 * MILLION)),
     },
     run,
     (

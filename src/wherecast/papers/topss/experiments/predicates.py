@@ -14,12 +14,11 @@ import numpy as np
 
 from wherecast.bench.measure import Contestant, time_in_turns
 from wherecast.index.boxes import EventCodes
-from wherecast.papers.lab.claims import Claim, Finding, show_number
-from wherecast.papers.lab.experiment import Drawing, Experiment, Progress
+from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, REFERENCE
 from wherecast.papers.lab.rows import Row, Rows, choose, group, levels, numbers
 from wherecast.papers.lab.timing import Subject, check_matches
-from wherecast.papers.topss.experiments.cases import PAPER, Case
+from wherecast.papers.topss.experiments.cases import PAPER, MatchingCase
 from wherecast.papers.topss.workload import SPECIFICATIONS
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _STYLES = {"lists": "-", "tables": "--", "adaptive": ":"}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PredicateSettings:
     """W0 to W3 with so many subscriptions of one to twenty predicates."""
 
     sizes: tuple[int, ...] = (100, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -40,17 +39,17 @@ class Settings:
     rounds: int = 3
 
 
-def run(settings: Settings, progress: Progress) -> list[Row]:
+def run(settings: PredicateSettings, progress: Progress) -> list[Row]:
     """Time of the predicate stage, and the entries that it passes, by workload, size and index."""
     rows: list[Row] = []
     for name in WORKLOADS:
         for n in settings.sizes:
             progress(f"{NAME}: {name}, {n:,} of {settings.sizes[-1]:,} subscriptions")
-            rows += _measure(name, Case.draw(SPECIFICATIONS[name], n, settings.n_events), settings)
+            rows += _measure(name, MatchingCase.draw(SPECIFICATIONS[name], n, settings.n_events), settings)
     return rows
 
 
-def _measure(name: str, case: Case, settings: Settings) -> list[Row]:
+def _measure(name: str, case: MatchingCase, settings: PredicateSettings) -> list[Row]:
     built: dict[str, Any] = {index: case.build(matcher) for index, matcher in INDEXES.items()}
     whole = {index: Subject.of(index, live, case.events) for index, live in built.items()}
     for subject in whole.values():
@@ -163,9 +162,9 @@ EXPERIMENT = Experiment(
     PAPER,
     "Figure 2: time to find the predicates that hold",
     {
-        "small": Settings((100, 1_000), n_events=10),
-        "paper": Settings(),
-        "large": Settings((100_000, 300_000, 1_000_000)),
+        "small": PredicateSettings((100, 1_000), n_events=10),
+        "paper": PredicateSettings(),
+        "large": PredicateSettings((100_000, 300_000, 1_000_000)),
     },
     run,
     (

@@ -1,7 +1,13 @@
-"""Where values live on the ring: SHA-1 per (attribute, value), and order-preserving per attribute.
+"""Positions on the ring: of nodes, of subscription ids, and of values.
 
-Theory of operation
--------------------
+A ring position is an integer of `m` bits; the ring is read clockwise, and `2**m - 1` is followed by 0. The owner of a
+position is its *successor*: the first node at or after it.
+
+A subscription id is the concatenation c1 | c2 | c3 (section 3 of the paper): the node that took the subscription,
+`m` bits; the number of the subscription there; and the number of attributes that it constrains.
+
+Theory of operation of the hashes
+---------------------------------
 Chord (section 3.1): a value is at SHA-1 of attribute and value. Neighbouring values are strangers, so a range is stored
 value by value, stepping by the precision.
 
@@ -16,7 +22,7 @@ Neighbouring values are neighbours on the ring, so a range is one arc. Departure
   nodes that the ring is laid out for: such a domain takes an arc of about one node per cell, from s0 on. It could not have
   used more nodes than it has cells anyway.
 - The line from cells to the ring may be bent (`knots`), so that each node gets an equal share of a skewed load; see
-  `balance`.
+  `papers.chord.balance`.
 
 Strings have no domain: equality is by SHA-1, order by the first seven bytes read as a fraction. An attribute without min
 and max is served for equality only.
@@ -25,19 +31,84 @@ and max is served for equality only.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from wherecast.errors import LimitError
 from wherecast.language.keys import NAN_KEY, float_key, key_floats
 from wherecast.language.schema import Attribute
 from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
-from wherecast.overlay.ids import sha1_id
+
+#: Where a node or a subscriber is reached. The core never looks inside: a number in the simulator, `host:port` outside.
+Address = int | str
+
+
+class Contact(NamedTuple):
+    """A node as others know it."""
+
+    id: int
+    address: Address
+
+
+def between(start: int, position: int, end: int) -> bool:
+    """Whether `position` lies strictly between, clockwise. From a node all the way to itself, all others do."""
+    return start < position < end if start < end else position > start or position < end
+
+
+def within(start: int, position: int, end: int) -> bool:
+    """Whether `position` lies in (start, end], clockwise; the whole ring if they are equal."""
+    return start < position <= end if start < end else position > start or position <= end
+
+
+def sha1_id(text: bytes, bits: int) -> int:
+    """The first `bits` bits of SHA-1, the base hash function of Chord."""
+    digest = hashlib.sha1(text, usedforsecurity=False).digest()
+    return int.from_bytes(digest, "big") >> (160 - bits)
+
+
+@dataclass(frozen=True, slots=True)
+class SubIdLayout:
+    """Sizes of the three fields of a subscription id, in bits."""
+
+    node_bits: int  # c1
+    number_bits: int  # c2: the rounded-up logarithm of the subscriptions that one node can have
+    count_bits: int  # c3: the same of the attributes of the schema
+
+    @classmethod
+    def of(cls, ring_bits: int, subscriptions: int, attributes: int) -> SubIdLayout:
+        """The layout for this many subscriptions per node (numbered from 0) and this many attributes (counted)."""
+        return cls(ring_bits, max(subscriptions - 1, 1).bit_length(), max(attributes, 1).bit_length())
+
+    def pack(self, node: int, number: int, count: int) -> int:
+        if number >> self.number_bits:
+            raise LimitError(
+                f"node {node:x} has numbered {number} subscription clauses, at most {1 << self.number_bits}; "
+                "subscribe through another node or give `subscriptions` a larger value"
+            )
+        assert not node >> self.node_bits
+        assert not count >> self.count_bits
+        return (node << self.number_bits | number) << self.count_bits | count
+
+    def unpack(self, subscription: int) -> tuple[int, int, int]:
+        """The fields c1, c2 and c3."""
+        rest, count = subscription >> self.count_bits, subscription & ((1 << self.count_bits) - 1)
+        return rest >> self.number_bits, rest & ((1 << self.number_bits) - 1), count
+
+    def node_of(self, subscription: int) -> int:
+        """The field c1: where the metadata is."""
+        return subscription >> (self.count_bits + self.number_bits)
+
+    def count_of(self, subscription: int) -> int:
+        """The field c3: in how many lists a match appears."""
+        return subscription & ((1 << self.count_bits) - 1)
+
 
 #: A value as lists hold it: a sortable key (see `language.keys`), or the UTF-8 bytes of a string.
 Key = int | bytes

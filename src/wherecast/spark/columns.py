@@ -1,27 +1,37 @@
-"""Names of columns: which column of a DataFrame feeds which attribute, and what matching calls the columns it adds.
+"""Columns: which column of a DataFrame feeds which attribute, and what matching calls the columns it adds.
 
-Whether `Price` is `price` is Spark's setting `spark.sql.caseSensitive`. Names are resolved once, on the driver, when a query is
-built; tasks get positions of columns by name and never compare names themselves.
+Names. Whether `Price` is `price` is Spark's setting `spark.sql.caseSensitive`. Names are resolved once, on the driver, when a
+query is built; tasks get positions of columns by name and never compare names themselves.
 
 Columns that exist only on the way begin with `__wherecast`, which no column of events may do. Columns that are added to the
 result have plain names; where the events have such a column, the call is refused and the caller gives ours another name.
+
+Time zones. A timestamp without a zone means the session's zone to Spark, and the constants of an index are instants. So a
+build takes the zone of its session into the schema of the version, and an index is matched in sessions of that zone only.
+Changes are read in the zone of the index, whatever the session. Where no attribute is a date or a timestamp, zones do not
+matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Schema
+from wherecast.language.schema import TIME_ZONE, Schema
+from wherecast.language.types import Kind
+from wherecast.language.zone import UTC, find_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
+
+    from wherecast.language.schema import SchemaSource
+
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
 PREFIX = "__wherecast"
@@ -35,6 +45,10 @@ MESSAGE = f"{PREFIX}_message"
 
 #: A column, or a field of a struct in it.
 Path = tuple[str, ...]
+#: What matching gives: a row per match, a list per event, or a count per event.
+Output = Literal["pairs", "lists", "counts"]
+#: Which of the `Names` says what matches.
+FOUND: dict[Output, str] = {"pairs": "subscription", "lists": "subscriptions", "counts": "matches"}
 #: Names that are one by a `Rule`.
 Groups = dict[str, list[str]]
 
@@ -95,11 +109,19 @@ class Names:
             if not isinstance(name, str) or not name or name.lower().startswith(PREFIX):
                 raise SchemaError(f"names: {key} is {name!r}; expected a text that does not begin with {PREFIX}")
         names = cls(**{key: str(name) for key, name in (given or {}).items()})
-        chosen = [getattr(names, key) for key in known]
+        chosen = [names.column(key) for key in known]
         twice = next((n for i, n in enumerate(chosen) if n.lower() in map(str.lower, chosen[:i])), None)
         if twice is not None:
             raise SchemaError(f"names: {twice!r} is there twice; give each column a name of its own")
         return names
+
+    def column(self, key: str) -> str:
+        """What the column of a key, such as `error`, is called."""
+        return str(getattr(self, key))
+
+    def found(self, output: Output) -> str:
+        """What the column is called that says what matches."""
+        return self.column(FOUND[output])
 
     def refuse_clashes(self, added: Iterable[str], events: DataFrame, subscribers: DataFrame | None = None) -> None:
         """Raises SchemaError if the events or the subscribers have a column that is to be added, or each other's.
@@ -118,7 +140,7 @@ class Names:
         others.pop("id", None)
         for key in added:
             for whose, names in (("events", columns), ("subscribers", others)):
-                clash = rule.find(getattr(self, key), names)
+                clash = rule.find(self.column(key), names)
                 if clash is not None:
                     raise SchemaError(
                         f"the {whose} have a column {clash!r}, and matching adds one of that name; rename it, or give "
@@ -233,3 +255,81 @@ def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
         else:
             children.append(_conformed(pc.struct_field(array, [inside.index(name)]), field.type, rule))
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+
+
+# Time zones
+
+_ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
+_MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+
+
+def schema_in_session(schema: SchemaSource, spark: SparkSession) -> Schema:
+    """The schema of an index that a session builds. Raises SchemaError if it has a zone of its own, and another one."""
+    read = Schema.of(schema)
+    if not _has_moments(read):
+        return read
+    zone = _session_zone(spark)
+    if read.time_zone not in (UTC.name, zone):
+        raise SchemaError(
+            f"the schema has the time zone {read.time_zone}, the session {zone}; leave out the zone of the schema, "
+            f"or set {_ZONE} to it"
+        )
+    if isinstance(schema, dict) and TIME_ZONE not in schema:  # its domains are read in the session's zone, too
+        return Schema.of(schema, time_zone=zone)
+    return read.in_time_zone(zone)
+
+
+def check_session(spark: SparkSession, schema: Schema) -> None:
+    """Raises SchemaError if the answers of an index are not those of a session."""
+    if _has_moments(schema):
+        _check_zone(_session_zone(spark), schema)
+
+
+def check_moments(columns: StructType, schema: Schema, where: Mapping[str, Path]) -> None:
+    """Raises SchemaError where a column is another kind of date or timestamp than its attribute, which is at `where`.
+
+    Spark compares by the type of the column: a wall clock or a day is not the instant that it would be converted to.
+    """
+    for attribute in (schema[name] for name in where):
+        found = _type_of(columns, where[attribute.name])
+        if attribute.kind in _MOMENTS and found in tuple(_MOMENTS) and found != attribute.kind:
+            raise SchemaError(
+                f"the column {attribute.name!r} is a {found}, its attribute a {attribute.kind}; cast the column, or build "
+                f"the index with {attribute.name!r} as {found}"
+            )
+
+
+def check_batch(batch: pa.RecordBatch, schema: Schema) -> None:
+    """Raises SchemaError if the timestamps of a batch come from a session of another zone, which they tell."""
+    zones = {getattr(kind, "tz", None) for kind in batch.schema.types} - {None}
+    if _has_moments(schema):
+        for zone in zones:
+            _check_zone(find_zone(zone).name, schema)
+
+
+def _check_zone(zone: str, schema: Schema) -> None:
+    if zone != schema.time_zone:
+        raise SchemaError(
+            f"the index was built in the time zone {schema.time_zone}, the session has {zone}, and timestamps without a "
+            f"zone would mean different times; set {_ZONE} to {schema.time_zone}, or build the index again in this session"
+        )
+
+
+def _session_zone(spark: SparkSession) -> str:
+    if str(spark.conf.get(_LITERALS)).upper() == "TIMESTAMP_NTZ":
+        raise SchemaError(
+            f"{_LITERALS} is TIMESTAMP_NTZ; set it to TIMESTAMP_LTZ and write TIMESTAMP_NTZ '...' in filters"
+        )
+    return find_zone(str(spark.conf.get(_ZONE))).name
+
+
+def _has_moments(schema: Schema) -> bool:
+    return any(attribute.kind in _MOMENTS for attribute in schema)
+
+
+def _type_of(columns: StructType, path: Path) -> str:
+    """Spark's name for the type of a column or field, or of the elements of an array."""
+    found: Any = columns
+    for name in path:
+        found = found[name].dataType
+    return str(getattr(found, "elementType", found).typeName())

@@ -1,0 +1,100 @@
+"""Texts made to hurt the compiler, with the reason why each is refused."""
+
+from __future__ import annotations
+
+from wherecast.language.schema import Schema
+
+SCHEMA = Schema.of(
+    {
+        "a": "integer",
+        "b": "integer",
+        "x": "boolean",
+        "name": "string",
+        "price": "double",
+        "day": "date",
+        "ts": "timestamp",
+        "tags": "array<string>",
+        "quote": {"type": "struct", "fields": {"bid": "double", "ask": "double"}},
+        "order": "integer",
+    }
+)
+
+
+def _ands(count: int) -> str:
+    return " AND ".join(f"(a = {i} OR b = {i})" for i in range(count))
+
+
+#: text, and the reason why it is refused ("" where it compiles)
+MONSTERS = {
+    "open parentheses": ("(" * 10_000, "limit"),
+    "closed parentheses": ("(" * 10_000 + "x" + ")" * 10_000, "limit"),
+    "parentheses as deep as allowed": ("(" * 100 + "x" + ")" * 100, ""),
+    "one level too deep": ("(" * 101 + "x" + ")" * 101, "limit"),
+    "a million values": ("a IN (" + ",".join(map(str, range(1_000_000))) + ")", "limit"),
+    "as many values as allowed": ("a IN (" + ",".join(map(str, range(10_000))) + ")", ""),
+    "one value too many": ("a IN (" + ",".join(map(str, range(10_001))) + ")", "limit"),
+    "64 ANDed ORs": (_ands(64), ""),
+    "150 ANDed ORs": (_ands(150), ""),
+    "10,000 ORs": (" OR ".join(["a=1"] * 10_000), "limit"),
+    "10,000 ANDs": (" AND ".join(["a=1"] * 10_000), "limit"),
+    "6,000 ORs": (" OR ".join(["a=1"] * 6_000), "limit"),
+    "500 ORs": (" OR ".join(f"a = {i}" for i in range(500)), ""),
+    "500 ANDs": (" AND ".join(f"a > {i}" for i in range(500)), ""),
+    "240 ORed ANDs": (" OR ".join(f"a = {i} AND b = {i}" for i in range(240)), ""),
+    "300 residuals": (" OR ".join(f"a > b + {i}" for i in range(300)), ""),
+    "400 LIKEs": (" OR ".join(f"name LIKE '%a{i}%b'" for i in range(400)), ""),
+    "BETWEENs of conditions": ("(" * 30 + "a > b" + ") BETWEEN x AND x" * 30, "limit"),
+    "INs of conditions": ("(" * 30 + "a > b" + ") IN (x, x)" * 30, "limit"),
+    "NOTs": ("NOT " * 10_000 + "x", "limit"),
+    "NOTs as many as allowed": ("NOT " * 100 + "x", ""),
+    "signs": ("- " * 10_000 + "a = 1", "limit"),
+    "a few signs": ("- - - - a = 1", ""),
+    "signs that are a comment": ("----", "syntax"),
+    "a regular expression that backtracks elsewhere": ("name RLIKE '(a+)+$'", ""),
+    "a text at the limit": ("name = '" + "x" * (65_536 - 9) + "'", ""),
+    "a text over the limit": ("name = '" + "x" * (65_536 - 8) + "'", "limit"),
+    "functions 90 deep": ("lower(" * 90 + "name" + ")" * 90 + " = 'x'", ""),
+    "functions 200 deep": ("lower(" * 200 + "name" + ")" * 200 + " = 'x'", "limit"),
+    "a name of 900 parts": (".".join("abc"[i % 3] for i in range(900)) + " = 1", "unknown-attribute"),
+    "a name of 5,000 parts": (".".join("abcd"[i % 4] for i in range(5_000)) + " = 1", "limit"),
+    "a long name": ("n" * 65_000 + " = 1", "unknown-attribute"),
+    "NUL outside a string": ("a \0= 1", "syntax"),
+    "NUL in a string": ("name = '\0'", ""),
+    "a lone surrogate": ("name = '\ud800'", "syntax"),
+    "an escaped surrogate": (r"name = '\ud800'", ""),
+    "1e999": ("price = 1e999", "literal"),
+    "an exponent of 20 digits": ("price = 1e99999999999999999999", "literal"),
+    "1e999999BD": ("a = 1e999999BD", "literal"),
+    "400 digits": ("a = " + "9" * 400, "literal"),
+    "60,000 digits": ("a = " + "9" * 60_000, "literal"),
+    "CASE": ("CASE WHEN " * 5_000, "unsupported"),
+    "brackets": ("[" * 10_000, "unsupported"),
+    "braces": ("{" * 10_000, "unsupported"),
+    "subscripts": ("a" + "[0]" * 600, "unsupported"),
+    "more subscripts": ("a" + "[0]" * 5_000, "limit"),
+    "sums": ("a" + " + a" * 300 + " > 1", "limit"),
+    "comments": ("/* x */ -- y\n" * 5_000 + "a = 1 /* z */ -- end", ""),
+    "nothing but comments": ("/**/" * 16_000, "syntax"),
+    "open comments": ("a /* " * 13_000, "syntax"),
+    "an open comment": ("a = 1 /* and", "syntax"),
+    "a hint": ("a /*+ BROADCAST(t) */ = 1", "syntax"),
+    "an open string": ("name = 'abc", "syntax"),
+    "an open double-quoted string": ('name = "abc', "syntax"),
+    "an open string after escapes": ("name = '" + "\\'" * 30_000, "syntax"),
+    "escapes outside strings": ("\\'" * 30_000, "syntax"),
+    "single quotes": ("'" * 65_535, "syntax"),
+    "an open name": ("`a = 1", "syntax"),
+    "back quotes": ("`" * 65_535, "syntax"),
+    "a statement": ("a = 1;", ""),
+    "two statements": ("a = 1; DROP TABLE t", "syntax"),
+    "a huge repetition": ("name RLIKE '(a{1000}){1000}'", "literal"),
+    "a large repetition": ("name RLIKE '.{1000}'", "literal"),
+    "large repetitions": (" OR ".join(f"name RLIKE 'b.{{100}}a{i}'" for i in range(100)), ""),
+    "too many regular expressions": (" OR ".join(f"name RLIKE 'a{i}'" for i in range(101)), "limit"),
+    "spaces in a list": ("a IN (" + " " * 60_000 + "x 1, 2)", "syntax"),
+    "spaces after a comma": ("a IN (1," + " " * 60_000 + "x 2)", "syntax"),
+    "INs": ("IN (" * 16_000 + "1, 2", "syntax"),
+    "literals": ("1 " * 32_000, "limit"),
+    "commas": ("1," * 32_000, "limit"),
+    "newlines": ("\n" * 65_536, "syntax"),
+}
