@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.errors import LimitError
-from wherecast.index.bounds import Stored
+from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.automaton import (
     END,
     END_AT,
@@ -146,12 +146,12 @@ class LiteralCodes:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> LiteralCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check(Stored(arrays, "codes of literals"))
+        _check(StoredArrays(arrays, "codes of literals"))
         automaton = Automaton(*(arrays[name] for name in Automaton._fields))
         return cls(arrays["offsets"], arrays["data"], arrays["anchors"], automaton)
 
 
-def _check(stored: Stored) -> None:
+def _check(stored: StoredArrays) -> None:
     """Texts in Arrow's layout, and an automaton that leads nowhere but to its own states, and to a row in the end."""
     offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
     stored.offsets(offsets, data.size, "offsets")
