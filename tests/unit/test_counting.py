@@ -27,6 +27,8 @@ from wherecast.papers.topss.matcher import (
 from wherecast.papers.topss.predicates import Constraints, Predicates
 from wherecast.papers.topss.workload import SPECIFICATIONS
 
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
+
 EVERY = pytest.mark.parametrize("matcher", COMBINATIONS)
 COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"  # without the compiler, sizes are smaller
 

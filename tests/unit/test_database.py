@@ -20,6 +20,8 @@ from wherecast.papers.topss import database
 from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher
 from wherecast.papers.topss.database_relations import ABOVE, BELOW, BETWEEN, EQUAL, EVERY, UNEQUAL, predicate_rows
 
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
+
 OPEN = int(FAR)
 
 

@@ -27,6 +27,8 @@ from wherecast.papers.rapidmatch.partial_match import naive_partial_match, reduc
 from wherecast.papers.rapidmatch.partition import MOST_PROPERTIES
 from wherecast.papers.rapidmatch.workload import draw_exponential, draw_light
 
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
+
 TABLES = sorted(Path(__file__).parents[1].glob("cases/*.json"))
 
 

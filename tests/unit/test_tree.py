@@ -20,6 +20,8 @@ from wherecast.papers.gryphon.bound import bound_exponent, bound_visits
 from wherecast.papers.gryphon.matcher import GeneralTreeMatcher, PlainTreeMatcher, Settings, TreeMatcher
 from wherecast.papers.gryphon.workload import Simulation, event_codes
 
+pytestmark = pytest.mark.slow  # kernels of a paper's matcher are compiled for nothing else
+
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 UNFACTORED = pytest.mark.parametrize(
     "settings", [s for s in SETTINGS.values() if s.factors == 0], ids=[n for n, s in SETTINGS.items() if s.factors == 0]
