@@ -3,7 +3,7 @@
 #
 #   PYTHON=...   the Python to build .venv with (default: the first of python3.13 python3.12 python3.11 python3 that is 3.11+)
 #   UV=...       the uv to use; `UV=` forces pip
-#   JOBS=...     processes for the tests that need no Spark (default 2)
+#   JOBS=...     processes for the tests, each with a Spark of its own where they need one (default 2)
 #   SCALE=...    how large the experiments of the lab are: small, paper (the default) or large
 #   MINUTES=...  how long the soak takes (default 20)
 #   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session", for make lock, e.g. ARGS=--upgrade, or for make soak, e.g. ARGS="--seed 7"
@@ -19,11 +19,13 @@ VENV      := .venv
 INSTALLED := $(VENV)/.installed
 BIN       := $(VENV)/bin
 PYTEST    := $(BIN)/python -m pytest
+# Neighbouring tests stay in one process, which has compiled their kernels and made their fixtures; who is done helps the other.
+PARALLEL  := -n $(JOBS) --dist worksteal
 LOCKS     := requirements-build.lock requirements.lock
 FAST      := not spark and not kafka and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast soak coverage check format lock clean
+.PHONY: help install demo bench lab test test-fast kills soak coverage check format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -41,24 +43,27 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
 
 # The Kafka tests fetch a broker and Spark's connector from Maven Central once; CONTRIBUTING.md says how to name a mirror.
-test: $(INSTALLED) ## Run the whole test suite: without Spark in parallel, then with Spark, then with Spark and Kafka
+test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark, then with Spark and Kafka
 	@status=0; \
-	echo '$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS)'; \
-	$(PYTEST) tests -m "not spark and not kafka" -n $(JOBS) $(ARGS) || status=$$?; \
-	echo '$(PYTEST) tests -m "spark" $(ARGS)'; \
-	$(PYTEST) tests -m "spark" $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS)'; \
+	$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "spark" $(PARALLEL) $(ARGS)'; \
+	$(PYTEST) tests -m "spark" $(PARALLEL) $(ARGS) || status=$$?; \
 	echo '$(PYTEST) tests -m "kafka" $(ARGS)'; \
 	$(PYTEST) tests -m "kafka" $(ARGS) || status=$$?; \
 	exit $$status
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
-	$(PYTEST) tests -m "$(FAST)" -n $(JOBS) $(ARGS)
+	$(PYTEST) tests -m "$(FAST)" $(PARALLEL) $(ARGS)
+
+kills: $(INSTALLED) ## Kill a stream at every point with every plan; `make test` has each point on the way into a sink once
+	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
 
 soak: $(INSTALLED) ## Load engines and streams for MINUTES with faults and kills, and compare all answers with an oracle
 	$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(ARGS)
 
 coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the JIT off; less than 95 % fails
-	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "$(FAST)" -n $(JOBS) \
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "$(FAST)" $(PARALLEL) \
 		--cov=wherecast.language --cov=wherecast.index --cov-report=term --cov-fail-under=95 $(ARGS)
 
 check: $(INSTALLED) ## Lint, formatting, types and layers
