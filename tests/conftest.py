@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
 
 from wherecast.matchers.registry import MATCHERS
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 settings.register_profile("ci", derandomize=False, print_blob=True, deadline=None)
 settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+start_jvms_quickly()
 
 #: The matchers of the papers.
 PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
@@ -47,11 +50,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = create_session(
         "wherecast-tests",
         "local[2]",
-        **{
-            "spark.sql.shuffle.partitions": 2,
-            "spark.default.parallelism": 2,
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
+        **SETTINGS,
+        **{"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))},
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def compiling_spark(spark: SparkSession) -> Iterator[None]:
+    """Where Spark is the oracle it runs as users run it: plans are compiled and adapted."""
+    before = {name: spark.conf.get(name) for name in INTERPRETED}
+    for name in INTERPRETED:
+        spark.conf.unset(name)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)

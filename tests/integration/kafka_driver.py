@@ -1,8 +1,8 @@
 """A stream from topic to topic in a process of its own, which can be told to die after a batch was written.
 
-Run by test_kafka.py: `python kafka_driver.py SERVERS FOLDER JARS BATCH`. Matches the topic `trades` against the index in
+Run by test_kafka.py: `python -m tests.integration.kafka_driver SERVERS FOLDER JARS BATCH`. Matches the topic `trades` against the index in
 the folder and writes to the topic `alerts`. Once batch number BATCH is in the topic, and before Spark commits it, the
-process kills itself; with -1 it runs to the end.
+process kills itself.
 """
 
 from __future__ import annotations
@@ -11,16 +11,32 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
 from wherecast.spark.kafka import read_events
 from wherecast.spark.stream import BatchRunner
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start(session: SparkSession, servers: str, folder: Path) -> ws.MatchQuery:
+    """Match what the topic holds."""
+    index = ws.Index(str(folder / "index"))
+    return ws.stream(
+        read_events(session, servers, "trades", index.schema(), maxOffsetsPerTrigger=20),
+        index,
+        ws.Kafka("alerts", servers),
+        str(folder / "checkpoint"),
+        trigger={"availableNow": True},
+    )
+
 
 def main(servers: str, folder: Path, jars: str, batch: int) -> None:
-    session = ws.create_session("driver", "local[2]", **{"spark.jars": jars, "spark.sql.shuffle.partitions": 2})
-    index = ws.Index(str(folder / "index"))
+    session = ws.create_session("driver", "local[2]", **{**SETTINGS, "spark.jars": jars})
     run = BatchRunner.__call__
 
     def run_and_die(runner: BatchRunner, events: Any, number: int) -> None:
@@ -29,15 +45,7 @@ def main(servers: str, folder: Path, jars: str, batch: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     BatchRunner.__call__ = run_and_die  # type: ignore[method-assign]
-    query = ws.stream(
-        read_events(session, servers, "trades", index.schema(), maxOffsetsPerTrigger=20),
-        index,
-        ws.Kafka("alerts", servers),
-        str(folder / "checkpoint"),
-        trigger={"availableNow": True},
-    )
-    query.awaitTermination()
-    session.stop()
+    start(session, servers, folder).awaitTermination()
 
 
 if __name__ == "__main__":

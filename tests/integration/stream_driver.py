@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
 from tests.integration.stream_job import NOT_COMMITTED, SCHEMA
+from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
@@ -135,7 +136,7 @@ class Files:
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
     checkpoint_module._KEPT = 1_000_000  # the test looks at all of them
-    session = ws.create_session("driver", master, **{"spark.sql.shuffle.partitions": 2, "spark.default.parallelism": 2})
+    session = ws.create_session("driver", master, **SETTINGS)
     index = Index(str(folder / "index"))
     if not index.versions():
         strategy: Any = (folder / "strategy").read_text()

@@ -6,7 +6,6 @@ In a process of its own (`pytest -m kafka`): the connector must be there when th
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,10 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from tests.integration.kafka_driver import start
 from tests.kafka.artifacts import connector_jars
 from tests.kafka.broker import running_broker
+from tests.spark_settings import SETTINGS
+from typer.testing import CliRunner
 
 from wherecast import spark as ws
+from wherecast.cli.app import app
 from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
 from wherecast.spark import kafka
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-DRIVER = Path(__file__).with_name("kafka_driver.py")
+ROOT = Path(__file__).parents[2]
 SCHEMA = Schema.of({"row": "long", "symbol": "string", "price": "double"})
 SUBSCRIPTIONS = [
     (0, "price > 0"),
@@ -67,7 +70,7 @@ def session(jars: str) -> Iterator[SparkSession]:
     """A session with the connector."""
     if pyspark.SparkContext._active_spark_context is not None:
         pytest.fail("Spark runs already, without the Kafka connector; run these tests alone: pytest -m kafka")
-    session = ws.create_session("kafka-tests", "local[2]", **{"spark.jars": jars, "spark.sql.shuffle.partitions": 2})
+    session = ws.create_session("kafka-tests", "local[2]", **{**SETTINGS, "spark.jars": jars})
     yield session
     session.stop()
 
@@ -190,14 +193,12 @@ def test_killed_between_write_and_commit(session: SparkSession, broker: str, jar
     events += events[:25]  # events that are equal are events all the same
     send(session, broker, "trades", map(json.dumps, events))
 
-    def drive(batch: int) -> int:
-        with (tmp_path / "log").open("ab") as log:
-            command = [sys.executable, str(DRIVER), broker, str(tmp_path), jars, str(batch)]
-            return subprocess.run(command, stdout=log, stderr=log, env=os.environ, timeout=300, check=False).returncode
-
-    assert drive(1) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+    command = [sys.executable, "-m", "tests.integration.kafka_driver", broker, str(tmp_path), jars, "1"]
+    with (tmp_path / "log").open("ab") as log:
+        killed = subprocess.run(command, stdout=log, stderr=log, cwd=ROOT, timeout=300, check=False)
+    assert killed.returncode == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
     written = {key for key, _ in receive(session, broker, "alerts")}
-    assert drive(-1) == 0, (tmp_path / "log").read_text()[-3000:]
+    start(session, broker, tmp_path).awaitTermination()
     found = receive(session, broker, "alerts")
     times = Counter(key for key, _ in found)
     assert {key for key, n in times.items() if n == 2} == {key for key in written if key.split("/")[1] == "1"} != set()
@@ -249,30 +250,30 @@ topic = "configured-dead"
 
 
 def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars: str, tmp_path: Path) -> None:
-    """`wherecast pipeline run` three times: events, then changes alone, then events that meet the changed set."""
+    """`wherecast pipeline run` three times: events, then changes alone, then events that meet the changed set.
+
+    The first time in a process of its own, which gets the connector from the configuration.
+    """
     for topic in ("events", "changes", "matches", "dead"):
         create_topic(session, broker, f"configured-{topic}", 2 if topic == "events" else 1)
     (tmp_path / "pipeline.toml").write_text(CONFIG.format(broker=broker, jars=jars))
     ids, filters = zip(*SUBSCRIPTIONS, strict=True)
     pq.write_table(pa.table({"id": ids, "filter": filters}), tmp_path / "subscriptions.parquet")
 
-    def run() -> None:
-        config = str(tmp_path / "pipeline.toml")
-        command = [sys.executable, "-m", "wherecast", "pipeline", "run", config, "--master", "local[2]"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-
+    command = ["pipeline", "run", str(tmp_path / "pipeline.toml")]
     before, after = make_events(30), make_events(20, 100)
     send(session, broker, "configured-events", [*map(json.dumps, before), "not JSON"])
-    run()
+    program = [sys.executable, "-m", "wherecast", *command, "--master", "local[2]"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     changes = [
         {"sequence": 1, "op": "upsert", "id": 5, "filter": "symbol = 'D'"},
         {"sequence": 2, "op": "delete", "id": 0},
     ]
     send(session, broker, "configured-changes", map(json.dumps, changes))
-    run()
+    assert CliRunner().invoke(app, command).exit_code == 0
     send(session, broker, "configured-events", map(json.dumps, after))
-    run()
+    assert CliRunner().invoke(app, command).exit_code == 0
     found = receive(session, broker, "configured-matches")
     assert len({key for key, _ in found}) == len(found)
     changed = [*SUBSCRIPTIONS[1:], (5, "symbol = 'D'")]

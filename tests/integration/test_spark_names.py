@@ -89,6 +89,14 @@ def test_case_matters_where_the_session_says_so(spark: SparkSession, tmp_path: P
             match(spark.createDataFrame(ROWS, EVENTS), str(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def index(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An index that is only read."""
+    folder = tmp_path_factory.mktemp("index")
+    build(spark, folder)
+    return str(folder)
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -107,16 +115,17 @@ def test_case_matters_where_the_session_says_so(spark: SparkSession, tmp_path: P
         ),
     ],
 )
-def test_refused_before_anything_is_matched(spark: SparkSession, tmp_path: Path, columns: str, message: str) -> None:
+def test_refused_before_anything_is_matched(
+    spark: SparkSession, tmp_path: Path, index: str, columns: str, message: str
+) -> None:
     """By `match` and, before it starts, by `stream`."""
-    build(spark, tmp_path / "index")
     with pytest.raises(SchemaError, match=message):
-        match(spark.createDataFrame([], columns), str(tmp_path / "index"))
+        match(spark.createDataFrame([], columns), index)
     (tmp_path / "events").mkdir()
     with pytest.raises(SchemaError, match=message):
         stream(
             spark.readStream.schema(columns).parquet(str(tmp_path / "events")),
-            str(tmp_path / "index"),
+            index,
             Parquet(str(tmp_path / "matches")),
             str(tmp_path / "checkpoint"),
         )

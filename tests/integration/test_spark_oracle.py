@@ -30,7 +30,7 @@ FILTERS, EVENTS = 60, 40
 #: Trials with numbers of every width; the long profile draws fifty times as many.
 WIDTH_SEEDS = range(250 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 5)
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
 
 
 class SparkRefusalError(Exception):

@@ -79,7 +79,7 @@ def test_buckets_move_in_flight(spark: SparkSession, tmp_path: Path) -> None:
     """Skewed traffic makes a new version with moved buckets; nothing is lost or doubled before, at or after the move."""
     built = build(spark, tmp_path, "event-space")
     assert built.plan is not None
-    events = write_events(tmp_path / "events", ["S1", "S2", "S3"], 8)
+    events = write_events(tmp_path / "events", ["S1", "S2", "S3"], 5)
     query = start(spark, tmp_path, rebalancer=ws.Rebalancer(threshold=1.05, every=2))
     try:
         query.processAllAvailable()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
 
 SCHEMA = {"ts": "timestamp", "n": "timestamp_ntz", "d": "date"}
 #: Around the changes of clocks in Berlin and New York, before 1900, after the last rule that is written down, and in between.

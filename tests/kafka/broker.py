@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.kafka.artifacts import broker_jars
 from tests.kafka.ports import LOOPBACK, free_ports
+from tests.spark_settings import JVM
 
 from wherecast.spark.session import find_java
 
@@ -47,7 +48,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     port, controller = free_ports(2)
     config = folder / "server.properties"
     config.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder))
-    java = [str(find_java().executable), "-Xmx384m", "-cp", ":".join(map(str, broker_jars()))]
+    java = [str(find_java().executable), "-Xmx384m", *JVM.split(), "-cp", ":".join(map(str, broker_jars()))]
     log = folder / "broker.log"
     with log.open("wb") as output:
         format_command = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)]

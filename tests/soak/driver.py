@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.integration.stream_driver import COLUMNS, Reaper, hook_batches
 from tests.integration.stream_job import SCHEMA, SUBSCRIPTIONS
+from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
@@ -113,7 +114,7 @@ def main(folder: Path, point: str, batch: int) -> None:
     reaper = SoonReaper(point, batch)
     # Leases of killed writers end soon, so that clean-ups have something to do.
     clean_module.RENEW_S, clean_module.EXPIRY_S, clean_module._SKEW_S = 1.0, 10.0, 1.0
-    session = ws.create_session("soak", "local[2]", **{"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": False})
+    session = ws.create_session("soak", "local[2]", **SETTINGS)
     index = Index(str(folder / "index"))
     if not index.versions():
         subscriptions = session.createDataFrame(SUBSCRIPTIONS, "id bigint, filter string")
