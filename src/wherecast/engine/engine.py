@@ -329,11 +329,18 @@ class Engine:
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
         state, segments, needed = self._readable()
-        if not all(s.is_plain for s in segments):
-            return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
-        # Without residuals and arrays an event need not become Arrow columns: a tenth of the time.
-        values = read_event(self.schema, event, needed, self._names)
-        return [i for s in segments for i in s.live_ids(s.match_values(values), state.version)]
+        # Without arrays an event need not become Arrow columns: a tenth of the time.
+        if all(s.is_scalar for s in segments):
+            values = read_event(self.schema, event, needed, self._names)
+            found: list[SubscriptionId] = []
+            for segment in segments:
+                filters = segment.match_values(values, self._compiler.limits)
+                if filters is None:
+                    break
+                found += segment.live_ids(filters, state.version)
+            else:
+                return found
+        return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
 
     def match_batch(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
         """Match a batch: a table of Arrow, pandas or Polars, anything else with Arrow's C stream, or mappings.

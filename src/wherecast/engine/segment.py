@@ -72,8 +72,7 @@ class Segment:
         self.residuals = residuals
         self.subscriptions = subscriptions
         self.attributes = codebook.attributes | residuals.attributes  # that matching reads
-        sets = any(codebook.schema.is_set(number) for number in codebook.used)
-        self.is_plain = not sets and not boxes.residuals.size  # boxes of scalars say it all
+        self.is_scalar = not any(codebook.schema.attributes[a].is_array for a in self.attributes)
         self._install(matcher)
         self.died: Longs | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
@@ -116,14 +115,27 @@ class Segment:
         events = events.take(rows, self._read_after_gate)
         return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
-    def match_values(self, values: Mapping[int, Scalar | None]) -> npt.NDArray[np.int32]:
-        """Filters that one event satisfies, from its canonical values; only where `is_plain`."""
+    def match_values(self, values: Mapping[int, Scalar | None], limits: Limits) -> npt.NDArray[np.int32] | None:
+        """Filters that one event satisfies, from its canonical values; only where `is_scalar`.
+
+        None if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
+        """
         point = self.codebook.encode_values(values)
         if self._gate is not None:
             attr, open_codes = self._gate
             if not open_codes[point.codes[0, attr]]:
                 return _NO_FILTERS
         clause_ids = self.matcher.match(point)[1]
+        if self.boxes.residuals.size and clause_ids.size:
+            residual = self.boxes.residuals[clause_ids]
+            unsettled = np.flatnonzero(residual >= 0)
+            if unsettled.size:
+                texts = [len(v) for v in values.values() if isinstance(v, str)]
+                # A character has at most four bytes.
+                if 4 * max(texts, default=0) * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
+                    return None
+                held = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
+                clause_ids = np.delete(clause_ids, unsettled[~held])
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
     def count(self, events: EventBatch) -> Longs | None:

@@ -189,20 +189,34 @@ class Codebook:
         self.codes = codes  # by column, as far as they go; None: no filter constrains it
         self.used = [c for c, found in enumerate(codes) if found is not None]
         self.attributes = {schema.columns[c].attr for c in self.used}
-        self._encoders: list[tuple[int, Any]] = [(a, c.encode_value) for a, c in enumerate(codes) if c is not None]
+        used = [(n, schema.columns[n], c) for n, c in enumerate(codes) if c is not None]
+        self._encoders = [(n, c.encode_value) for n, _, c in used if isinstance(c, ValueCodes)]
+        self._literals = [(n, column, c) for n, column, c in used if isinstance(c, LiteralCodes)]
 
     @property
     def widths(self) -> Ints:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
     def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
-        """One event as a point, from canonical values by attribute; not for indexes that have columns of sets."""
+        """One event as a point, from canonical values by attribute; not for indexes that have columns of arrays."""
         matrix = np.zeros((1, len(self.codes)), np.int32)
         for attr, encode in self._encoders:
             value = values[attr]
             if value is not None:
-                matrix[0, attr] = encode(value)
-        return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
+                matrix[0, attr] = encode(value)  # type: ignore[arg-type]
+        if not self._literals:
+            return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
+        found = []
+        for place, (number, column, codes) in enumerate(self._literals):
+            text = values[column.attr]
+            matrix[0, number] = ~place
+            if text is None:
+                found.append(_NULL_SET)
+            else:
+                found.append(codes.encode_value(text if column.reading is Reading.LITERALS else text.lower()))  # type: ignore[union-attr,arg-type]
+        ptr = np.zeros(len(found) + 1, np.int64)
+        np.cumsum([codes.size for codes in found], out=ptr[1:])
+        return EventCodes(frozen(matrix), frozen(ptr), frozen(np.concatenate(found)))
 
     def encode_column(self, events: EventBatch, attr: int) -> Ints:
         """Codes of a scalar attribute that filters constrain."""
@@ -259,6 +273,7 @@ def _is_ascii(values: pa.Array) -> bool:
     return bool(data[ends[0] : ends[-1]].max(initial=0) < 128)
 
 
+_NULL_SET = np.array([NULL_CODE], np.int32)
 _NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 

@@ -14,7 +14,7 @@ exceed one is computed pair by pair.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.codes import key_of
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
@@ -31,7 +32,10 @@ from wherecast.language.filters import Program
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
+from wherecast.language.schema import Schema
 from wherecast.language.types import Kind, Type
+from wherecast.language.values import Scalar
+from wherecast.language.zone import Zone
 
 
 class Residuals:
@@ -65,6 +69,28 @@ class Residuals:
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
         """Which (event, residual) pairs hold; one vectorised evaluation per program."""
+        return self._hold(lambda attr: attribute_values(events, attr), events.schema.zone, event_ids, residual_ids)
+
+    def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
+        """Which residuals hold for one event, from its canonical values; not for residuals that read arrays."""
+        return self._hold(
+            lambda attr: _one_value(values[attr], schema.attributes[attr].kind),
+            schema.zone,
+            np.zeros(residual_ids.size, np.int64),
+            residual_ids,
+        )
+
+    def most_reads(self, residual_ids: npt.NDArray[Any]) -> int:
+        """How often residuals would read text of one event, all together."""
+        return sum(sum(self._reads_of(number).values()) for number in self.program[residual_ids].tolist())
+
+    def _hold(
+        self,
+        read: Callable[[int], Nullable],
+        zone: Zone,
+        event_ids: npt.NDArray[Any],
+        residual_ids: npt.NDArray[Any],
+    ) -> Bools:
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
         known: dict[int, Nullable] = {}
@@ -74,12 +100,12 @@ class Residuals:
 
             def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
                 if index not in known:
-                    known[index] = attribute_values(events, index)
+                    known[index] = read(index)
                 values, valid = known[index]
                 return Nullable(values[rows], valid[rows])
 
             program = self.programs[number]
-            scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, events.schema.zone)
+            scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)
             truth = np.ones(pairs.size, bool)
             for residual in program.residuals:
                 truth &= holds(residual.node, residual.truth, scope)
@@ -108,6 +134,16 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
     if attribute.kind is Kind.STRING:
         return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
     return Nullable(_plain_numbers(array, attribute.kind), valid)
+
+
+def _one_value(value: Scalar | None, kind: Kind) -> Nullable:
+    """The value of a scalar attribute in one event, as the evaluator wants it."""
+    if kind is Kind.STRING:
+        return Nullable(np.array(["" if value is None else value], object), np.array([value is not None]))
+    if kind in (Kind.FLOAT, Kind.BOOLEAN):
+        dtype = np.float64 if kind is Kind.FLOAT else np.bool_
+        return Nullable(np.array([0 if value is None else value], dtype), np.array([value is not None]))
+    return Nullable(np.array([0 if value is None else key_of(value)], np.int64), np.array([value is not None]))
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:

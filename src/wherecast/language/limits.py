@@ -28,5 +28,10 @@ class Limits:
     filter_work_bytes: int = 64 * _MIB  # that one filter reads of one event
     event_work_bytes: int = 1024 * _MIB  # that all filters of a segment read of one event
 
+    @property
+    def least_work(self) -> int:
+        """Bytes that are within every limit of an event."""
+        return min(self.value_bytes, self.filter_work_bytes, self.event_work_bytes)
+
 
 DEFAULT_LIMITS = Limits()
