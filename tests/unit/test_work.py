@@ -60,7 +60,10 @@ NEEDLES = "needle0 needle1 needle2 needle3"
     ("event", "reason"),
     [
         ({"cmd": NEEDLES + "x" * 65 * KIB}, r"'cmd' has 0.1 MiB of text.*Limits.value_bytes"),
-        ({"cmd": NEEDLES + "x" * 30 * KIB}, r"one filter would read 0.1 MiB.*subscription 'four'.*Limits.filter_work_bytes"),
+        (
+            {"cmd": NEEDLES + "x" * 30 * KIB},
+            r"one filter would read 0.1 MiB.*subscription 'four'.*Limits.filter_work_bytes",
+        ),
         ({"host": "0 1 2" + "y" * 60 * KIB}, r"all filters together would read 0.2 MiB.*Limits.event_work_bytes"),
     ],
 )

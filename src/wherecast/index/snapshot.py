@@ -66,7 +66,9 @@ from wherecast.index.arrow_file import Extent, StoredArray, find_fault, is_count
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 
 FORMAT = "wherecast-snapshot"
-FORMAT_VERSION = 1
+#: 2: columns of literals. What 1 has, 2 has in the same form.
+FORMAT_VERSION = 2
+_READABLE = (1, 2)
 MANIFEST = "manifest.json"
 #: A manifest has some hundred bytes per array; texts by the million belong in string arrays.
 MANIFEST_LIMIT = 64 << 20
@@ -201,7 +203,7 @@ def _parse_manifest(raw: bytes, where: Path) -> dict[str, Any]:
         )
     first, _, rest = raw.partition(b"\n")
     signature = manifest.get("hmac")
-    if version != FORMAT_VERSION or first + b"\n" != _first_line(rest, signature):
+    if type(version) is not int or version not in _READABLE or first + b"\n" != _first_line(rest, signature, version):
         raise _DamagedError(f"{where / MANIFEST}: damaged (its checksum does not match); restore it or save anew")
     if not is_genuine(FORMAT, rest, signature):
         raise _DamagedError(
@@ -238,8 +240,8 @@ def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
     return manifest
 
 
-def _first_line(rest: bytes, signature: object = None) -> bytes:
-    fixed: dict[str, object] = {"format": FORMAT, "format_version": FORMAT_VERSION}
+def _first_line(rest: bytes, signature: object = None, version: int = FORMAT_VERSION) -> bytes:
+    fixed: dict[str, object] = {"format": FORMAT, "format_version": version}
     fixed["sha256"] = hashlib.sha256(rest).hexdigest()
     if signature is not None:
         fixed["hmac"] = signature

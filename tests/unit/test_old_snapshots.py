@@ -1,0 +1,50 @@
+"""Snapshots of older builds open, answer as they did, and can be changed and saved."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from wherecast import Engine
+
+#: Saved by the build before columns of literals; see `FILTERS` for what was registered.
+SNAPSHOT = Path(__file__).parents[1] / "fixtures" / "snapshot-1"
+FILTERS = {
+    1: "symbol = 'IBM' AND price < 120.5",
+    3: "symbol LIKE '%BM%' AND volume > 5",
+    4: "symbol ILIKE 'ib%'",
+    5: "lower(symbol) IN ('ibm','sap') AND hot",
+    6: "array_contains(tags,'x') AND NOT array_contains(tags,'y')",
+    7: "symbol RLIKE 'I.M$'",
+    8: "price * volume > 500",
+    9: "day >= DATE '2024-01-01' AND ts < TIMESTAMP '2025-01-01 00:00:00Z'",
+    10: "symbol NOT LIKE '%Z%' AND price IS NOT NULL",
+    11: "symbol LIKE 'I%M'",
+}
+DAY, MOMENT = dt.date(2024, 5, 1), dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+EVENTS = [
+    {"symbol": "IBM", "price": 100.0, "volume": 10, "day": DAY, "ts": MOMENT, "tags": ["x"], "hot": True},
+    {"symbol": "ibm", "price": 1.0, "tags": ["x", "y"], "hot": True},
+    {"symbol": "SAP", "price": 200.0, "volume": 3, "hot": True},
+    {"symbol": "ZBMZ", "price": None, "volume": 6, "tags": []},
+    {},
+]
+
+
+def answers(engine: Engine) -> list[list[object]]:
+    return [sorted(ids) for ids in engine.match_batch(EVENTS).to_lists()]
+
+
+def test_format_1(tmp_path: Path) -> None:
+    """It answers as an engine of the same filters does, after merging with new ones and after saving, too."""
+    engine = Engine.open(SNAPSHOT)
+    fresh = Engine(engine.schema)
+    assert fresh.subscribe_many(FILTERS).registered == len(FILTERS) == len(engine)
+    assert answers(engine) == answers(fresh)
+    assert [sorted(engine.match(event)) for event in EVENTS] == answers(fresh)
+    for each in (engine, fresh):
+        each.subscribe(12, "symbol LIKE '%B%' AND NOT symbol ILIKE '%z%'")
+        each.merge(everything=True)
+    assert answers(engine) == answers(fresh)
+    engine.save(tmp_path)
+    assert answers(Engine.open(tmp_path)) == answers(fresh)
