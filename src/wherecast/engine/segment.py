@@ -134,8 +134,9 @@ class Segment:
                 # A character has at most four bytes.
                 if 4 * max(texts, default=0) * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
                     return None
-                held = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
-                clause_ids = np.delete(clause_ids, unsettled[~held])
+                kept = residual < 0
+                kept[unsettled] = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
+                clause_ids = clause_ids[kept]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
 
     def count(self, events: EventBatch) -> Longs | None:

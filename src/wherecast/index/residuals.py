@@ -94,7 +94,8 @@ class Residuals:
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
         known: dict[int, Nullable] = {}
-        for number in np.unique(which).tolist():
+        numbers = np.unique(which).tolist() if which.size > 1 else which.tolist()
+        for number in numbers:
             pairs = np.flatnonzero(which == number)
             rows = event_ids[pairs]
 

@@ -61,6 +61,8 @@ CANDIDATES, MATCHES = 2, 4
 
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
+#: Ids that are sorted in Python.
+_FEW_IDS = 64
 
 _NONE_DIED = np.zeros(0, np.int64)
 
@@ -247,6 +249,9 @@ class AdaptiveMatcher(Matcher):
 
     def _once(self, ptr: Longs, ids: Ints) -> tuple[Longs, Ints]:
         """Each id once per event: with a stamp per clause where there are many ids, by sorting where there are few."""
+        if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
+            distinct = sorted(set(ids.tolist()))
+            return np.array([0, len(distinct)]), np.array(distinct, np.int32)
         if ids.size * 16 > self.n_clauses:
             size = drop_repeats(ids, ptr, np.full(self.n_clauses, -1, np.int32))
             return ptr, ids[:size]
