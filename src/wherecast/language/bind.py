@@ -337,8 +337,8 @@ def settle(
     blocks: list[IntervalRows] = []
     for number, clause in enumerate(clauses):
         found = []
-        for column in sorted({v.column for v in clause.values}, key=schema.number_of):
-            found += _constraints(column, [v for v in clause.values if v.column == column], placed, ranks, schema, n)
+        for column, unions in _by_column(clause.values).items():
+            found += _constraints(column, unions, placed, ranks, schema, n)
         for _, _, sets, null in found:
             if not null:
                 present = np.zeros(n, bool)
@@ -352,6 +352,14 @@ def settle(
         none = np.zeros(0, np.int64)
         return Bound(IntervalRows(none, none, none, none, np.zeros(0, bool), none, none), alive)
     return Bound(IntervalRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
+
+
+def _by_column(values: Sequence[Values]) -> dict[Column, list[Values]]:
+    """The sets of each column; rows are put in the order of columns later."""
+    out: dict[Column, list[Values]] = {}
+    for each in values:
+        out.setdefault(each.column, []).append(each)
+    return out
 
 
 Constraint = tuple[int, int, Ragged, bool]  # column, part, intervals, NULL allowed

@@ -33,6 +33,8 @@ class Reading(enum.IntEnum):
     LITERALS = 1
     LOWER_LITERALS = 2  # of the text in lower case
 
+    __hash__ = int.__hash__  # that of an enumeration is Python, and every predicate of a filter is hashed
+
 
 class Column(NamedTuple):
     """An attribute, by its position in the schema, and what is taken from it."""

@@ -119,8 +119,8 @@ class Values:
 
     @property
     def is_elements(self) -> bool:
-        """Whether it asks for elements, of which one must be there."""
-        return any(p.is_element for p in self.predicates)
+        """Whether it asks for elements, of which one must be there; either all of its predicates do or none."""
+        return self.predicates[0].is_element
 
 
 def _values(predicate: Predicate) -> Values:
