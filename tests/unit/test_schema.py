@@ -538,3 +538,10 @@ def test_many_by_alias():
 def test_json_is_readable(stock: Schema):
     """The JSON form is plain JSON with one key per attribute."""
     assert list(json.loads(stock.to_json())) == [a.name for a in stock]
+
+
+def test_a_text_attribute_has_three_columns():
+    """Columns have numbers of 15 bits; the value of a text and the literals in it are three of them."""
+    assert len(Schema.of({f"a{i}": "string" for i in range(10_922)}).columns) == 32_766
+    with pytest.raises(SchemaError, match="a text attribute has three"):
+        Schema.of({f"a{i}": "string" for i in range(10_923)})

@@ -204,6 +204,10 @@ class Schema:
         object.__setattr__(self, "_by_name", {a.name: i for i, a in enumerate(self.attributes)})
         object.__setattr__(self, "_by_lower_name", {a.name.lower(): i for i, a in enumerate(self.attributes)})
         object.__setattr__(self, "columns", columns_of(self.attributes))
+        if len(self.columns) > MAX_ATTRIBUTES:
+            raise SchemaError(
+                f"{len(self.columns):,} columns, at most {MAX_ATTRIBUTES:,}, and a text attribute has three; leave some out"
+            )
         object.__setattr__(self, "_numbers", {column: i for i, column in enumerate(self.columns)})
 
     # Columns
