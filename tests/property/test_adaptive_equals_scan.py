@@ -18,7 +18,7 @@ from tests.property.strategies import FilterMaker, make_event, make_space
 from tests.property.terms import text
 
 from wherecast import Engine
-from wherecast.engine import delta
+from wherecast.engine import log
 
 #: A twentieth of what the profile does with a plain test: an example here is a whole life.
 EXAMPLES = settings.default.max_examples // 20
@@ -37,7 +37,7 @@ def compared() -> Iterator[list[int]]:
 @pytest.fixture(autouse=True)
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of eight entries makes segments, and so merges, frequent."""
-    monkeypatch.setattr(delta, "LOG_LIMIT", 8)
+    monkeypatch.setattr(log, "LOG_LIMIT", 8)
     monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 8)
 
 

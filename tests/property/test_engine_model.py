@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from wherecast import Engine, SubscriptionError
-from wherecast.engine import delta
+from wherecast.engine import log
 from wherecast.matchers.registry import MATCHERS
 
 SCHEMA = {"a": "integer", "b": "integer", "x": "float", "s": "string", "tags": "array<string>", "f": "boolean"}
@@ -144,7 +144,7 @@ class EngineModel(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of four entries makes segments, and so merges, frequent."""
-    monkeypatch.setattr(delta, "LOG_LIMIT", 4)
+    monkeypatch.setattr(log, "LOG_LIMIT", 4)
     monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 4)
 
 
