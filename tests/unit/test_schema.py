@@ -421,7 +421,7 @@ def test_bad_attribute():
     """An attribute made by hand is checked as one that is read."""
     with pytest.raises(SchemaError, match="attribute 'a': the domain says nothing"):
         Attribute("a", Kind.FLOAT, domain=Domain())
-    with pytest.raises(SchemaError, match="'integer' is no kind"):
+    with pytest.raises(SchemaError, match="'integer' is not a kind"):
         Attribute("a", "integer")
     with pytest.raises(SchemaError, match="attribute 'a': type integer cannot have 12 bits; use 8 or 16 or 32 or 64"):
         Attribute("a", Kind.INTEGER, bits=12)

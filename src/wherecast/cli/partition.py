@@ -222,7 +222,7 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
     incoming = check_rows(zip(found.ids, found.filters, strict=True))
     # A filter whose id is bad is left out, too, however good it is.
     texts = [None if row in incoming.errors else text for row, text in enumerate(incoming.texts)]
-    compiled = Compiler(schema).compile_many(texts)  # type: ignore[arg-type]  # what is no text is an error of its row
+    compiled = Compiler(schema).compile_many(texts)  # type: ignore[arg-type]  # anything but a text is an error of its row
     report_bad(path, found, incoming.refused(compiled).items())
     if not compiled.filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")

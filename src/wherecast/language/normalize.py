@@ -7,7 +7,7 @@ Three-valued logic is removed first. For an expression e and an event, "e is tru
 true and false, "a AND b is not true" is "a is not true or b is not true", and so on. At the leaves, a comparison of an
 attribute with a constant is a set of values, its falsity the complement among the values that are there, and the two
 weaker statements add NULL. So after `push_truth` nothing is left but AND, OR, value sets of one attribute and
-residuals (what is no set: `high > low`, a general LIKE, a function call), each residual behind the sets that it implies.
+residuals (conditions that are not sets: `high > low`, a function call), each residual behind the sets that it implies.
 
 Then `group_sets` unites the alternatives of one attribute, and `expand` multiplies out to a disjunction of clauses. Where
 that would pass the limit, an OR is replaced by a cover, the hull of its alternatives, and the whole expression becomes

@@ -14,7 +14,7 @@ A schema can be written as a mapping, in JSON or in YAML,
 
 or taken from an Arrow schema, a table of Arrow, pandas or Polars, or a Spark StructType or DataFrame. Domains survive the
 written forms; tables hold types only. A table may have columns that no filter can use: of a map, a decimal, a type of
-another library. They are no attributes, but the schema remembers why, for the filter that names one.
+another library. They are not attributes, but the schema remembers why, for the filter that names one.
 
 A schema has a time zone: that of literals and events that name none. It is UTC unless another is given, and stands in the
 written form under `__wherecast_time_zone`, which can be the name of no attribute, as `__wherecast_unusable` cannot.
@@ -100,7 +100,7 @@ class Attribute:
         check_name(self.name)
         kind: object = self.kind
         if not isinstance(kind, Kind):
-            raise SchemaError(f"attribute {self.name!r}: {kind!r} is no kind; use e.g. Kind.INTEGER")
+            raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
         widths = WIDTHS.get(self.kind, (FULL_WIDTH,))
         if self.bits not in widths:
             known = " or ".join(map(str, widths))
@@ -488,7 +488,7 @@ def check_size(name: str, read: list[Attribute], depth: int) -> None:
 
 
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
-    """Why a type is no attribute type, and what to do. `element` is the type itself or, of an array, its element's."""
+    """Why a type cannot be that of an attribute, and what to do. `element` is the type itself or, of an array, its element's."""
     if element.startswith(("decimal", "numeric")):
         way_out = "use double, or integer if all values are whole; DECIMAL columns of events are converted to either"
     elif element.startswith(("array", "list", "struct", "map")) and written != element:

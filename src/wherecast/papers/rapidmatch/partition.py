@@ -41,7 +41,7 @@ MOST_PROPERTIES = 2048
 
 
 class MisfitError(MatcherError):
-    """A constraint that is no conjunction of the properties of a partition."""
+    """A constraint that is not a conjunction of the properties of a partition."""
 
 
 class DistinctConstraints(NamedTuple):
