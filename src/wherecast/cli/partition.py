@@ -64,7 +64,7 @@ def make_plan(
         typer.Option(metavar="PLAN", file_okay=False, help="The directory to write; an older plan there is replaced."),
     ],
     strategy: Annotated[
-        StrategyName, typer.Option(help="auto takes the one that is expected to cost least.")
+        StrategyName, typer.Option(help="auto takes the one with the lowest expected cost.")
     ] = StrategyName.AUTO,
     events: Annotated[
         Path | None,
@@ -72,7 +72,7 @@ def make_plan(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="A sample of the traffic to weigh strategies on. Default: events made of the filters' constants.",
+            help="A sample of the traffic to compare strategies on. Default: events generated from the filters' constants.",
         ),
     ] = None,
     by: Annotated[
@@ -132,7 +132,7 @@ def evaluate_plan(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="Those the plan was made of, to find out which deliveries match nothing.",
+            help="The subscriptions of the plan, to find out which deliveries match nothing.",
         ),
     ] = None,
     as_json: JsonFlag = False,

@@ -181,8 +181,8 @@ __all__ = ["MAX_ATTRIBUTES", "Attribute", "Domain", "Kind", "Schema"]
 class Schema:
     """The attributes of one information space, in order. Frozen and hashable.
 
-    `time_zone` is the zone of timestamps that name none, in filters and in events: a region such as Europe/Berlin or an
-    offset such as +02:00. `unusable` has the columns that no filter can name, and why; they take no part in equality.
+    `time_zone` is the zone of timestamps without a zone, in filters and in events: a region such as Europe/Berlin or an
+    offset such as +02:00. `unusable` has the columns that filters cannot use, and why; equality ignores them.
     """
 
     attributes: tuple[Attribute, ...]
@@ -204,13 +204,13 @@ class Schema:
 
     @classmethod
     def of(cls, source: SchemaSource, *, time_zone: str | None = None) -> Schema:
-        """A schema from whatever tells one.
+        """A schema from a mapping, a file, a table or another schema.
 
         Args:
             source: The written form, a mapping of names to types, or to mappings with `type` and a domain or `fields`; the path
                 of a JSON or YAML file; an Arrow schema; a table of Arrow, pandas, Polars or any library with Arrow's C
                 interface; a Spark StructType or DataFrame; or a schema. A stream that can be read once is used up.
-            time_zone: The zone of timestamps that name none; it comes before the one of the source.
+            time_zone: The zone of timestamps without a zone; it overrides that of the source.
 
         Raises:
             SchemaError: The source tells no schema, or one that contradicts itself.
@@ -318,11 +318,11 @@ class Schema:
 
     @property
     def zone(self) -> Zone:
-        """The zone of timestamps that name none."""
+        """The zone of timestamps without a zone."""
         return find_zone(self.time_zone)
 
     def in_time_zone(self, name: str) -> Schema:
-        """The same attributes with another zone; domains stay what they are."""
+        """The same attributes and domains with another zone."""
         return Schema(self.attributes, name, self.unusable)
 
     # Looking attributes up
@@ -350,7 +350,7 @@ class Schema:
         return index
 
     def suggest(self, name: str) -> str | None:
-        """The attribute whose name is most like `name`, if one is like it."""
+        """The attribute whose name is most similar to `name`, if one is similar."""
         import difflib  # noqa: PLC0415 - needed only when a name is wrong
 
         wanted = name.lower()
