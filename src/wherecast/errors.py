@@ -54,11 +54,11 @@ class FilterError(WherecastError):
 
 
 class SubscriptionError(WherecastError):
-    """A subscription id that is taken, unknown, or of no usable type."""
+    """A subscription id that is taken, unknown, or of the wrong type."""
 
 
 class UnknownIdError(SubscriptionError, KeyError):
-    """There is no subscription of this id. It is a KeyError, too."""
+    """No subscription has this id. This is also a KeyError."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would put it in quotes
@@ -81,7 +81,7 @@ class EventError(WherecastError):
 
 
 class LimitError(WherecastError):
-    """A size that this build cannot hold; the message gives the numbers."""
+    """Something is too large for this release; the message gives the numbers."""
 
 
 class MatcherError(WherecastError):
@@ -93,8 +93,8 @@ class PlanError(WherecastError):
 
 
 class SigningKeyError(WherecastError):
-    """A signing key that cannot be read or is too short to be one."""
+    """A signing key that cannot be read or is too short."""
 
 
 class SnapshotError(WherecastError):
-    """A snapshot that is damaged, foreign or newer than this build."""
+    """A snapshot that is damaged, not of Wherecast, or newer than this release."""

@@ -202,7 +202,7 @@ def test_rate_source_and_select(spark: SparkSession, folder: Path) -> None:
 MISTAKES = [
     ('path = "subscriptions.parquet"', 'path = "missing.parquet"', 2, "[subscriptions]: there is no '"),
     ('path = "events"', 'path = "missing"', 2, "[events]: there is no '"),
-    ("number BIGINT", "number BIGINTEGER", 2, "events.columns is no list of columns with types"),
+    ("number BIGINT", "number BIGINTEGER", 2, "events.columns is not a list of columns with types"),
     ("subscribers = true", 'subscribers = true\noutput = "lists"', 2, "pipeline.subscribers needs pipeline.output"),
     ('columns = "number BIGINT, symbol STRING, price DOUBLE"', 'columns = "x BIGINT"', 2, "have no column 'x'; they have number, symbol, price"),
     ('path = "subscriptions.parquet"', 'path = "events/0.parquet"', 1, "subscriptions need a column 'id'"),

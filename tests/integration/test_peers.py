@@ -616,7 +616,7 @@ def test_the_commands_talk_to_each_other(tmp_path):
             "unconfirmed": 0,
             "refused": 1,
         }
-        assert (done.returncode, "line 4: an event that is no JSON" in done.stderr) == (1, True)
+        assert (done.returncode, "line 4: an event is not valid JSON" in done.stderr) == (1, True)
         out, _ = heard.communicate(timeout=20)
         assert json.loads(out) == {"subscription": "low", "event": {"symbol": "IBM", "price": 5.0}}
         status = subprocess.run([*command, "status", *peer, "--json"], capture_output=True, text=True, check=True)

@@ -40,14 +40,14 @@ TERMS = [
     "f", "NOT f", "d >= DATE '2024-0{m}-15'", "d < DATE '2023-05-01'", "k = {i}", "k IN ({i}, {j})", "a IS NOT NULL", "f IS NOT NULL",
 ]  # fmt: skip
 REFUSED = {
-    "a > b": "no comparison of an attribute with constants",
+    "a > b": "not a comparison of an attribute with constants",
     "TRUE": "constrains no attribute",
     "a IS NULL": "events without 'a'",
     "array_contains(tags, 'a')": "'tags' is an array",
     "k > 3": "give that attribute min and max",
     "k BETWEEN 1 AND 2000": "give that attribute min and max",
     "a = 1 OR k < 3": "give that attribute min and max",
-    "s LIKE '%a'": "no comparison",
+    "s LIKE '%a'": "not a comparison",
 }
 
 

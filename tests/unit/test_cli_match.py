@@ -345,7 +345,7 @@ def test_bad_json_subscriptions(case):
     result = case.run()
     assert result.exit_code == 0
     assert result.stdout == "event,subscription\n0,1\n3,1\n"
-    for place in ("row 1: the line is no JSON", "row 2: expected one JSON object", "row 3: 'filter' is missing",
+    for place in ("row 1: the line is not valid JSON", "row 2: expected one JSON object", "row 3: 'filter' is missing",
                   "row 4, id '\\ud800': the id '\\ud800' has half a character", "row 5, id True", "row 6, id 3", "row 7, id 1.5"):  # fmt: skip
         assert place in result.stderr
     assert "7 bad subscriptions" in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -19,6 +20,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 LANGUAGE = ROOT / "docs" / "language.md"
+WALKS = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "design" / "adaptive.md"]
+LAYERS = "language|index|engine|matchers|kernels|cli|spark|bench|partition|overlay|papers"
+#: Names of files in prose that are not modules of the package.
+NO_MODULES = {"utils.py", "misc.py", "helper.py"}
 
 
 def name_of(path):
@@ -219,8 +224,50 @@ def test_links_lead_somewhere(path):
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert target.startswith("http") or (path.parent / target).exists(), target
-    for module in re.findall(r"`((?:language|index|engine|matchers|kernels|cli|spark)/\w*(?:\.py)?|errors\.py)`", text):
+    if path.parent.name == "decisions":  # they also speak of what was there before
+        return
+    for module in re.findall(rf"`((?:{LAYERS})/(?:\w+/)*\w*(?:\.py)?|errors\.py)`", text):
         assert (ROOT / "src" / "wherecast" / module).exists(), module
+    for module in re.findall(r"`(\w+\.py)`", text):
+        found = [*(ROOT / "src" / "wherecast").rglob(module), *(ROOT / "tests").rglob(module)]
+        assert module in NO_MODULES or found, module
+
+
+@pytest.mark.parametrize("path", WALKS, ids=name_of)
+def test_walks_name_what_is_there(path):
+    """Each function and class that a walk through the code names is defined in the module that stands behind it."""
+    steps = re.findall(r"`([\w.]+)` \(`([\w/]+\.py)`", path.read_text(encoding="utf-8"))
+    assert len(steps) > 5
+    for name, module in steps:
+        names = defined_in(ROOT / "src" / "wherecast" / module)
+        assert name in names, f"{name} is not in {module}"
+
+
+def defined_in(path):
+    """Classes, functions, methods (`Class.method`) and constants of a module."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+            found |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
+        elif isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return found
+
+
+def test_docstrings_name_modules_that_are_there():
+    """A module that the source names as `layer.module` exists, in the package or beside the paper that names it."""
+    root, missing = ROOT / "src" / "wherecast", []
+    for path in sorted(root.rglob("*.py")):
+        for layer, module in re.findall(r"`(language|index|matchers|kernels)\.(\w+)[\w.]*`", path.read_text("utf-8")):
+            if not any(
+                (above / layer / f"{module}.py").exists() for above in path.parents if root in [above, *above.parents]
+            ):
+                missing.append(f"{path.relative_to(root)}: {layer}.{module}")
+    assert not missing
 
 
 def test_docstring_of_the_package():

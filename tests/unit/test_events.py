@@ -468,7 +468,7 @@ REFUSED_VALUES = [
     ("float", 10**400, "expected float, got integer of 1329 bits, which is outside the range of a double"),
     ("string", b"a", "expected string, got bytes b'a'"),
     ("string", 5, "expected string, got integer 5"),
-    ("string", "a\ud800", "expected string, got string 'a\\ud800', which has a lone surrogate and so is no valid Unicode"),
+    ("string", "a\ud800", "expected string, got string 'a\\ud800', which has a lone surrogate and so is not valid Unicode"),
     ("date", NOON, "expected date, got timestamp 2024-01-31 12:00:00+00:00"),
     ("date", np.datetime64("2024-01-31T12"), "expected date, got timestamp 2024-01-31 12:00:00"),
     ("date", "2024-02-30", "expected date, got string '2024-02-30'; write dates as 2024-01-31"),
@@ -486,7 +486,7 @@ REFUSED_VALUES = [
     ("array<integer>", [1, 2.0], "element 1: expected integer, got float 2.0"),
     ("array<integer>", [[1]], "element 0: expected integer, got array"),
     ("array<integer>", np.zeros((1, 1)), "expected array<integer>, got ndarray"),
-    ("array<string>", ["a", "\ud800"], "element 1: expected string, got string '\\ud800', which has a lone surrogate and so is no valid Unicode"),
+    ("array<string>", ["a", "\ud800"], "element 1: expected string, got string '\\ud800', which has a lone surrogate and so is not valid Unicode"),
     ("array<timestamp>", [dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-1)))], "element 0: expected timestamp, got timestamp 9999-12-31 23:59:59.999999-01:00; timestamps lie in the years 1 to 9999"),
     ("array<date>", ["2024-01-31", "x"], "element 1: expected date, got string 'x'; write dates as 2024-01-31"),
 ]  # fmt: skip

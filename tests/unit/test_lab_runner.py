@@ -185,7 +185,7 @@ def test_damaged_results_are_named(experiment, results):
         results.rows(record)
     for text in ("{", json.dumps({"name": "x"})):
         (folder / "record.json").write_text(text)
-        with pytest.raises(LabError, match=r"record\.json' is no record of the lab"):
+        with pytest.raises(LabError, match=r"record\.json' is not a record of the lab"):
             results.record("toy-one", "small")
 
 

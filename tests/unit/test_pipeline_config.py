@@ -103,7 +103,11 @@ WRONG = [
     ({"pipeline.index": None}, (), r"the key 'index' is missing in \[pipeline\]"),
     ({}, ("sink",), r"the table \[sink\] is missing"),
     ({"pipeline.output": "rows"}, (), r"pipeline.output is 'rows'; there are: pairs, lists, counts"),
-    ({"pipeline.trigger": "soon"}, (), r"pipeline.trigger is 'soon'; expected 'available-now' or such as '5 seconds'"),
+    (
+        {"pipeline.trigger": "soon"},
+        (),
+        r"pipeline.trigger is 'soon'; expected 'available-now' or an interval such as '5 seconds'",
+    ),
     ({"pipeline.subscribers": 1}, (), r"pipeline.subscribers is 1; expected true or false"),
     ({"pipeline.subscribers": True, "pipeline.output": "lists"}, (), r"pipeline.subscribers needs pipeline.output"),
     ({"plan.servers": 0}, (), r"plan.servers is 0; expected 1 or more"),
@@ -158,7 +162,7 @@ def test_no_toml(tmp_path):
     """What is no TOML is named with its place."""
     path = tmp_path / "pipeline.toml"
     path.write_text("[pipeline\n")
-    with pytest.raises(ConfigError, match=r"pipeline.toml' is no TOML: .*line 1"):
+    with pytest.raises(ConfigError, match=r"pipeline.toml' is not valid TOML: .*line 1"):
         read_config(path)
     with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
         read_config(tmp_path)

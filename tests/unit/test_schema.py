@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
+from wherecast.language import arrow, convert, schema, types, values
 from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
 from wherecast.language.types import WIDTHS, Kind, integer_range
 
@@ -420,7 +421,7 @@ def test_bad_attribute():
     """An attribute made by hand is checked as one that is read."""
     with pytest.raises(SchemaError, match="attribute 'a': the domain says nothing"):
         Attribute("a", Kind.FLOAT, domain=Domain())
-    with pytest.raises(SchemaError, match="'integer' is no kind"):
+    with pytest.raises(SchemaError, match="'integer' is not a kind"):
         Attribute("a", "integer")
     with pytest.raises(SchemaError, match="attribute 'a': type integer cannot have 12 bits; use 8 or 16 or 32 or 64"):
         Attribute("a", Kind.INTEGER, bits=12)
@@ -545,3 +546,12 @@ def test_a_text_attribute_has_three_columns():
     assert len(Schema.of({f"a{i}": "string" for i in range(10_922)}).columns) == 32_766
     with pytest.raises(SchemaError, match="a text attribute has three"):
         Schema.of({f"a{i}": "string" for i in range(10_923)})
+
+
+def test_every_kind_is_in_every_table():
+    """A kind that is left out of one would be a KeyError at the first value; instants are coerced with their zone, apart."""
+    assert set(types.TYPE_OF_KIND) == set(Kind)
+    assert {kind for kind, _ in schema._TYPES.values()} == set(Kind)
+    assert set(arrow._CANONICAL) == {kind for _, kind in arrow._KIND_TESTS} == set(Kind)
+    assert set(convert._PLAIN_TYPES) == set(Kind)
+    assert {*values._COERCE, Kind.TIMESTAMP} == set(Kind)

@@ -174,11 +174,11 @@ class TestHostile:
         file = folder_of(small) / "g.arrow"
         file.unlink()
         os.mkfifo(file)
-        with pytest.raises(SnapshotError, match="no regular file"):
+        with pytest.raises(SnapshotError, match="not a regular file"):
             open_snapshot(small)
         file.unlink()
         file.mkdir()
-        with pytest.raises(SnapshotError, match="no regular file"):
+        with pytest.raises(SnapshotError, match="not a regular file"):
             open_snapshot(small)
 
     def test_unclean_booleans(self, small):

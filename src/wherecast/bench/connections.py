@@ -57,7 +57,7 @@ def open_database(url: str | None) -> Database:
 class DuckDB:
     """DuckDB, in memory, on one thread: its times compare with those of matchers that use one."""
 
-    MEMORY = "4GB"  # a statement that needs more is refused: what goes to disk is no main-memory database
+    MEMORY = "4GB"  # a statement that needs more is refused: a main-memory database does not go to disk
 
     def __init__(self) -> None:
         try:

@@ -84,9 +84,9 @@ def check(
     schema: SchemaOption,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")] = False,
 ) -> None:
-    """Show what a filter means: its normal form, the box of each clause, and what is left to evaluate.
+    """Show what a filter means: its normal form, the box of each clause, and its residuals.
 
-    Exit code 1 and a caret under the place if the filter is wrong.
+    If the filter is wrong, the exit code is 1 and a caret marks the place.
 
     \b
     Examples:
@@ -122,10 +122,10 @@ def match(
         ),
     ] = None,
     matcher: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")
+        str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: adaptive.")
     ] = None,
     on_error: Annotated[
-        OnError, typer.Option(help="An event that does not fit the schema: stop there, or leave it out.")
+        OnError, typer.Option(help="What to do with an event that does not fit the schema: stop, or skip it.")
     ] = OnError.RAISE,
     strict: Annotated[
         bool,
@@ -157,9 +157,7 @@ def match(
 
 @app.command()
 def demo(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; made if it is not there.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Where the files go; created if missing.")],
     subscriptions: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many subscriptions.")] = 100_000,
     events: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many events.")] = 600_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same workload.")] = 1,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 bench_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Measure: any files, or the declared cases. Every answer is checked before a time is reported.",
+    help="Measure your own files or the declared cases. Every answer is checked before a time is reported.",
 )
 
 
@@ -37,7 +37,9 @@ CasesOption = Annotated[
     Path | None,
     typer.Option("--cases", exists=True, dir_okay=False, metavar="FILE", help="Declared cases. Default: those that come with Wherecast."),
 ]  # fmt: skip
-ScaleOption = Annotated[float, typer.Option(min=0.00001, max=100, help="Of the declared number of subscriptions.")]
+ScaleOption = Annotated[
+    float, typer.Option(min=0.00001, max=100, help="Multiply the declared number of subscriptions by this.")
+]
 RepeatOption = Annotated[int, typer.Option(min=1, max=1000, help="Timed passes; the median counts.")]
 
 
@@ -53,7 +55,7 @@ def measure_match(
         Path, typer.Option(exists=True, dir_okay=False, metavar="FILE", help="One column per attribute.")
     ],
     matcher: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: the engine's.")
+        str | None, typer.Option(metavar="NAME", help="The matching algorithm. Default: adaptive.")
     ] = None,
     output: Annotated[BenchOutput, typer.Option(help="What to ask the engine for.")] = BenchOutput.COUNTS,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads to match with.")] = 1,
@@ -113,7 +115,7 @@ def run_declared(
     repeat: RepeatOption = 5,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Where JSON lines go; what was there is replaced."),
+        typer.Option(metavar="FILE", dir_okay=False, help="Where JSON lines go; an existing file is replaced."),
     ] = None,
     cases: CasesOption = None,
     as_json: JsonFlag = False,

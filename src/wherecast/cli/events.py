@@ -21,7 +21,7 @@ CHUNK_ROWS = 32_768
 
 
 class EventChunk(NamedTuple):
-    """Events, their 0-based rows in the file, and the rows between them that are no events, with the reason."""
+    """Events, their 0-based rows in the file, and the rows between them that are not events, with the reason."""
 
     rows: npt.NDArray[np.int64]
     events: Events

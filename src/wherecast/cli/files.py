@@ -62,7 +62,7 @@ class Header(NamedTuple):
 def read_header(path: Path) -> Header:
     """The column names of a CSV file."""
     try:
-        # Whole blocks are decoded at once: bytes that are no text must not matter before their row is read.
+        # Whole blocks are decoded at once: bytes that are not text must not matter before their row is read.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             lines = filter(None, csv.reader(text))
             names = next(lines, None)
@@ -90,9 +90,9 @@ def parse_json_line(line: bytes) -> dict[str, object]:
     except UnicodeDecodeError:
         raise ValueError("the line is not UTF-8 text") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"the line is no JSON: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"the line is not valid JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError):
-        raise ValueError("the line is no usable JSON: nested too deep, or a number too long") from None
+        raise ValueError("the line is not usable JSON: nested too deep, or a number too long") from None
     if not isinstance(found, dict):
         raise ValueError(f"expected one JSON object per line, found {_kind(found)}")  # noqa: TRY004 - its caller needs one class
     return found

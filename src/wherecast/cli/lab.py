@@ -106,7 +106,7 @@ def watch_runs(forecast: Forecast, n_runs: int) -> Iterator[LabWatch]:
 lab_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The papers' tables and figures, measured again: experiments, claims, reports. Needs the extra `lab`.",
+    help="Repeat the papers' experiments: tables, figures, claims, reports. Needs the extra `lab`.",
 )
 
 
@@ -119,7 +119,7 @@ class ScaleName(enum.StrEnum):
 
 
 ScaleOption = Annotated[
-    ScaleName, typer.Option(help="small: seconds each; paper: the paper's sizes; large: beyond, where there is such.")
+    ScaleName, typer.Option(help="small: seconds each; paper: the paper's sizes; large: beyond them, for some.")
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", file_okay=False, help="What `lab run` wrote.")]
 OUTPUT = Path("lab-output")
@@ -162,7 +162,7 @@ def run_experiments(
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Where results go: Parquet, CSV, PNG, SVG.")
     ] = OUTPUT,
-    again: Annotated[bool, typer.Option("--again", help="Run also what is there already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run experiments again that have current results.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON line per claim instead of a table.")] = False,
 ) -> None:
     """Run experiments and say which of the papers' claims hold.

@@ -64,7 +64,7 @@ def make_plan(
         typer.Option(metavar="PLAN", file_okay=False, help="The directory to write; an older plan there is replaced."),
     ],
     strategy: Annotated[
-        StrategyName, typer.Option(help="auto takes the one that is expected to cost least.")
+        StrategyName, typer.Option(help="auto takes the one with the lowest expected cost.")
     ] = StrategyName.AUTO,
     events: Annotated[
         Path | None,
@@ -72,7 +72,7 @@ def make_plan(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="A sample of the traffic to weigh strategies on. Default: events made of the filters' constants.",
+            help="A sample of the traffic to compare strategies on. Default: events generated from the filters' constants.",
         ),
     ] = None,
     by: Annotated[
@@ -132,7 +132,7 @@ def evaluate_plan(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help="Those the plan was made of, to find out which deliveries match nothing.",
+            help="The subscriptions of the plan, to find out which deliveries match nothing.",
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -222,7 +222,7 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
     incoming = check_rows(zip(found.ids, found.filters, strict=True))
     # A filter whose id is bad is left out, too, however good it is.
     texts = [None if row in incoming.errors else text for row, text in enumerate(incoming.texts)]
-    compiled = Compiler(schema).compile_many(texts)  # type: ignore[arg-type]  # what is no text is an error of its row
+    compiled = Compiler(schema).compile_many(texts)  # type: ignore[arg-type]  # anything but a text is an error of its row
     report_bad(path, found, incoming.refused(compiled).items())
     if not compiled.filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")

@@ -55,27 +55,38 @@ def run_peer(
     ] = None,
     schema: Annotated[
         Path | None,
-        typer.Option("--schema", "-s", exists=True, dir_okay=False, metavar="FILE", help="With --join, the ring's."),
+        typer.Option(
+            "--schema",
+            "-s",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="JSON or YAML. With --join it must be the ring's; may be left out.",
+        ),
     ] = None,
     found: Annotated[
         int | None,
-        typer.Option(min=1, help="Wait for so many peers, this one included, and start a ring. Default: R + 1."),
+        typer.Option(min=1, help="Wait for this many peers, this one included, then start a ring. Default: R + 1."),
     ] = None,
     successors: Annotated[int, typer.Option(min=1, max=64, metavar="R", help="Neighbours that each peer follows.")] = 4,
-    copies: Annotated[int, typer.Option(min=1, max=64, help="Of everything that is stored.")] = 3,
+    copies: Annotated[int, typer.Option(min=1, max=64, help="How many peers store each entry.")] = 3,
     nodes: Annotated[
         int, typer.Option(min=1, help="Peers to lay small domains out for; at least as many as there will be.")
     ] = 64,
     secret_file: SecretOption = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="What survives a restart. Default: nothing does."),
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="Where durable subscriptions are kept across restarts. Default: not kept.",
+        ),
     ] = None,
 ) -> None:
     """Publish and subscribe over a ring of peers, without a server (Chord, OPChord).
 
     Without a command: run a peer until it is interrupted. A ring starts with R + 1 peers. The first is started without --join and waits for the others, which join it. Settings
-    are the first peer's; whoever joins takes them over.
+    are the first peer's; peers that join take them over.
 
     \b
     Examples:
@@ -123,7 +134,7 @@ async def _run_peer(options: PeerOptions) -> None:
 
 @peer_app.command()
 def subscribe(
-    id: Annotated[str, typer.Argument(help="Of the subscription; at this peer no other has it.")],
+    id: Annotated[str, typer.Argument(help="The id of the subscription, unique at this peer.")],
     filter: Annotated[str, typer.Argument(help="A SQL condition.")],
     peer: PeerOption = LOCAL,
     durable: Annotated[
@@ -131,7 +142,7 @@ def subscribe(
         typer.Option("--durable", help="The peer keeps the subscription, and its notices, when this command ends."),
     ] = False,
     count: Annotated[
-        int | None, typer.Option(min=0, help="End after so many notices. Default: when interrupted.")
+        int | None, typer.Option(min=0, help="End after this many notices. Default: run until interrupted.")
     ] = None,
     secret_file: SecretOption = None,
 ) -> None:
@@ -162,7 +173,7 @@ def subscribe(
 
 @peer_app.command()
 def unsubscribe(
-    id: Annotated[str, typer.Argument(help="Of a durable subscription at this peer.")],
+    id: Annotated[str, typer.Argument(help="The id of a durable subscription at this peer.")],
     peer: PeerOption = LOCAL,
     secret_file: SecretOption = None,
 ) -> None:
@@ -277,13 +288,14 @@ def ring(
     ],
     size: Annotated[int, typer.Option(min=2, max=64, help="How many peers.")] = 8,
     port: Annotated[
-        int, typer.Option(min=1, max=65_000, help="Of the first peer; the others take the next ones.")
+        int, typer.Option(min=1, max=65_000, help="The port of the first peer; the others take the next ones.")
     ] = 7001,
     successors: Annotated[int, typer.Option(min=1, max=63, metavar="R", help="Neighbours that each peer follows.")] = 4,
-    copies: Annotated[int, typer.Option(min=1, max=64, help="Of everything that is stored.")] = 3,
+    copies: Annotated[int, typer.Option(min=1, max=64, help="How many peers store each entry.")] = 3,
     secret_file: SecretOption = None,
     state: Annotated[
-        Path | None, typer.Option(metavar="DIR", file_okay=False, help="A directory for the peers' own.")
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="A directory in which each peer keeps its state."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Draw the ring: .png or .svg.")

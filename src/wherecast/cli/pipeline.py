@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pipeline_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Match streams on Spark: build an index, run a stream, see where it stands. Needs the extra `spark`.",
+    help="Match streams on Spark: build an index, run a stream, show its status. Needs the extra `spark`.",
 )
 
 _LOOK_S = 0.5

@@ -39,7 +39,7 @@ def say_error(error: FilterError | str) -> None:
 
 
 def say_note(text: str) -> None:
-    """Something the user may not expect, but that is no error."""
+    """A warning: something the user may not expect, but not an error."""
     typer.echo(f"{typer.style('note:', fg=typer.colors.YELLOW, bold=True)} {printable(text)}", err=True)
 
 
@@ -65,7 +65,7 @@ def indent(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with one `?` for each character that is no visible one; length and line breaks stay."""
+    """The text with one `?` for each character that is not visible; length and line breaks stay."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else "?" for c in text)
 
 

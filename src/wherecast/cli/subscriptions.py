@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionRows(NamedTuple):
-    """What a file holds: equally long lists, and the rows that are no subscriptions at all, with the reason."""
+    """What a file holds: equally long lists, and the rows that are not subscriptions at all, with the reason."""
 
     rows: list[int]
     ids: list[object]

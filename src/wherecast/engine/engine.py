@@ -88,7 +88,7 @@ class Registration(NamedTuple):
 
 
 class Engine:
-    """Standing filters over one schema."""
+    """Subscriptions over one schema, matched against events in this process."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class Engine:
         """An engine without subscriptions.
 
         `schema` is a schema or anything that `Schema.of` takes: a mapping, a file, a table, a Spark DataFrame.
-        `strict`: an event is refused if it has none of the schema's names, or one that differs from an attribute only in
-        case, where a filter needs what is missing; otherwise that is logged once per name as `wherecast.events`.
+        `strict` refuses events that lack an attribute which a filter needs, and have instead a name that differs only in
+        case, or no name of the schema at all. Without it such names are logged, once each, by `wherecast.events`.
         """
         self.schema = Schema.of(schema)
         self.matcher = matcher
@@ -120,7 +120,7 @@ class Engine:
     # -- registering ----------------------------------------------------------------------------------------------
 
     def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
-        """Register one filter. Raises FilterError or SubscriptionError; then nothing has changed.
+        """Register one filter. Raises FilterError or SubscriptionError, and then changes nothing.
 
         `priority` is what `Matches.top` sorts by, the highest first.
         """
@@ -139,12 +139,12 @@ class Engine:
         self._change(put)
 
     def subscribe_many(self, subscriptions: SubscriptionSource, *, replace: bool = False) -> Registration:
-        """Register many, all at once.
+        """Register many subscriptions in one step.
 
-        `subscriptions` is a table with columns `id` and `filter` (and, if you like, `priority`), a mapping of ids to filters,
+        `subscriptions` is a table with columns `id` and `filter` (and optionally `priority`), a mapping of ids to filters,
         or (id, filter) pairs. A table is one of Arrow, pandas or Polars, a record batch, a `RecordBatchReader`, or anything
-        else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If anything else is
-        raised, nothing has changed.
+        else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If the call raises an
+        error, nothing has changed.
         """
         incoming = read_subscriptions(subscriptions)
         compiled = self._compiler.compile_many(incoming.texts)
@@ -183,10 +183,10 @@ class Engine:
         self._change(remove)
 
     def apply(self, delta: Engine, removed: IdList = ()) -> None:
-        """Lay the subscriptions of another engine over these, after removing some: one version later, in one step.
+        """Remove some subscriptions and add those of another engine, in one step.
 
-        Ids that are in both must be among `removed`, else SubscriptionError is raised and nothing changes; ids that are in
-        neither may be. Afterwards the engines have nothing to do with each other.
+        Ids that are in both engines must be in `removed`; otherwise SubscriptionError is raised and nothing changes. `removed`
+        may have ids that do not exist. Later changes to one engine do not affect the other.
         """
         if delta.schema != self.schema:
             raise SubscriptionError("the schemas differ; build the delta with the schema of this engine")
@@ -208,7 +208,7 @@ class Engine:
             self._publish(NextState(new, old))
 
     def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
-        """An engine of the subscriptions whose filters are chosen: `choose` says so for each of some filters."""
+        """A new engine with the subscriptions whose filters `choose` selects; it is called with some filters at a time."""
         state, segments, _ = self._readable()
         parts = []
         for segment in segments:
@@ -295,7 +295,7 @@ class Engine:
             _log.exception("merging failed; the segments stay as they are")
 
     def merge(self, *, everything: bool = False) -> None:
-        """Merge segments now: those that are due, or all of them into one. No subscription changes, whatever fails."""
+        """Merge segments now: those that are due, or all of them into one. Subscriptions stay the same, even if it fails."""
         with self._merging:
             while True:
                 state = self._state
@@ -320,7 +320,7 @@ class Engine:
             self._state = now._replace(segments=(*kept, *later))
 
     def plan(self, events: Events) -> None:
-        """Plan all segments for traffic like these events, now; without this the first large batch is the sample."""
+        """Plan the index now, for traffic like these events. Otherwise the first large batch is the sample."""
         _, segments, needed = self._readable()
         self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
 
@@ -348,8 +348,8 @@ class Engine:
         A `RecordBatchReader` is read to its end, as one batch.
 
         An event with a value of the wrong type raises EventError naming row and attribute, or, with
-        `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut and its
-        pieces are matched at the same time; kernels hold no lock.
+        `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut
+        into pieces that are matched in parallel.
         """
         state, segments, batch = self._read(events, on_error)
         parts, batch = _within_limits(batch, on_error, lambda b: [self._match_part(s, b, threads) for s in segments])
@@ -362,7 +362,7 @@ class Engine:
         return SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
 
     def count(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
-        """Number of subscriptions that each event of a batch satisfies; quicker than listing them."""
+        """Number of subscriptions that each event of a batch satisfies; faster than listing them."""
         state, segments, batch = self._read(events, on_error)
 
         def count_all(batch: EventBatch) -> npt.NDArray[np.int64]:
@@ -378,7 +378,7 @@ class Engine:
         return _within_limits(batch, on_error, count_all)[0]
 
     def candidates(self, events: Events) -> float:
-        """Clauses that an event of a batch is compared with, on average: what matching it costs, beside its matches."""
+        """Clauses that an event of a batch is compared with, on average: a measure of the cost of matching."""
         _, segments, needed = self._readable()  # not `_read`: the planner sees these events when they are matched
         batch = EventBatch.read(self.schema, events, on_error="skip", needed=needed)
         return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
@@ -410,19 +410,22 @@ class Engine:
         return readable
 
     def ids(self) -> pa.Array:
-        """Ids of all subscriptions, in no order: int64, string or, if there are both, a dense union of the two."""
+        """Ids of all subscriptions, in any order: int64, string or, if there are both, a dense union of the two."""
         state, segments, _ = self._readable()
         alive = [s.live(state.version) for s in segments]
         types = {kind for s in segments for kind in s.subscriptions.ids.types}
         return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
 
     def filters(self) -> tuple[Filters, npt.NDArray[np.int64]]:
-        """Filters that somebody has, and how many have each; one that is registered anew may occur twice until a merge."""
+        """The registered filters and the number of subscriptions of each.
+
+        A filter that was registered again may occur twice until the next merge.
+        """
         state, segments, _ = self._readable()
         return filters_of(segments, self.schema, state.version)
 
     def attributes(self) -> list[str]:
-        """Names of the attributes that some filter asks for: what matching reads of an event."""
+        """Names of the attributes that filters use. Matching reads only these."""
         return [self.schema.attributes[a].name for a in sorted(self._readable()[2])]
 
     # -- saving and opening ---------------------------------------------------------------------------------------
@@ -434,7 +437,10 @@ class Engine:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None, strict: bool = False) -> Self:
-        """An engine over a snapshot, mapped, not copied. Raises SnapshotError if it is damaged, foreign or newer."""
+        """Open a snapshot; its files are mapped, not loaded.
+
+        Raises SnapshotError if it is damaged, not of Wherecast, or newer than this release.
+        """
         schema, matcher, segments, version, _ = open_segments(path)
         engine = cls(schema, matcher=matcher, limits=limits, strict=strict)
         engine._state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
@@ -483,7 +489,7 @@ class Engine:
             return default
 
     def items(self) -> Iterator[tuple[SubscriptionId, str]]:
-        """All ids with their filters, in no order; what `subscribe_many` takes."""
+        """All ids with their filters, in any order, in a form that `subscribe_many` takes."""
         state, segments, _ = self._readable()
         for segment in segments:
             members = members_of(segment, state.version)
@@ -527,13 +533,13 @@ class Engine:
         return self._state.version
 
     def explain_plan(self) -> str:
-        """What the matcher of each segment chose and what it costs, for people."""
+        """A description of what the matcher of each segment chose, and what it costs."""
         _, segments, _ = self._readable()
         plans = [f"segment {n}: {len(s):,} subscriptions\n{s.matcher.explain_plan()}" for n, s in enumerate(segments)]
         return "\n\n".join(plans) or "no subscriptions"
 
     def stats(self) -> dict[str, Any]:
-        """Sizes, and what the matcher of each segment says of itself."""
+        """Sizes, and figures of the matcher of each segment."""
         state, segments, _ = self._readable()
         return {
             "subscriptions": state.size,

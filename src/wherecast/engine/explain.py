@@ -45,7 +45,7 @@ class ClauseOutcome:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """A filter matches when one of its clauses holds; a filter without clauses contradicts itself."""
+    """Why an event matches a filter or not. A filter matches if one of its clauses holds; one without clauses never matches."""
 
     clauses: tuple[ClauseOutcome, ...]
 

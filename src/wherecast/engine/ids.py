@@ -206,7 +206,7 @@ class Ids:
 
 
 def open_ids(stored: StoredArrays) -> Ids:
-    """Ids out of a file; raises SnapshotError if one is no id, or the order names a slot that there is not."""
+    """Ids out of a file; raises SnapshotError if one is not an id, or the order names a slot that does not exist."""
     values: Any = stored.array("values")
     if isinstance(values, pa.Array):
         stored.require(values.type == pa.string() and not values.null_count, "values", "does not hold ids")

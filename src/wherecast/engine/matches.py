@@ -83,9 +83,7 @@ class DenseMatches(NamedTuple):
 
 
 class Matches:
-    """The outcome of matching a batch, held as filters per event and fanned out to subscriptions only when asked.
-
-    Where subscriptions can be had from the events in one step, the events are held instead.
+    """The result of matching a batch. Subscription ids are produced on demand.
 
     `rows` gives the original row of each event matched (rows are missing only with `on_error="skip"`, and then listed
     in `errors`); `version` is the version of the subscriptions that were matched.
@@ -105,7 +103,7 @@ class Matches:
         return int(self.rows.size)
 
     def counts(self) -> Longs:
-        """Subscriptions satisfied by each event, without listing them; not to be written to."""
+        """Number of subscriptions that each event satisfies, without listing them. Do not write to the array."""
         if self._counts is None:
             counts = np.zeros(len(self), np.int64)
             for part in self.parts:

@@ -23,7 +23,7 @@ SAMPLE, LEAST = 1_000, 200
 WORTH = 1_000
 #: Events between two looks at whether the plan still fits.
 INTERVAL = 1_000_000
-#: How many times the expected candidates are too many; a few more than expected are nobody's concern.
+#: Replan when an event meets more candidates than WORSE times the expected number, plus SLACK.
 WORSE, SLACK = 2.0, 16.0
 
 

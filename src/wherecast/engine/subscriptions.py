@@ -30,7 +30,7 @@ class Incoming(NamedTuple):
     """Subscriptions as columns. Texts that occur more than once are listed once."""
 
     ids: IdColumn  # as they are kept; those of bad rows as they came
-    texts: list[Any]  # distinct where the source makes that cheap; what is no text may be None
+    texts: list[Any]  # distinct where the source makes that cheap; anything but a text may be None
     text_of: npt.NDArray[np.int64]  # (subscriptions,) index into texts
     priorities: npt.NDArray[np.float32]
     errors: dict[int, FilterError | SubscriptionError]

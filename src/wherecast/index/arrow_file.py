@@ -61,9 +61,9 @@ def find_fault(place: Extent, file_bytes: int) -> str | None:
     altogether raises TypeError or ValueError.
     """
     if place.type not in _STRINGS and not _DTYPE.fullmatch(place.type):
-        return f"{place.type!r:.60} is no type of fixed width"
+        return f"{place.type!r:.60} is not a type of fixed width"
     if not 1 <= len(place.shape) <= 2 or not all(is_count(n) and n <= LONGEST for n in place.shape):
-        return f"{place.shape!r:.60} is no shape"
+        return f"{place.shape!r:.60} is not a shape"
     for buffer in place.buffers:
         if buffer is not None:
             offset, size = buffer

@@ -54,7 +54,7 @@ class PackedBoxes(NamedTuple):
 
 
 def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, residuals: int) -> PackedBoxes:
-    """Boxes out of a file, in these codes; raises SnapshotError if they are no boxes.
+    """Boxes out of a file, in these codes; raises SnapshotError if they are not boxes.
 
     Not only matching follows them: filters are made of them again, and other matchers of those. So they must be what
     the compiler makes.

@@ -158,14 +158,14 @@ def _read_program(text: str, reader: _Reader) -> tuple[int, tuple[Residual, ...]
     written = json.loads(text)
     length = written["length"]
     if not is_count(length) or length >= 2**31:
-        raise ValueError(f"{length!r:.20} is no number of rows")
+        raise ValueError(f"{length!r:.20} is not a number of rows")
     return length, tuple(_read_residual(residual, reader) for residual in written["rests"])
 
 
 def _read_residual(written: dict[str, Any], reader: _Reader) -> Residual:
     sql, is_whole = written["sql"], written["is_whole"]
     if not isinstance(sql, str) or not isinstance(is_whole, bool):
-        raise TypeError("an expression is no text, or not known to be whole")
+        raise TypeError("an expression is not a text, or not known to be whole")
     literals = tuple(map(_read_literal, written["literals"]))
     wider = tuple((i, Type(kind)) for i, kind in written["wider"])
     return Residual(reader.expression(sql, literals, wider), Truth(written["truth"]), is_whole)
@@ -175,7 +175,7 @@ def _read_literal(written: list[Any]) -> _Literal:
     slot, kind, precision, scale, form = written
     digits_fit = is_count(precision) and is_count(scale) and max(precision, scale) <= MAX_PRECISION
     if not is_count(slot) or slot >= 2**31 or not digits_fit or form not in _FORMS:
-        raise ValueError(f"{written!r:.60} is no literal")
+        raise ValueError(f"{written!r:.60} is not a literal")
     return _Literal(slot, Type(kind), (precision, scale), form)
 
 
@@ -187,7 +187,7 @@ class _Reader:
         self._known: dict[tuple[object, ...], Node] = {}
 
     def expression(self, text: str, literals: tuple[_Literal, ...], wider: tuple[tuple[int, Type], ...] = ()) -> Node:
-        """Raises FilterError for what is no filter of the schema, ValueError for literals and types that do not fit."""
+        """Raises FilterError for text that is not a filter of the schema, ValueError for literals and types that do not fit."""
         found = self._known.get((text, literals, wider))
         if found is None:
             found = _restored(self._parsed(text, literals), literals, dict(wider), count())
@@ -327,7 +327,7 @@ class _Pools:
 def _plain(kind: str, texts: list[str]) -> Iterator[str | int]:
     for text in texts:
         if kind == "decimals" and not _DECIMAL.fullmatch(text):
-            raise ValueError(f"{text!r:.40} is no decimal")
+            raise ValueError(f"{text!r:.40} is not a decimal")
         yield int(text) if kind == "decimals" else text
 
 

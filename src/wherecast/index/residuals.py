@@ -115,7 +115,7 @@ class Residuals:
 
 
 def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residuals:
-    """Residuals out of a file; raises SnapshotError if one is no row of a program."""
+    """Residuals out of a file; raises SnapshotError if one is not a row of a program."""
     stored = StoredArrays(arrays, "residuals")
     program = stored.column("program", np.int32)
     rows = stored.column("rows", np.int32, size=program.size)

@@ -20,7 +20,7 @@ How arrays of different lengths share an IPC file is told in `arrow_file`.
 Opening
 -------
 Files are mapped shared and read-only: processes that open one snapshot share its pages, and an array is a view of the map.
-Before anything is trusted, the manifest is checked (size, format, version, checksum), then every file (it exists, is no
+Before anything is trusted, the manifest is checked (size, format, version, checksum), then every file (it exists, is not a
 link, has its size and its checksum), then every place (inside its file). What bytes alone can get wrong (UTF-8 and offsets
 of strings, booleans that are neither 0 nor 1) is checked when such an array is first asked for.
 SHA-256 was chosen because processors have instructions for it: 0.9 GB/s here, twice the speed of BLAKE2b.
@@ -30,7 +30,7 @@ the sums, and what the numbers in an array mean has to be checked by whoever ask
 
 A file that somebody shortens while it is mapped ends the process with SIGBUS as soon as a missing page is read: that is how
 POSIX maps files. We never write to a file again once a manifest names it, and remove files whole, which a map outlives. A
-handler of the signal would be no way out: it can neither repair the page nor leave compiled code that runs without the
+handler of the signal would not help: it can neither repair the page nor leave compiled code that runs without the
 interpreter's lock, and a library must not take over the signals of its process.
 
 Saving
@@ -183,7 +183,7 @@ def _opened(name: str, folder: int) -> Iterator[tuple[int, int]]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{name} is no regular file")
+            raise OSError(f"{name} is not a regular file")
         yield descriptor, status.st_size
     finally:
         os.close(descriptor)
@@ -215,13 +215,13 @@ def _parse_manifest(raw: bytes, where: Path) -> dict[str, Any]:
             _refuse(where, f"{key!r} is missing or of another type")
     folder = _FOLDER.fullmatch(manifest["folder"])
     if folder is None or int(folder[1]) != manifest["version"]:
-        _refuse(where, f"{manifest['folder']!r:.60} is no folder of version {manifest['version']!r:.20}")
+        _refuse(where, f"{manifest['folder']!r:.60} is not a folder of version {manifest['version']!r:.20}")
     return manifest
 
 
 def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
     def no_constant(text: str) -> NoReturn:
-        raise ValueError(f"{text} is no JSON")
+        raise ValueError(f"{text} is not JSON")
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -236,7 +236,7 @@ def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
             f"{where / MANIFEST}: damaged or foreign: {error!s:.100}; restore it or save anew"
         ) from None
     if not isinstance(manifest, dict):
-        _refuse(where, "it is no JSON object")
+        _refuse(where, "it is not a JSON object")
     return manifest
 
 

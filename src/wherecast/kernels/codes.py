@@ -74,7 +74,7 @@ def key_float(key: np.int64) -> np.float64:
 def bucket_of(key: np.int64, scale: Scale, low: np.int64, step: np.int64, last: int) -> np.int64:
     """Bucket of a key; `low` and `step` are in the space of the buckets, as `Scale` says."""
     if scale == BY_VALUE:
-        if key > _INFINITY_KEY:  # NaN, and keys of integers that are no double's
+        if key > _INFINITY_KEY:  # NaN, and keys of integers that no double has
             return np.int64(last)
         place = (key_float(key) - as_float(low)) * as_float(step)
         if not place > 0:

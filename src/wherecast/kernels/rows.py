@@ -113,13 +113,13 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
 
 @jit
 def find_bad_row(attr: npt.NDArray[Any], lo: Ints, hi: Ints, widths: Ints, far: Scalar) -> Scalar:
-    """The first row that is no interval of codes of an attribute, or -1; `far` is an end that is open."""
+    """The first row that is not an interval of codes of an attribute, or -1; `far` is an end that is open."""
     for place in range(attr.size):
         attribute = row_attribute(attr, place)
         low, high = lo[place], row_end(lo, hi, place)
         if attribute >= widths.size or low < 0 or low > high or low >= widths[attribute]:
             return place
-        if low == 0 and high > 0:  # NULL is no end of an interval of values
+        if low == 0 and high > 0:  # an interval of values cannot begin at NULL
             return place
         if high >= widths[attribute] and high != far:
             return place
@@ -131,7 +131,7 @@ def find_bad_clause(
     ptr: npt.NDArray[Any], number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints,
     several: npt.NDArray[np.bool_],
 ) -> Scalar:  # fmt: skip
-    """The first clause whose rows are no constraints in the order of attributes, or -1.
+    """The first clause whose rows are not constraints in the order of attributes, or -1.
 
     The intervals of a constraint climb and do not meet, and the last one ends it. A clause has one constraint on an
     attribute, unless `several` says that it may have more.

@@ -448,7 +448,7 @@ def _join(clauses: list[BoxClause]) -> list[BoxClause]:
     keys = sorted({key for c in clauses for key in c.box})
     for key in keys:
         if key[1]:
-            continue  # elements of an array: "has a and has b" is no union of sets
+            continue  # elements of an array: "has a and has b" is not a union of sets
         groups: dict[object, list[BoxClause]] = {}
         for clause in clauses:
             others = (tuple(sorted((k, v) for k, v in clause.box.items() if k != key)), clause.rest, key in clause.box)

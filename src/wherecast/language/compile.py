@@ -233,7 +233,7 @@ class Compiler:
         batch: _Batch,
         good: npt.NDArray[np.bool_],
     ) -> Iterable[tuple[Group, npt.NDArray[np.int64]]]:
-        """One term for all texts that have it; texts for which it is no plain box are marked in `good`."""
+        """One term for all texts that have it; texts for which it is not a plain box are marked in `good`."""
         owner = np.array(owners, np.int64)
         own = _Batch([_rebuilt(term, v) for v in values], pool=batch.pool)
         for group in self._prepare(term, _Texts(list(range(len(values))), list(zip(*values, strict=True))), own):

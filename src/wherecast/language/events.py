@@ -124,7 +124,7 @@ class EventBatch:
         columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
         if names is not None and any(column.values.null_count for column in columns.values()):
             source.check_names(names)
-        # The first row that is bad and in it the first attribute; a row that is no event at all comes before both.
+        # The first row that is bad and in it the first attribute; a row that is not an event at all comes before both.
         failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
         if on_error == "raise":
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
@@ -225,7 +225,7 @@ class _Source(Protocol):
     """Events of one form, read column by column."""
 
     length: int
-    #: rows that are no events at all, and why
+    #: rows that are not events at all, and why
     broken: dict[int, str]
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted: ...
@@ -237,7 +237,7 @@ class _Source(Protocol):
 def _open_source(events: Events) -> _Source:
     if isinstance(events, Mapping):
         return _MappingSource([events])
-    pandas = sys.modules.get("pandas")  # not loaded: then it is no DataFrame
+    pandas = sys.modules.get("pandas")  # not loaded: then it is not a DataFrame
     if pandas is not None and isinstance(events, pandas.DataFrame):
         return _PandasSource(events)
     try:

@@ -13,7 +13,7 @@ class Limits:
 
     The first group is checked when a filter is registered. The second is checked for every event, before the work is
     done, and in bytes rather than in seconds: the same event is refused on every machine and in every replay. Work is
-    counted for conditions that are evaluated one by one (see `index.residuals`); what the index answers costs none.
+    counted for conditions that are evaluated one by one (see `index.residuals`); conditions that the index answers are free.
     """
 
     text: int = 65_536  # characters of a filter

@@ -153,7 +153,7 @@ def _offset_us(zone: str) -> int:
     zone = zone.removeprefix("UTC").removeprefix("GMT")
     hours, minutes, seconds = (int(p) for p in (*zone[1:].split(":"), "0", "0")[:3])
     if hours > 18 or minutes > 59 or seconds > 59:
-        raise ValueError(f"{zone!r} is no time zone offset; write Z or +hh:mm up to 18:00")
+        raise ValueError(f"{zone!r} is not a time zone offset; write Z or +hh:mm up to 18:00")
     offset = (hours * 3600 + minutes * 60 + seconds) * 1_000_000
     return -offset if zone[0] == "-" else offset
 
@@ -167,7 +167,7 @@ _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?(BD|bd|
 
 
 def number_type(literal: str) -> tuple[Type, Digits]:
-    """Spark's type of a numeric literal, and its (precision, scale). Raises ValueError for what is no number."""
+    """Spark's type of a numeric literal, and its (precision, scale). Raises ValueError if the text is not a number."""
     match = _NUMBER.fullmatch(literal)
     if match is None:
         raise ValueError(f"{literal} is not a number; write it as 12, 1.5 or 1.5e3")
@@ -420,7 +420,7 @@ def _check_decimals(node: InList | Compare, literals: Literals) -> None:
             values = literals.listed(side, node.common)[0] if isinstance(node, InList) else literals.scalar(side)
             for unscaled, scale in values:
                 if not ordered and scale > _INTEGER_SCALE:
-                    message = f"more than {_INTEGER_SCALE} fraction digits are no integer; round the number"
+                    message = f"a number with more than {_INTEGER_SCALE} fraction digits cannot be compared with an integer; round it"
                     raise LiteralFault(side.slot, "literal", message)
                 if ordered and not KEY_MIN * 10**scale <= unscaled <= KEY_MAX * 10**scale:
                     message = "an integer is always on one side of a number beyond 64 bits; test IS NOT NULL instead"

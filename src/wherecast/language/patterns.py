@@ -350,7 +350,7 @@ def prefix_end(prefix: str) -> str | None:
     """The least string greater than every string with this prefix; None when there is none."""
     for i in range(len(prefix) - 1, -1, -1):
         point = ord(prefix[i]) + 1
-        if point == 0xD800:  # surrogates are no characters
+        if point == 0xD800:  # surrogates are not characters
             point = 0xE000
         if point <= 0x10FFFF:
             return prefix[:i] + chr(point)

@@ -14,7 +14,7 @@ A schema can be written as a mapping, in JSON or in YAML,
 
 or taken from an Arrow schema, a table of Arrow, pandas or Polars, or a Spark StructType or DataFrame. Domains survive the
 written forms; tables hold types only. A table may have columns that no filter can use: of a map, a decimal, a type of
-another library. They are no attributes, but the schema remembers why, for the filter that names one.
+another library. They are not attributes, but the schema remembers why, for the filter that names one.
 
 A schema has a time zone: that of literals and events that name none. It is UTC unless another is given, and stands in the
 written form under `__wherecast_time_zone`, which can be the name of no attribute, as `__wherecast_unusable` cannot.
@@ -101,7 +101,7 @@ class Attribute:
         check_name(self.name)
         kind: object = self.kind
         if not isinstance(kind, Kind):
-            raise SchemaError(f"attribute {self.name!r}: {kind!r} is no kind; use e.g. Kind.INTEGER")
+            raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
         widths = WIDTHS.get(self.kind, (FULL_WIDTH,))
         if self.bits not in widths:
             known = " or ".join(map(str, widths))
@@ -182,8 +182,8 @@ __all__ = ["MAX_ATTRIBUTES", "Attribute", "Domain", "Kind", "Schema"]
 class Schema:
     """The attributes of one information space, in order. Frozen and hashable.
 
-    `time_zone` is the zone of timestamps that name none, in filters and in events: a region such as Europe/Berlin or an
-    offset such as +02:00. `unusable` has the columns that no filter can name, and why; they take no part in equality.
+    `time_zone` is the zone of timestamps without a zone, in filters and in events: a region such as Europe/Berlin or an
+    offset such as +02:00. `unusable` has the columns that filters cannot use, and why; equality ignores them.
     """
 
     attributes: tuple[Attribute, ...]
@@ -228,13 +228,13 @@ class Schema:
 
     @classmethod
     def of(cls, source: SchemaSource, *, time_zone: str | None = None) -> Schema:
-        """A schema from whatever tells one.
+        """A schema from a mapping, a file, a table or another schema.
 
         Args:
             source: The written form, a mapping of names to types, or to mappings with `type` and a domain or `fields`; the path
                 of a JSON or YAML file; an Arrow schema; a table of Arrow, pandas, Polars or any library with Arrow's C
                 interface; a Spark StructType or DataFrame; or a schema. A stream that can be read once is used up.
-            time_zone: The zone of timestamps that name none; it comes before the one of the source.
+            time_zone: The zone of timestamps without a zone; it overrides that of the source.
 
         Raises:
             SchemaError: The source tells no schema, or one that contradicts itself.
@@ -342,11 +342,11 @@ class Schema:
 
     @property
     def zone(self) -> Zone:
-        """The zone of timestamps that name none."""
+        """The zone of timestamps without a zone."""
         return find_zone(self.time_zone)
 
     def in_time_zone(self, name: str) -> Schema:
-        """The same attributes with another zone; domains stay what they are."""
+        """The same attributes and domains with another zone."""
         return Schema(self.attributes, name, self.unusable)
 
     # Looking attributes up
@@ -374,7 +374,7 @@ class Schema:
         return index
 
     def suggest(self, name: str) -> str | None:
-        """The attribute whose name is most like `name`, if one is like it."""
+        """The attribute whose name is most similar to `name`, if one is similar."""
         import difflib  # noqa: PLC0415 - needed only when a name is wrong
 
         wanted = name.lower()
@@ -512,7 +512,7 @@ def check_size(name: str, read: list[Attribute], depth: int) -> None:
 
 
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
-    """Why a type is no attribute type, and what to do. `element` is the type itself or, of an array, its element's."""
+    """Why a type cannot be that of an attribute, and what to do. `element` is the type itself or, of an array, its element's."""
     if element.startswith(("decimal", "numeric")):
         way_out = "use double, or integer if all values are whole; DECIMAL columns of events are converted to either"
     elif element.startswith(("array", "list", "struct", "map")) and written != element:

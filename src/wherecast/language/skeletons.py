@@ -34,7 +34,7 @@ _NUMBER = rf"[0-9.]{_NUMBER_TAIL}"
 # One leading character class lets the engine skip to the next literal; the plain alternation is half as fast.
 # Every repetition is possessive: a hostile text costs one pass, not one pass per character.
 _FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*+(?:''[^']*+)*+'|{_NUMBER_TAIL}))")
-# What has no end is left in the skeleton, where the parser finds it; a hint /*+ is no comment in Spark either.
+# What has no end is left in the skeleton, where the parser finds it; a hint /*+ is not a comment in Spark either.
 _CAREFUL = re.compile(
     rf"""(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
     |(?P<quoted>`(?:[^`]|``)*+`)

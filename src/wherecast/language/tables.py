@@ -76,7 +76,7 @@ def as_table(source: object) -> pa.Table | pa.RecordBatch | None:
         return source
     if isinstance(source, pa.RecordBatchReader):
         return source.read_all()
-    if isinstance(source, pa.Array | pa.ChunkedArray):  # they export the interface, too, but are no tables
+    if isinstance(source, pa.Array | pa.ChunkedArray):  # they export the interface, too, but are not tables
         return None
     if isinstance(source, ArrowStream):
         return pa.RecordBatchReader.from_stream(source).read_all()

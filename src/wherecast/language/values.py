@@ -3,8 +3,8 @@
 One function per kind turns a Python value into the canonical one or raises `UnfitValueError`, whose message names what was
 expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
 
-The rules are strict where a silent conversion would change what a filter means: 3.0 is no integer, TRUE is no number,
-a timestamp is no date. They are lenient where nothing can be lost or mistaken: an integer is a float, a whole decimal
+The rules are strict where a silent conversion would change what a filter means: 3.0 is not taken for an integer, TRUE
+not for a number, a timestamp not for a date. They are lenient where nothing can be lost or mistaken: an integer is a float, a whole decimal
 is an integer, a date is a timestamp at midnight, an ISO text is a date or a timestamp, a time without a zone is one of the
 schema's zone.
 
@@ -50,7 +50,7 @@ class UnfitValueError(ValueError):
 
 
 class Misplaced(NamedTuple):
-    """Stands for the value of `a.b` where `a` is no struct."""
+    """Stands for the value of `a.b` where `a` is not a struct."""
 
     field: str
     value: object
@@ -199,7 +199,7 @@ def _string(value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _expected("string", value, ", which has a lone surrogate and so is no valid Unicode") from None
+        raise _expected("string", value, ", which has a lone surrogate and so is not valid Unicode") from None
     return str(value)
 
 

@@ -182,7 +182,7 @@ class Connection:
 
     @classmethod
     async def open(cls, endpoint: str, secret: bytes | None) -> Connection:
-        """Connect and shake hands. Raises OSError (also TimeoutError), or FrameError if the other side is no peer of ours."""
+        """Connect and shake hands. Raises OSError (also TimeoutError), or FrameError if the other side does not speak as a peer of this ring."""
         host, port = parse_endpoint(endpoint)
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(host, port)

@@ -48,7 +48,7 @@ class Router:
         self._next_hop = 1
 
     def route(self, items: Iterable[Item], avoid: Contact | None = None, *, is_last: bool = False) -> None:
-        """Deliver what is mine, and send the rest on. Who is no member knows no way: the origin tries again."""
+        """Deliver what is mine, and send the rest on. A node that is not a member drops it, and the origin tries again."""
         ring = self._ring
         if not ring.is_member:
             return

@@ -279,7 +279,7 @@ class Peer:
         if isinstance(message, Deliver):
             try:
                 answer = self._subscribers.deliver(message, driver.node.placement.schema)
-            except ValueError as error:  # a key that is no value
+            except ValueError as error:  # a key that does not stand for a value
                 raise WireError(str(error)) from None
             if answer.to == driver.address:
                 driver.receive(answer.message)
@@ -313,7 +313,7 @@ class Peer:
                 await self._subscribers.unsubscribe(driver, request.subscription)
         except WherecastError as error:
             return Refused(type(error).__name__, _printable(str(error)))
-        except ValueError as error:  # a text that is no Unicode
+        except ValueError as error:  # a text that is not valid Unicode
             return Refused("ValueError", _printable(str(error)))
         return Done()
 
@@ -391,7 +391,7 @@ def _read_event(text: str) -> dict[str, object]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PeerError(f"an event that is no JSON: {error}") from None
+        raise PeerError(f"an event is not valid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise PeerError("an event that is no JSON object")
+        raise PeerError("an event must be a JSON object")
     return found

@@ -143,7 +143,7 @@ class RingPlacement:
 
     def _clause(self, filters: Filters, clause: int) -> ClauseRuns:
         if filters.program[clause] >= 0:
-            raise _refusal("a part of it is no comparison of an attribute with constants")
+            raise _refusal("a part of it is not a comparison of an attribute with constants")
         first, end = int(filters.row_ptr[clause]), int(filters.row_ptr[clause + 1])
         if first == end:
             raise _refusal("it constrains no attribute, so no list can hold it")

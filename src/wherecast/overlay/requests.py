@@ -29,7 +29,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     """Host and port of `host:port`."""
     found = _ENDPOINT.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
-        raise PeerError(f"{text!r} is no address; write host:port, for example 127.0.0.1:7001")
+        raise PeerError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:7001")
     return found["host"].strip("[]"), int(found["port"])
 
 

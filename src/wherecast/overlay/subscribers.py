@@ -213,7 +213,7 @@ def _offer(driver: Driver, entries: tuple[Entry, ...]) -> None:
 
 
 def event_of(schema: Schema, values: Values) -> dict[str, object]:
-    """An event for people: its values by name, as JSON has them. Raises ValueError for a key that is no value."""
+    """An event for people: its values by name, as JSON has them. Raises ValueError for a key that does not stand for a value."""
     return {schema.attributes[a].name: _value(schema.attributes[a].kind, key) for a, key in values}
 
 
@@ -231,5 +231,5 @@ def _value(kind: Kind, key: int | bytes) -> object:
         if kind is Kind.DATE:
             return (_EPOCH.date() + dt.timedelta(days=key)).isoformat()
     except OverflowError:
-        raise ValueError(f"{key} is no {kind}") from None
+        raise ValueError(f"{key} is not a {kind}") from None
     return bool(key) if kind is Kind.BOOLEAN else key

@@ -43,7 +43,7 @@ _ARRAYS = {0xDC: 2, 0xDD: 4}
 
 
 def count_values(body: bytes, most: int) -> int:
-    """The values of a body, those inside of arrays included. Raises ValueError if there are more, or if it is no record."""
+    """The values of a body, those inside of arrays included. Raises ValueError if there are more, or if it is not a record."""
     try:
         return _walk(body, most)
     except IndexError:
@@ -83,7 +83,7 @@ _Reader = Callable[[Any], Any]
 
 
 class WireError(ValueError):
-    """Bytes that are no record, or a record that cannot be written."""
+    """Bytes that are not a record, or a record that cannot be written."""
 
 
 class Codec:
@@ -101,7 +101,7 @@ class Codec:
     def encode(self, record: object) -> bytes:
         """The bytes of a record."""
         if type(record) not in self._numbers:
-            raise WireError(f"a {type(record).__name__} is no record of this protocol")
+            raise WireError(f"a {type(record).__name__} is not a record of this protocol")
         try:
             found: bytes = msgpack.packb(record, default=self._plain, strict_types=True)
             if self._max_values is not None and len(found) > self._max_values:  # else it cannot hold as many

@@ -246,7 +246,7 @@ def _thin(constants: Longs, most: int) -> Longs:
 
 
 def _place_strings(codes: StringCodes, strings: list[str], *ends: Longs) -> Any:
-    """A function from string positions to cells; a string that is no cut lies in a gap, with all its sides."""
+    """A function from string positions to cells; a string that is not a cut lies in a gap, with all its sides."""
     bounded = [e[(e != KEY_MIN) & (e != KEY_MAX)] >> 2 for e in ends]
     used = np.unique(np.concatenate(bounded))
     cells = codes.encode(pa.array([strings[i] for i in used.tolist()], pa.string()))

@@ -176,7 +176,7 @@ class Plan:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """The plan in a directory. Raises SnapshotError if it is damaged, PlanError if it is no plan."""
+        """The plan in a directory. Raises SnapshotError if it is damaged, PlanError if it is not a plan."""
         snapshot = open_snapshot(path)
         arrays = {name.removeprefix("plan/"): np.asarray(array) for name, array in snapshot.arrays.items()}
         try:
@@ -201,7 +201,7 @@ class Plan:
                 arrays = {name: stored[name] for name in stored.files}
             facts = json.loads(arrays.pop("__facts__").tobytes())
         except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise PlanError(f"these bytes are no plan ({error}); send what `to_bytes` returned") from None
+            raise PlanError(f"these bytes are not a plan ({error}); send what `to_bytes` returned") from None
         return cls._restore("the bytes", facts, arrays)
 
     def copy(self) -> Self:

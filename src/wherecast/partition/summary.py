@@ -9,7 +9,7 @@ Theory of operation of the Bloom filters
 ----------------------------------------
 All are in one array, one per bucket (Event Distribution Network, section III.A). So a bucket can move to another server without
 rebuilding anything: its words move along. Each bucket owns a power of two words of 64 bits; a signature sets a few bits in
-one of them (`kernels.summaries`), so a test costs one memory access. One Bloom filter per server would save at most the
+one of them (`kernels.dispatch`), so a test costs one memory access. One Bloom filter per server would save at most the
 rounding, 8 bytes per bucket and half of the words, and would have to be rebuilt with every move.
 
 Sizes are powers of two so that a filter can be *folded*: the OR of its two halves is the filter of half the size that the

@@ -97,7 +97,7 @@ def build_index(
     index has changes above `sequence`.
 
     Args:
-        subscriptions: Columns `id` and `filter`, and `priority` if you like; others are ignored.
+        subscriptions: Columns `id` and `filter`, and optionally `priority`; others are ignored.
         schema: The schema of the events, or anything that `Schema.of` takes, such as their DataFrame. Its time zone becomes that of the session, and so part of the version.
         path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
         strategy: `broadcast` (every worker maps the whole index, events stay where they are), `event-space`, `filter-set`,

@@ -320,9 +320,9 @@ class Applied(NamedTuple):
 
 
 def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
-    """Commit a version with these changes, if there is anything new among them.
+    """Commit a new version with these changes, unless all of them are in the index already.
 
-    Columns are `sequence`, `op` (`upsert` or `delete`), `id` and `filter`, and `priority` if you like. A row that carries an
+    Columns are `sequence`, `op` (`upsert` or `delete`), `id` and `filter`, and optionally `priority`. A row that carries an
     error in a column `__wherecast_error` is refused with it.
     """
     index = Index(index) if isinstance(index, str) else index

@@ -43,12 +43,12 @@ class Batch(int):
 
     @property
     def key(self) -> str:
-        """Equal for all attempts at this batch, and for nothing else."""
+        """The same for all attempts at this batch, and different for every other batch."""
         return f"{self.stream}/{int(self)}/{self.offsets}"
 
     @property
     def dead_letters(self) -> Batch:
-        """The same batch for the sink of dead letters, which must be another than that of the matches."""
+        """The same batch for the sink of dead letters, which must differ from the sink of the matches."""
         return Batch(self, dead_letters_of(self.stream), self.offsets)
 
 

@@ -228,7 +228,7 @@ def read_config(path: Path) -> PipelineConfig:
     except OSError as error:
         raise ConfigError(f"'{path}' cannot be read: {error.strerror or error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"'{path}' is no TOML: {error}") from None
+        raise ConfigError(f"'{path}' is not valid TOML: {error}") from None
     for name, content in tables.items():
         if name not in _TABLES or not isinstance(content, dict):
             raise ConfigError(f"unknown table [{name}]{_like(name, _TABLES)}; there are: {', '.join(_TABLES)}")
@@ -236,7 +236,9 @@ def read_config(path: Path) -> PipelineConfig:
     if main.subscribers and main.output != "pairs":
         raise ConfigError(f"pipeline.subscribers needs pipeline.output = 'pairs', which is {main.output!r}")
     if main.trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(main.trigger):
-        raise ConfigError(f"pipeline.trigger is {main.trigger!r}; expected {AVAILABLE_NOW!r} or such as '5 seconds'")
+        raise ConfigError(
+            f"pipeline.trigger is {main.trigger!r}; expected {AVAILABLE_NOW!r} or an interval such as '5 seconds'"
+        )
     return PipelineConfig(
         path.parent.absolute(),
         main.index,

@@ -363,7 +363,7 @@ _SHOWN = 10
 
 
 class Index:
-    """Reads and commits versions of an index directory. Cheap to make; tasks make their own from `url`."""
+    """An index directory: reads and commits its versions. Cheap to create; tasks create their own from `url`."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.store = Store(url)
@@ -436,7 +436,7 @@ class Index:
 
     @contextmanager
     def change(self) -> Iterator[Manifest]:
-        """As `begin`, for those who need a version to begin with. Raises IndexStoreError if there is none."""
+        """As `begin`, but raises IndexStoreError if there is no version yet."""
         self.latest()
         with self.begin() as current:
             assert current is not None
@@ -487,7 +487,7 @@ class Index:
             return open_layers(self.url, manifest.servers[server])
 
     def plan(self, manifest: Manifest) -> Plan | None:
-        """How events are routed; None: to the one server there is. Raises IndexStoreError as `serve` does."""
+        """How events are routed; None if there is only one server. Raises IndexStoreError as `serve` does."""
         if manifest.plan is None:
             return None
         with self._explained(manifest):
@@ -513,10 +513,10 @@ class Index:
             ) from None
 
     def clean(self, keep: int = 2, *, grace_s: float | None = None) -> list[int]:
-        """Remove versions that nobody needs: neither pinned by a stream, nor in use by a writer, nor the newest `keep`.
+        """Remove old versions, except those that a stream has pinned or a writer uses, and the newest `keep`.
 
         Returns the versions removed. Layers and plans that no version names go with them once they are older than
-        `grace_s` (an hour) and than the work of every writer; so do drafts of those who were killed. It may run at any
+        `grace_s` (an hour) and than the work of every writer; so do drafts of processes that were killed. It may run at any
         time, beside streams, builds, changes and other clean-ups.
         """
         gone = remove_versions(self, keep)
@@ -524,7 +524,7 @@ class Index:
         return gone
 
     def forget(self, version: int) -> None:
-        """Remove the manifest of a version, which nobody may need."""
+        """Remove the manifest of a version that is no longer used."""
         self.store.remove(_version_name(version))
 
 

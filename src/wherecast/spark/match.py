@@ -56,10 +56,10 @@ NAMES = ("events", "errors", "sent", "dropped", "candidates", "matches")
 
 
 class Numbers:
-    """Give one to `match`; once its result has been computed, `get` has the numbers.
+    """Counts what matching does: pass one to `match`, compute the result, then call `get`.
 
     - `events`, and those of them that are `errors`, because a value does not fit the schema;
-    - `sent`: pairs of event and server, and `dropped`: events that no server saw because no summary admits them;
+    - `sent`: pairs of event and server, and `dropped`: events that were sent to no server because no summary admits them;
     - `candidates`: clauses that events were compared with, estimated from some of the events;
     - `matches`: pairs of event and subscription.
     """
@@ -99,7 +99,7 @@ def match(
     """Match events against an index: `events.transform(match, index)`.
 
     Args:
-        events: Columns are found by name, as `spark.sql.caseSensitive` says; those that no filter asks for are passed
+        events: Columns are found by name, as `spark.sql.caseSensitive` says; those that filters do not use are passed
             through, missing ones are NULL. An event that is known to be bad carries the reason in a column
             `__wherecast_error` and is matched with nothing.
         index: An `Index`, or its path.
@@ -108,10 +108,10 @@ def match(
         version: The version to match against; by default the current one, decided now.
         subscribers: A DataFrame with a column `id`; its other columns are joined to each pair.
         unmatched: Whether `lists` and `counts` keep events that match nothing.
-        explain: Adds `explanation` to pairs: which clause held and why. For looking, not for bulk.
+        explain: Adds `explanation` to pairs: which clause held and why. Slow: meant for a few events.
         on_error: What becomes of an event with a value that does not fit the schema: `raise` fails the query, `skip` leaves the
             event out, both as in `Engine.match_batch`; `keep` keeps it with the reason in a column `error`.
-        numbers: Gets what matching took and found, once the result has been computed.
+        numbers: Filled with counts once the result has been computed.
         names: Other names for the columns that are added, such as `{"subscription": "rule"}`, where the events have columns
             of these names.
     """

@@ -110,7 +110,7 @@ def _parse(
 
 
 def _read_json(struct: DataType, options: Options | None) -> Column:
-    """`__wherecast_value` as a struct of `__wherecast_event`, and `__wherecast_corrupt` where it is no JSON or a field does not fit.
+    """`__wherecast_value` as a struct of `__wherecast_event`, and `__wherecast_corrupt` where it is not JSON or a field does not fit.
 
     Spark reads the first JSON value and does not look at what follows it; inside an object it has to.
     """

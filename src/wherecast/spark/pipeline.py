@@ -188,7 +188,7 @@ class Pipeline:
         try:
             return _struct(source.columns)
         except PySparkException as error:
-            raise ConfigError(f"events.columns is no list of columns with types: {brief(error)}") from None
+            raise ConfigError(f"events.columns is not a list of columns with types: {brief(error)}") from None
 
     def _match(self, events: DataFrame, check: CheckFiles | None) -> MatchQuery:
         """Start matching."""

@@ -46,7 +46,7 @@ _KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What became of one micro-batch."""
+    """The outcome of one micro-batch."""
 
     batch: int
     version: int
@@ -259,7 +259,7 @@ class Watch:
         self._spark.streams.removeListener(self._listener)
 
     def batches(self, query: MatchQuery) -> list[BatchProgress]:
-        """The batches of a query that are through, oldest first."""
+        """The completed batches of a query, oldest first."""
         name = str(query.query.id)
         with self._lock:
             heard, self._heard[name] = self._heard[name], []

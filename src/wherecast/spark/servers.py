@@ -130,7 +130,7 @@ class Rebalancer:
     _saved: SavedPlan | None = field(default=None, init=False)
 
     def observe(self, events: DataFrame, index: Index, manifest: Manifest) -> Manifest | None:
-        """Take note of a batch; the new version if that made one."""
+        """Count a batch; returns the new version if buckets were moved."""
         self._batches += 1
         if manifest.plan is None or self._batches % self.every:
             return None

@@ -84,7 +84,7 @@ def parse_java_version(text: str) -> int | None:
 
 
 def probe_java(executable: Path) -> Java | None:
-    """Run `executable` to learn what it is; None when it does not run or is no Java."""
+    """Run `executable` to learn what it is; None when it does not run or is not Java."""
     # The argument that Spark will pass is part of the question: one run answers it for most runtimes.
     output = _run_java(executable, VECTOR_ARGUMENT)
     has_vector = output is not None

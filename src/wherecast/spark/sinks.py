@@ -39,13 +39,13 @@ class Sink(Protocol):
     """Takes the matches of a micro-batch."""
 
     def admit(self, stream: str | None) -> None:
-        """Raises SinkError if the sink is another stream's; None is a stream that starts for the first time."""
+        """Raises SinkError if the sink belongs to another stream; None is a stream that starts for the first time."""
 
     def holds(self, batch: Batch) -> bool:
-        """Whether this batch is in it already, wholly; then it need not be matched again. Raises SinkError."""
+        """Whether this batch was written completely; then it is not matched again. Raises SinkError."""
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
-        """Write a batch; a second time must not add to the first."""
+        """Write a batch. Writing it twice must have the same result as writing it once."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ class Parquet:
 
     The first stream that writes a batch owns the sink; others are refused.
 
-    `batch_column` is what the folders are called. Spark reads it as a column, in place of one of that name in the files.
+    `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files.
     """
 
     def __init__(self, path: str, *, batch_column: str = "batch_id") -> None:
@@ -76,7 +76,7 @@ class Parquet:
         self.batch_column = batch_column
 
     def check_columns(self, names: Iterable[str]) -> None:
-        """Raises SchemaError if one of the columns is called as the folders are."""
+        """Raises SchemaError if one of the columns has the name of the folders."""
         for name in names:
             if name.lower() == self.batch_column.lower():
                 raise SchemaError(
@@ -211,9 +211,9 @@ class Kafka:
     """A Kafka topic: one message per match, JSON, keyed so that a consumer can tell a repeated message.
 
     The key is `stream/batch/offsets/subscription/digest/number`: the first three name the batch (`Batch.key`), the digest is
-    that of the message, the number tells equal messages of a batch apart. None of it depends on the attempt. One that dies
-    half way leaves a part of the batch in the topic, and the next writes all of it again, with the same keys: who drops
-    messages whose key was there sees every match once.
+    that of the message, the number tells equal messages of a batch apart. None of it depends on the attempt. If an attempt
+    dies half way, a part of the batch is in the topic, and the next attempt writes all of it again with the same keys. A consumer
+    that drops messages with a known key sees every match once.
     """
 
     topic: str
@@ -261,9 +261,9 @@ class Foreach:
     """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed.
 
     `batch` is the batch number. It also has a `key`, which is the same for every attempt at a batch and differs between
-    streams, and between batches that a stream counts anew: remember the key, not the number, to take a batch once.
+    streams, and between batches of a stream that starts again: to write a batch once, remember the key, not the number.
 
-    Matches are computed once, however often the function looks at them, even if never.
+    Matches are computed exactly once, however often the function reads them.
     """
 
     function: Callable[[DataFrame, Batch], None]

@@ -53,12 +53,12 @@ def register_table_function(
     """Make an index callable from SQL: one row per match, the event's columns and `subscription`.
 
     Args:
-        spark: The session whose SQL shall know it.
+        spark: The session in which to register it.
         index: An `Index`, or its path.
-        name: Of the function.
+        name: The name of the function.
         columns: Columns of the events to return, as a StructType or DDL; by default the attributes of the index.
-        version: Of the index; by default the current one, decided now.
-        names: `{"subscription": "rule"}` calls that column otherwise, where the events have one of that name.
+        version: The version of the index; by default the current one, decided now.
+        names: `{"subscription": "rule"}` renames that column, if the events have one of that name.
     """
     from pyspark.sql.functions import arrow_udtf
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -7,7 +7,7 @@ generator, drawn in the order of events, and ties are broken by the order of sch
 seed and of the calls made on it, and two runs can be compared by one number, the trace.
 
 Nodes are the very objects that run over a real network. Addresses are integers; an address is never used again, so
-a node that comes back comes back as a new one. Subscribers are no nodes: they collect what they are told, and answer.
+a node that comes back comes back as a new one. Subscribers are not nodes: they collect what they are told, and answer.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ test is passed. A search follows the edges that agree with the event, and every 
 - The *general tree* (section 3) has one test per node, a value or whether it lies in a set. A clause follows the
   result that it implies (`x = 3` implies `x > 1`), so no test is repeated that follows from those above it.
 
-Three optimisations (section 5), each a setting: chains of `*` edges collapse (`kernels.tree_grow`), successors say at
-each node where the search goes on (`kernels.tree_links`), factoring keeps one subtree per combination of the values
+Three optimisations (section 5), each a setting: chains of `*` edges collapse (`kernels.grow`), successors say at
+each node where the search goes on (`kernels.links`), factoring keeps one subtree per combination of the values
 of the most popular attributes (`clauses`).
 
 Clauses come and go one at a time. Successors are a property of the whole tree: a change discards them, and matching

@@ -102,7 +102,7 @@ class Results:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            raise LabError(f"'{path}' is no record of the lab; remove its folder and run {name} again") from None
+            raise LabError(f"'{path}' is not a record of the lab; remove its folder and run {name} again") from None
 
     def rows(self, record: RunRecord) -> Rows:
         """What a run found."""

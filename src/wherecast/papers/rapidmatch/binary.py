@@ -15,7 +15,7 @@ ones, a *light* event, cannot match a subscription that asks for more ones, and 
 
 S_{c+1} is one tree that tests everything. With c = -1 it is all there is: the tree that the paper compares with.
 
-A subscription is in many trees; its row of bits is stored once, and nodes are 16 bytes (`kernels.rapid`).
+A subscription is in many trees; its row of bits is stored once, and nodes are 16 bytes (`kernels.binary`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BinaryIndex:
         self, forest: Forest, nodes: Ints, state: Longs, rows: Words, sizes: Ints, live: Bools, free: list[int]
     ) -> None:
         self.forest, self._trees = forest, forest.trees
-        self._nodes, self._state = nodes, state  # see `kernels.rapid`
+        self._nodes, self._state = nodes, state  # see `kernels.binary`
         self._rows, self._sizes, self._live = rows, sizes, live  # by id; n1 and n1* of each row; whether it is there
         self._free = free  # ids of removed subscriptions; the last is used first
 

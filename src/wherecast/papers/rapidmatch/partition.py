@@ -41,7 +41,7 @@ MOST_PROPERTIES = 2048
 
 
 class MisfitError(MatcherError):
-    """A constraint that is no conjunction of the properties of a partition."""
+    """A constraint that is not a conjunction of the properties of a partition."""
 
 
 class DistinctConstraints(NamedTuple):
@@ -94,7 +94,7 @@ class DistinctConstraints(NamedTuple):
 
 
 class CodePartition(NamedTuple):
-    """Cells and properties of all attributes; see `kernels.rapid_partition` for the layout."""
+    """Cells and properties of all attributes; see `kernels.partition` for the layout."""
 
     seg_ptr: Longs  # (attributes + 1,)
     seg_start: Ints  # (segments,) first code; ascending per attribute from 0
@@ -140,7 +140,7 @@ class CodePartition(NamedTuple):
         return bits
 
     def convert_boxes(self, boxes: Boxes, constraints: DistinctConstraints) -> Words:
-        """Rows of clauses (see `kernels.rapid`). Raises MisfitError if these properties cannot say a constraint."""
+        """Rows of clauses (see `kernels.binary`). Raises MisfitError if these properties cannot say a constraint."""
         tests = np.zeros((constraints.attribute.size, 2 * self.cell_masks.shape[1]), np.uint64)
         for a in np.unique(constraints.attribute).tolist():
             held = self._held_cells(a, *constraints.of_attribute(a))

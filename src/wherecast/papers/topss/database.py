@@ -54,7 +54,7 @@ from wherecast.papers.topss.database_relations import (
 #: Groups of (word, subscription) that one statement may form; twice as many take more than twice the time.
 _GROUPS = 2_000_000
 
-#: Operator -> when the value w.val of an event satisfies the predicate p. NULL, code 0, is no value.
+#: Operator -> when the value w.val of an event satisfies the predicate p. NULL, code 0, is not a value.
 _CONDITIONS = {
     EQUAL: "w.val = p.val",
     UNEQUAL: "w.val <> p.val AND w.val > 0",

@@ -1,4 +1,4 @@
-"""Sets of codes, each stored once: what an edge of a matching tree carries when it is no single value.
+"""Sets of codes, each stored once: what an edge of a matching tree carries when that is not a single value.
 
 A set is a list of closed intervals, ascending and not adjacent, so equal sets have equal lists and one set lies
 inside another exactly if each interval of the one lies inside an interval of the other.

@@ -9,7 +9,7 @@ besides, a list at their parent, because a search has to try each of them. Claus
 test is passed.
 
 Freed rows of `nodes`, `entries` and `sets` are chained and used again; freed clause ids are chained in `clauses`.
-Node 0 is no part of the tree: its children, labelled by number, are the roots of the subtrees (one, without
+Node 0 does not belong to the tree: its children, labelled by number, are the roots of the subtrees (one, without
 factoring).
 
 No kernel here grows an array: the caller sees to it that there is room.

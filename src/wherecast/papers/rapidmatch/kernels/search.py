@@ -1,4 +1,4 @@
-"""Searching the trees of `kernels.rapid`: the tree of an event, the subscriptions it finds there, what that took.
+"""Searching the trees of `kernels.binary`: the tree of an event, the subscriptions it finds there, what that took.
 
 Theory of operation
 -------------------

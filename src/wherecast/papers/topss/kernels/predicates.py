@@ -210,7 +210,7 @@ def mark_lists(
     ptr: Longs, order: Longs, top: Ints, predicates: Ints, attributes: Ints, codes: Ints, list_ptr: Longs,
     list_codes: Ints, bits: Words,
 ) -> None:  # fmt: skip
-    """Mark what holds for each event, by ordered lists; see `matchers.counting_index.ListIndex` for the arrays."""
+    """Mark what holds for each event, by ordered lists; see `predicate_index.ListIndex` for the arrays."""
     for event in range(codes.shape[0]):
         for i in range(attributes.size):
             attribute = attributes[i]
