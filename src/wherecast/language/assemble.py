@@ -208,17 +208,20 @@ def _element_order(rows: IntervalRows, key: Longs) -> Longs:
     An element that is asked for twice in one clause stands once.
     """
     order = np.lexsort((rows.lo, ~rows.null, rows.part, key))
-    key, part, lo, hi = key[order], rows.part[order], rows.lo[order], rows.hi[order]
+    sorted_rows, sorted_key = take_rows(rows, order), key[order]
     starts = np.ones(key.size, bool)
-    starts[1:] = (key[1:] != key[:-1]) | (part[1:] != part[:-1])
+    starts[1:] = (sorted_key[1:] != sorted_key[:-1]) | (sorted_rows.part[1:] != sorted_rows.part[:-1])
     group = np.cumsum(starts) - 1
-    first_lo, size = lo[starts], np.bincount(group)
-    by_first = np.lexsort((lo, part, first_lo[group], part > 0, key))
-    key, part, lo, hi, group = key[by_first], part[by_first], lo[by_first], hi[by_first], group[by_first]
-    keep = np.ones(key.size, bool)
-    same = (key[1:] == key[:-1]) & (part[1:] > 0) & (part[:-1] > 0) & (lo[1:] == lo[:-1]) & (hi[1:] == hi[:-1])
-    keep[1:] = ~(same & (group[1:] != group[:-1]) & (size[group[1:]] == 1) & (size[group[:-1]] == 1))
-    return order[by_first][keep]
+    first_lo, size = sorted_rows.lo[starts], np.bincount(group)
+    again = np.lexsort(
+        (sorted_rows.lo, ~sorted_rows.null, sorted_rows.part, first_lo[group], sorted_rows.part > 0, sorted_key)
+    )
+    found, found_key, group = take_rows(sorted_rows, again), sorted_key[again], group[again]
+    is_single = (found.part > 0) & (size[group] == 1)
+    repeats = np.zeros(key.size, bool)
+    repeats[1:] = is_single[1:] & is_single[:-1] & (found_key[1:] == found_key[:-1]) & (found.lo[1:] == found.lo[:-1])
+    repeats[1:] &= found.hi[1:] == found.hi[:-1]
+    return order[again][~repeats]
 
 
 # -- conjunctions, term by term ----------------------------------------------------------------------------------------
