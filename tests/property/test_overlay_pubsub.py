@@ -47,7 +47,7 @@ REFUSED = {
     "k > 3": "give that attribute min and max",
     "k BETWEEN 1 AND 2000": "give that attribute min and max",
     "a = 1 OR k < 3": "give that attribute min and max",
-    "s LIKE '%a'": "not a comparison",
+    "s LIKE '%a'": "it looks for a text in 's'",
 }
 
 

@@ -53,9 +53,9 @@ class Place:
 def soak_library(seconds: float, seed: int, report_s: float = 30, round_s: float = 15) -> Tally:
     """Load engines for some time; what was found, memory included."""
     tally, samples_mb = Tally("library"), []
-    begin = reported = time.monotonic()
     with _prepared(), tempfile.TemporaryDirectory(prefix="wherecast-soak-") as folder:
         places = [Place(matcher, Path(folder) / f"engine{n}") for n, matcher in enumerate(MATCHERS)]
+        begin = reported = time.monotonic()  # kernels may have been compiled until here
         number = 0
         while (left_s := begin + seconds - time.monotonic()) > 0 and not tally.differences:
             run_round(places[number % len(places)], min(left_s, round_s), f"{seed} {number}", tally, samples_mb)

@@ -202,7 +202,7 @@ class TestSaving:
         """Cut off, or nothing at all."""
         filters, weights = compile_all(keyed(20))
         data = Plan.build(filters, weights, SCHEMA, 2, strategy="event-space").to_bytes()
-        with pytest.raises(PlanError, match="no plan"):
+        with pytest.raises(PlanError, match="not a plan"):
             Plan.from_bytes(data[:cut])
 
     def test_changed_bytes_are_refused(self):

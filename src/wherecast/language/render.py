@@ -109,6 +109,10 @@ def describe_constraint(filters: Filters, schema: Schema, first: int, end: int, 
     attribute, name = schema.attributes[column.attr], attribute_namer(schema)(column.attr)
     if column.reading is not Reading.VALUE:
         literals = [filters.strings[int(filters.lo[row]) >> 2] for row in range(first, end)]
+        if len(literals) > 1 and all(literal[0] == WHOLE for literal in literals):
+            return (
+                f"{_text_read(column, name)} IN ({_some([_quote(literal[1:]) for literal in literals], most_values)})"
+            )
         return " OR ".join(describe_literal(column, name, literal) for literal in literals)
     nulls = bool(filters.null[first])
     spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
