@@ -12,7 +12,7 @@ from tests.soak.filters import BAD, POOL, SCHEMA, Filter, draw_filter
 from tests.soak.history import History, Model
 from tests.soak.tally import Tally
 
-from wherecast import Engine, SubscriptionError
+from wherecast import Engine, SubscriptionError, UnknownIdError
 
 #: Ids that one writer may use: this bounds what is subscribed.
 IDS = 60
@@ -113,7 +113,7 @@ class Writer:
     def unsubscribe(self) -> None:
         id, model = self._id(), self.history.model
         after = {known: mask for known, mask in model.items() if known != id}
-        self._run("unsubscribe", lambda: self.engine.unsubscribe(id), after, None if id in model else SubscriptionError)
+        self._run("unsubscribe", lambda: self.engine.unsubscribe(id), after, None if id in model else UnknownIdError)
 
     def subscribe_many(self) -> None:
         """Also with rows that are refused: bad filters, ids that are taken, ids that are none."""
