@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 
-from wherecast.index.codes import KeyCodes, key_of
+from wherecast.index.codes import KeyCodes, key_of, lower_texts
 from wherecast.index.strings import StringCodes
 from wherecast.language.keys import float_keys, key_floats
 
@@ -59,3 +59,10 @@ def test_strings_are_points_or_gaps(constants, values, ordered):
         for v, c in zip(values, codes.encode(pa.array(values, pa.string())), strict=True)
         if v is not None
     )
+
+
+def test_lower_case_is_pythons_for_every_text():
+    """Also beside texts of ASCII only, in slices, and for letters that become two or depend on their neighbours."""
+    texts = ["ABC", None, "İstanbul", "ΑΣ", "", "aß", "K", "日本X", None, "plain"]
+    for column in (pa.array(texts), pa.array(["x", *texts, "Ä"])[1:-1], pa.array(texts)[:2], pa.array([], pa.string())):
+        assert lower_texts(column).to_pylist() == [v and v.lower() for v in column.to_pylist()]

@@ -113,7 +113,7 @@ def _open_codes(kinds: Mapping[str, str], schema: Schema, group: Callable[[str],
     codes: list[ColumnCodes | None] = [None] * max(len(schema), max(numbers, default=-1) + 1)
     for number, kind in numbers.items():
         is_literals = schema.columns[number].reading is not Reading.VALUE
-        if kind != ("literals" if is_literals else "strings" if schema.is_text(number) else "keys"):
+        if kind != ("literals" if is_literals else "strings" if schema.are_texts[number] else "keys"):
             raise SnapshotError(f"column {number} cannot have codes of {kind!r:.20}")
         codes[number] = _CODES[kind].from_arrays(group(f"codes{number}"))
     return codes

@@ -127,17 +127,25 @@ class Segment:
                 return _NO_FILTERS
         clause_ids = self.matcher.match(point)[1]
         if self.boxes.residuals.size and clause_ids.size:
-            residual = self.boxes.residuals[clause_ids]
-            unsettled = np.flatnonzero(residual >= 0)
-            if unsettled.size:
-                texts = [len(v) for v in values.values() if isinstance(v, str)]
-                # A character has at most four bytes.
-                if 4 * max(texts, default=0) * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
-                    return None
-                kept = residual < 0
-                kept[unsettled] = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
-                clause_ids = clause_ids[kept]
+            kept = self._settle_one(values, self.boxes.residuals[clause_ids], limits)
+            if kept is None:
+                return None
+            clause_ids = clause_ids[kept]
         return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
+
+    def _settle_one(
+        self, values: Mapping[int, Scalar | None], residual: npt.NDArray[np.int32], limits: Limits
+    ) -> npt.NDArray[np.bool_] | None:
+        """Which clauses, by their residuals (-1: none), hold for one event; None if that might read too much text."""
+        kept = residual < 0
+        unsettled = np.flatnonzero(~kept)
+        if unsettled.size:
+            longest = max((len(v) for v in values.values() if isinstance(v, str)), default=0)
+            # A character has at most four bytes.
+            if 4 * longest * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
+                return None
+            kept[unsettled] = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
+        return kept
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""

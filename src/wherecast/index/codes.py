@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.strings import StringCodes, string_buffers
+from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
@@ -187,9 +187,9 @@ class Codebook:
     def __init__(self, schema: Schema, codes: list[ColumnCodes | None]) -> None:
         self.schema = schema
         self.codes = codes  # by column, as far as they go; None: no filter constrains it
-        self.used = [c for c, found in enumerate(codes) if found is not None]
-        self.attributes = {schema.columns[c].attr for c in self.used}
         used = [(n, schema.columns[n], c) for n, c in enumerate(codes) if c is not None]
+        self.used = [n for n, _, _ in used]
+        self.attributes = {column.attr for _, column, _ in used}
         self._encoders = [(n, c.encode_value) for n, _, c in used if isinstance(c, ValueCodes)]
         self._literals = [(n, column, c) for n, column, c in used if isinstance(c, LiteralCodes)]
 
@@ -209,11 +209,11 @@ class Codebook:
         found = []
         for place, (number, column, codes) in enumerate(self._literals):
             text = values[column.attr]
+            assert text is None or isinstance(text, str)
             matrix[0, number] = ~place
-            if text is None:
-                found.append(_NULL_SET)
-            else:
-                found.append(codes.encode_value(text if column.reading is Reading.LITERALS else text.lower()))  # type: ignore[union-attr,arg-type]
+            if text is not None and column.reading is Reading.LOWER_LITERALS:
+                text = text.lower()
+            found.append(_NULL_SET if text is None else codes.encode_value(text))
         ptr = np.zeros(len(found) + 1, np.int64)
         np.cumsum([codes.size for codes in found], out=ptr[1:])
         return EventCodes(frozen(matrix), frozen(ptr), frozen(np.concatenate(found)))
@@ -262,15 +262,14 @@ _IN_LOWER_CASE = -1
 
 
 def lower_texts(values: pa.Array) -> pa.Array:
-    """Texts in lower case, as Spark's `lower` has them."""
-    if _is_ascii(values):
-        return pc.ascii_lower(values)
-    return pa.array([None if v is None else v.lower() for v in values.to_pylist()], values.type)
-
-
-def _is_ascii(values: pa.Array) -> bool:
-    ends, data = string_buffers(values)
-    return bool(data[ends[0] : ends[-1]].max(initial=0) < 128)
+    """Texts in lower case, as Spark's `lower` has them; Arrow's own differs for some letters, so it does ASCII only."""
+    lower = pc.ascii_lower(values)
+    others = pc.invert(pc.string_is_ascii(values)).fill_null(False)
+    if not pc.any(others).as_py():
+        return lower
+    return pc.replace_with_mask(
+        lower, others, pa.array([v.lower() for v in values.filter(others).to_pylist()], values.type)
+    )
 
 
 _NULL_SET = np.array([NULL_CODE], np.int32)

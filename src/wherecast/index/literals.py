@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.strings import check_texts, join_texts, string_buffers
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import (
     END,
@@ -79,7 +80,7 @@ class LiteralCodes:
             if literal in (ANYWHERE, AT_START):
                 raise ValueError(f"the empty literal is marked {literal!r}; mark it {AT_END!r}, which says the same")
         anchors = np.array([_ANCHORS[literal[0]] for literal in literals], np.uint8)
-        offsets, data = _join(encoded)
+        offsets, data = join_texts(encoded)
         if data.size > _MOST_BYTES:
             raise LimitError(
                 f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns"
@@ -87,7 +88,7 @@ class LiteralCodes:
         before, behind = (b"", bytes([START])), (b"", bytes([END]))
         anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
         order = sorted(range(len(anchored)), key=anchored.__getitem__)
-        ends, symbols = _join([anchored[i] for i in order])
+        ends, symbols = join_texts([anchored[i] for i in order])
         codes = np.array(order, np.int32) + np.int32(FIRST_LITERAL)
         repeated, automaton = build_automaton(symbols, ends, codes, _TABLE_WORDS)
         if repeated >= 0:
@@ -132,7 +133,7 @@ class LiteralCodes:
         valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
         ptr, codes = np.zeros(n + 1, np.int64), np.empty(_CODES_PER_TEXT * (n + 1), np.int32)
         seen, room = self._take_scratch()
-        buffers = _text_buffers(values)
+        buffers = string_buffers(values)
         while (row := search_texts(self._read_only, *buffers, frozen(valid), row, seen, ptr, codes)) < n:
             codes = np.concatenate((codes, np.empty_like(codes)))
         self._spare.append((seen, room))
@@ -157,15 +158,8 @@ class LiteralCodes:
 
 
 def _check(stored: StoredArrays) -> None:
-    """Texts in Arrow's layout, and an automaton that leads nowhere but to its own states, and to a row in the end."""
-    offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
-    stored.offsets(offsets, data.size, "offsets")
-    n = offsets.size - 1
-    texts = pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    try:
-        texts.validate(full=True)
-    except pa.ArrowException:
-        stored.require(False, "data", "holds no texts")
+    """Texts, and an automaton that leads nowhere but to its own states, and to a row in the end."""
+    n = len(check_texts(stored))
     stored.within(stored.column("anchors", np.uint8, size=n), 0, 4, "anchors")
     classes = stored.column("classes", np.uint16, size=END_AT + 1)
     stored.within(classes, 1, int(NO_CHILD), "classes")
@@ -184,24 +178,8 @@ def _check(stored: StoredArrays) -> None:
     stored.within(rows[:, 0], 0, n + 2, "table")
 
 
-def _join(texts: list[bytes]) -> tuple[Longs, Bytes]:
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(texts), np.uint8)
-
-
 def _plain_texts(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array whose texts stand one after the other; a copy only where they do not."""
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         values = values.cast(pa.large_string())
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-
-
-def _text_buffers(values: pa.Array) -> tuple[Ints | Longs, Bytes]:
-    """Offsets and bytes of a column of strings or large strings, without copying."""
-    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-    _, offsets, data = values.buffers()
-    if offsets is None or len(values) == 0:
-        return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
-    ends = frozen(np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1])
-    return ends, frozen(np.frombuffer(data, np.uint8)) if data is not None and data.size else _NO_BYTES

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.arrays import Ints, Words
+from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import frozen
 
@@ -50,10 +50,7 @@ class StringCodes:
     @classmethod
     def of(cls, strings: list[str], ordered: bool) -> StringCodes:
         """Codes for sorted, distinct strings."""
-        encoded = [s.encode() for s in strings]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(e) for e in encoded], out=offsets[1:])
-        return cls(offsets, np.frombuffer(b"".join(encoded), np.uint8), ordered)
+        return cls(*join_texts([s.encode() for s in strings]), ordered)
 
     @property
     def width(self) -> int:
@@ -110,16 +107,10 @@ class StringCodes:
 
 
 def _check(stored: StoredArrays) -> None:
-    """Texts in Arrow's layout, sorted; a table that names them and has an empty slot, where every search ends."""
-    offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
-    stored.offsets(offsets, data.size, "offsets")
-    n = offsets.size - 1
+    """Sorted texts; a table that names them and has an empty slot, where every search ends."""
+    texts = check_texts(stored)
+    n = len(texts)
     stored.require(n < _MOST_STRINGS, "offsets", f"has {n} strings, at most {_MOST_STRINGS}")
-    texts = pa.Array.from_buffers(pa.large_string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    try:
-        texts.validate(full=True)
-    except pa.ArrowException:
-        stored.require(False, "data", "holds no texts")
     stored.require(n < 2 or pc.all(pc.less(texts[:-1], texts[1:])).as_py(), "data", "is not sorted")
     facts = stored.column("facts", np.uint64, size=2)
     stored.require(facts[0] <= 1, "facts", f"has no truth value but {facts[0]}")
@@ -131,13 +122,34 @@ def _check(stored: StoredArrays) -> None:
     stored.column("marks", np.uint32, size=places.size)
 
 
-def string_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets and bytes of an Arrow string column, without copying."""
+def string_buffers(values: pa.Array) -> tuple[Ints | Longs, Bytes]:
+    """Offsets and bytes of a column of strings or large strings, without copying."""
+    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
     _, offsets, data = values.buffers()
     if offsets is None or len(values) == 0:
-        return frozen(np.zeros(len(values) + 1, np.int32)), _NO_BYTES
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return ends, np.frombuffer(data, np.uint8) if data is not None and data.size else _NO_BYTES
+        return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
+    ends = frozen(np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1])
+    return ends, frozen(np.frombuffer(data, np.uint8)) if data is not None and data.size else _NO_BYTES
+
+
+def join_texts(texts: list[bytes]) -> tuple[Longs, Bytes]:
+    """Texts in Arrow's layout: offsets and bytes."""
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def check_texts(stored: StoredArrays) -> pa.Array:
+    """The texts whose offsets and bytes are stored; SnapshotError if they are not texts."""
+    offsets, data = stored.column("offsets", np.int64), stored.column("data", np.uint8)
+    stored.offsets(offsets, data.size, "offsets")
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    texts = pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowException:
+        stored.require(False, "data", "holds no texts")
+    return texts
 
 
 def _hash_table(

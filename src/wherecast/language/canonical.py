@@ -178,7 +178,7 @@ def _digest(data: bytes, kind: bytes) -> bytes:
 
 def _row_bytes(filters: Filters, schema: Schema) -> bytes:
     """The rows with digests in place of the ranks of strings."""
-    is_string = np.array([schema.is_text(number) for number in range(len(schema.columns))] or [False])
+    is_string = np.array(schema.are_texts or (False,))
     rows = np.zeros(filters.attr.size, _ROW)
     rows["attr"] = filters.attr
     attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr)

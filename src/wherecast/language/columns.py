@@ -5,7 +5,7 @@ all that filters look for, and those that occur in it once it is in lower case. 
 values, and a set of codes in a column of literals or of an array's elements.
 
 The columns of a schema are numbered: first the values, by attribute, then the literals. A number is what `Filters` and
-`Boxes` speak of; a `Column` is what it stands for, and what normal forms speak of, which know no schema.
+`Boxes` speak of. A `Column` is what the number stands for; normal forms speak of it, because they are made without a schema.
 
 A literal has a mark before it that says where it must stand in the text (`ANYWHERE` and so on). So `LIKE '%x%'` asks for
 the element `*x` of a set of marked texts, exactly as `array_contains` asks for an element of an array.

@@ -102,7 +102,7 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
     hi = np.concatenate([np.zeros(0, np.int64), *(p.hi for p in parts)])
     strings, ranks = _rank_strings(parts)
     offsets = np.repeat(np.cumsum([0, *(len(p.strings) for p in parts)])[:-1], [p.attr.size for p in parts])
-    is_string = np.array([schema.is_text(number) for number in range(len(schema.columns))])
+    is_string = np.array(schema.are_texts)
     text = is_string[np.where(attr < 0, ~attr, attr)] & ~null
     for ends, open_end in ((lo, KEY_MIN), (hi, KEY_MAX)):
         bounded = text & (ends != open_end)

@@ -193,6 +193,8 @@ class Schema:
     _by_lower_name: dict[str, int] = field(init=False, repr=False, compare=False)
     #: what an index can take from an event; their numbers are what filters and boxes speak of
     columns: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    #: by column, whether its constants are strings
+    are_texts: tuple[bool, ...] = field(init=False, repr=False, compare=False)
     _numbers: dict[Column, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -208,6 +210,8 @@ class Schema:
             raise SchemaError(
                 f"{len(self.columns):,} columns, at most {MAX_ATTRIBUTES:,}, and a text attribute has three; leave some out"
             )
+        is_text = [a.kind is Kind.STRING for a in self.attributes]
+        object.__setattr__(self, "are_texts", tuple(is_text[column.attr] for column in self.columns))
         object.__setattr__(self, "_numbers", {column: i for i, column in enumerate(self.columns)})
 
     # Columns
@@ -219,10 +223,6 @@ class Schema:
         """Whether an event has a set of codes in a column, not one."""
         column = self.columns[number]
         return column.reading is not Reading.VALUE or self.attributes[column.attr].is_array
-
-    def is_text(self, number: int) -> bool:
-        """Whether the constants of a column are strings."""
-        return self.attributes[self.columns[number].attr].kind is Kind.STRING
 
     # Reading a schema
 
