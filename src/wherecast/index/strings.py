@@ -122,7 +122,7 @@ def _check(stored: StoredArrays) -> None:
     stored.column("marks", np.uint32, size=places.size)
 
 
-def string_buffers(values: pa.Array) -> tuple[Ints | Longs, Bytes]:
+def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
     """Offsets and bytes of a column of strings or large strings, without copying."""
     width = np.int64 if pa.types.is_large_string(values.type) else np.int32
     _, offsets, data = values.buffers()

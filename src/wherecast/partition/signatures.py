@@ -17,7 +17,7 @@ Which attributes to route by, where nobody says, is decided by entropy, as secti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,11 @@ from wherecast.index.codes import keys_of
 from wherecast.index.strings import string_buffers
 from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
+from wherecast.kernels.jit import frozen
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters, take_filters, take_ranges
 from wherecast.language.schema import Schema
 from wherecast.language.types import Kind
-
-Array = TypeVar("Array", bound="npt.NDArray[Any]")
 
 #: Signatures of one filter at most; one that would have more is unrouted.
 MOST_SIGNATURES = 1024
@@ -78,17 +77,11 @@ def _event_column(
     else:
         data, offsets = _key_bytes(keys_of(values))
     valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else np.ones(len(values), bool)
-    return _frozen(data), _frozen(offsets), _frozen(valid)
+    return frozen(data), frozen(offsets), frozen(valid)
 
 
 def _key_bytes(keys: Longs) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     return keys.view(np.uint8), np.arange(0, 8 * keys.size + 1, 8, dtype=np.int32)
-
-
-def _frozen(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def sign_events(events: EventBatch, attributes: Sequence[int], seed: int) -> Words:
