@@ -20,6 +20,7 @@ from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the c
 from __future__ import annotations
 
 import datetime as dt
+import math
 import struct
 from functools import lru_cache
 
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
+from wherecast.language.values import Scalar
 from wherecast.language.zone import Zone
 
 KEY_MIN = -(2**63)
@@ -62,15 +64,30 @@ def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     return np.ascontiguousarray(bits).view(np.float64)
 
 
+def key_of(value: Scalar) -> int:
+    """Sortable key of one canonical value."""
+    if type(value) is int:
+        return value
+    if isinstance(value, float):
+        return NAN_KEY if math.isnan(value) else float_key(value)
+    if isinstance(value, dt.datetime):
+        return (value - (_INSTANT_EPOCH if value.tzinfo else _EPOCH)) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return value.toordinal() - _EPOCH_DAY
+    return int(value)
+
+
 # -- wall clocks -------------------------------------------------------------------------------------------------------
 
 
 DAY_US = 86_400_000_000
 _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+_INSTANT_EPOCH = _EPOCH.replace(tzinfo=dt.UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 #: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
-_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal() - 719_163 - 1
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY, dt.date.max.toordinal() - _EPOCH_DAY - 1
 _CYCLE = 146_097
 
 
