@@ -39,15 +39,32 @@ from wherecast.language.zone import Zone
 
 
 class Residuals:
-    """The residuals of an index: number r is row `program_rows[r]` of program `program[r]`."""
+    """The residuals of an index: number r is row `rows[r]` of program `program[r]`.
 
-    def __init__(self, programs: list[Program], program: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
+    Those that are settled need no evaluation: the boxes of their clauses say the same (see `expressions`).
+    """
+
+    def __init__(
+        self, programs: list[Program], program: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], is_settled: Bools
+    ) -> None:
         self.programs = programs
         self.program = program
         self.rows = rows
-        in_use = [programs[number] for number in np.unique(program).tolist()]  # of dead clauses programs may be left
+        self.is_settled = is_settled
+        # Of dead clauses programs may be left.
+        in_use = [programs[number] for number in np.unique(program[~is_settled]).tolist()]
         self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a candidate may need evaluation."""
+        return not self.is_settled.all()
+
+    def unsettled(self, residual_ids: npt.NDArray[np.int32]) -> Longs:
+        """The places of the residuals (-1: none) that have to be evaluated."""
+        there = np.flatnonzero(residual_ids >= 0)
+        return there[~self.is_settled[residual_ids[there]]]
 
     def find_overwork(
         self,
@@ -122,7 +139,11 @@ def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residu
     stored.within(program, 0, len(programs), "program")
     lengths = np.array([p.length for p in programs], np.int64)
     stored.require(((rows >= 0) & (rows < lengths[program])).all(), "rows", "has a row that its program does not have")
-    return Residuals(programs, program, rows)
+    # Snapshots of format 2 and older have none that is settled.
+    is_settled = (
+        stored.column("is_settled", np.bool_, size=rows.size) if "is_settled" in stored else np.zeros(rows.size, bool)
+    )
+    return Residuals(programs, program, rows, is_settled)
 
 
 # -- work --------------------------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
-    left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
+    left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
@@ -168,7 +168,7 @@ def comparison_scale(node: Compare) -> int:
     return common_scale(*(digits_of(s) for s in sides))
 
 
-def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
+def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
