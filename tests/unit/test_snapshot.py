@@ -271,11 +271,11 @@ class TestForeign:
         with pytest.raises(SnapshotError):
             open_snapshot(tmp_path)
 
-    @pytest.mark.parametrize("version", [3, 10**30])
+    @pytest.mark.parametrize("version", [module.FORMAT_VERSION + 1, 10**30])
     def test_newer(self, small, version):
         """A newer format is named as such, and not saved over."""
         (small / MANIFEST).write_text(json.dumps({"format": module.FORMAT, "format_version": version, "x": 1}))
-        with pytest.raises(SnapshotError, match=r"newer than 2.*upgrade"):
+        with pytest.raises(SnapshotError, match=rf"newer than {module.FORMAT_VERSION}.*upgrade"):
             open_snapshot(small)
         with pytest.raises(SnapshotError, match="newer"):
             write_snapshot(small, {}, {})
