@@ -285,7 +285,9 @@ class TestForeign:
         """A version that there never was is refused."""
         data = (small / MANIFEST).read_bytes()
         (small / MANIFEST).write_bytes(
-            data.replace(b'"format_version": 2', b'"format_version": ' + json.dumps(version).encode())
+            data.replace(
+                f'"format_version": {module.FORMAT_VERSION}'.encode(), f'"format_version": {json.dumps(version)}'.encode()
+            )
         )
         with pytest.raises(SnapshotError):
             open_snapshot(small)
