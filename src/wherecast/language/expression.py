@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 from wherecast.language.schema import Attribute
-from wherecast.language.types import NARROW_TYPES, TYPE_OF_KIND, Type
+from wherecast.language.types import NARROW_TYPES, TYPE_OF_KIND, Digits, Type
 
 Span = tuple[int, int]
 
@@ -177,3 +177,15 @@ def attributes_of(node: Node) -> frozenset[int]:
 def is_constant(node: Node) -> bool:
     """Whether an expression reads no attribute."""
     return not any(isinstance(n, Attr) for n in node.walk())
+
+
+def digits_of(node: Node) -> Digits:
+    """(precision, scale) of a number when it meets a decimal."""
+    if isinstance(node, (Param, Arith, Negate)) and node.digits != (0, 0):
+        return node.digits
+    if isinstance(node, Call) and node.type is Type.DECIMAL:
+        return digits_of(node.args[0])
+    return _INTEGER_DIGITS.get(node.type, (1, 0))
+
+
+_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}

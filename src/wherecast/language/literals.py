@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
+from wherecast.language.evaluate import member_keys
 from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
 from wherecast.language.filters import LiteralValues
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale
 from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind

@@ -36,6 +36,7 @@ from wherecast.language.expression import (
     Or,
     Param,
     Span,
+    digits_of,
     element_type,
 )
 from wherecast.language.limits import Limits
@@ -401,18 +402,6 @@ def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
     if common is Type.DECIMAL:
         return common, arithmetic_digits(op, digits_of(left), digits_of(right))
     return (Type.DOUBLE if op == "/" else common), (0, 0)
-
-
-def digits_of(node: Node) -> Digits:
-    """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Param, Arith, Negate)) and node.digits != (0, 0):
-        return node.digits
-    if isinstance(node, Call) and node.type is Type.DECIMAL:
-        return digits_of(node.args[0])
-    return _INTEGER_DIGITS.get(node.type, (1, 0))
-
-
-_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
 
 
 def _retype(node: Node, common: Type) -> Node:
