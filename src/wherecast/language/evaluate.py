@@ -31,17 +31,18 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
-    attributes_of,
     digits_of,
 )
+from wherecast.language.functions.row import evaluate_call
+from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.keys import float_keys
 from wherecast.language.normalize import Truth
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, rounded, to_double
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
 from wherecast.language.patterns import text_test
 from wherecast.language.types import (
     FLOATS,
     INTEGERS,
-    MAX_PRECISION,
     MOMENTS,
     WIDTH_OF,
     Type,
@@ -183,21 +184,6 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     return Nullable(found, item.valid & (found | (not node.has_null)))
 
 
-def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
-    """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
-    if common in FLOATS:
-        values = to_double(node, operand)
-        if common is Type.FLOAT and node.type in INTEGERS:
-            values = rounded(operand.values)
-        return float_keys(values).tolist()  # type: ignore[no-any-return]
-    if common is Type.DECIMAL:
-        scale = MAX_PRECISION - decimal_scale(node)
-        return [int(v) * 10**scale for v in operand.values]
-    if common in MOMENTS and node.type in MOMENTS:
-        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
-    return operand.values.tolist()  # type: ignore[no-any-return]
-
-
 def _like(node: Like, scope: Scope) -> Nullable:
     # Spark's ILIKE is LIKE of both sides in lower case.
     text_node = Call(name="lower", args=(node.item,), type=Type.STRING) if node.kind == "ilike" else node.item
@@ -210,66 +196,9 @@ def _like(node: Like, scope: Scope) -> Nullable:
     return Nullable(found, valid)
 
 
-_STRING_CALLS: dict[str, Callable[..., Any]] = {
-    "lower": str.lower,
-    "upper": str.upper,
-    "length": len,
-    "startswith": str.startswith,
-    "endswith": str.endswith,
-    "contains": str.__contains__,
-}
-
-
-_CASES = ("lower", "upper")
-
-
 def _call(node: Call, scope: Scope) -> Nullable:
-    args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
-    valid = np.logical_and.reduce([a.valid for a in args])
-    rows = np.flatnonzero(valid)
-    if node.name == "abs":
-        return _absolute(node, args[0])
-    if node.name == "array_contains":
-        return _array_contains(node, args, valid, rows, scope.zone)
-    call: Callable[..., Any] = len if node.name == "size" else _STRING_CALLS[node.name]
-    dtype: Any = {Type.STRING: object, Type.INT: np.int64}.get(node.type, bool)
-    out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
-    for i in rows.tolist():
-        out[i] = call(*(a.values[i] for a in args))
-    return Nullable(out, valid)
-
-
-def _uncased(name: str, arg: Node) -> Node:
-    """What lower and upper are taken of: Spark drops an inner lower or upper, also for the few letters where that shows.
-
-    Of constants it does not: they are computed before.
-    """
-    while name in _CASES and isinstance(arg, Call) and arg.name in _CASES and attributes_of(arg):
-        arg = arg.args[0]
-    return arg
-
-
-def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Nullable:
-    found, known = np.zeros(valid.size, bool), valid.copy()
-    array, value = args
-    element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
-    wanted = member_keys(node.args[1], value, element, zone)
-    for i in rows.tolist():
-        items = array.values[i]
-        present = [v for v in items if v is not None]
-        keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
-        found[i] = wanted[i] in keys
-        known[i] = found[i] or len(present) == len(items)
-    return Nullable(found, known)
-
-
-def _absolute(node: Call, arg: Nullable) -> Nullable:
-    if node.type in INTEGERS:
-        lowest, _ = integer_range(WIDTH_OF[node.type])
-        return Nullable(np.abs(arg.values), arg.valid & (arg.values != lowest))
-    if node.args[0].type is Type.NULL:
-        return arg
-    return Nullable(np.abs(arg.values), arg.valid)
+    args = tuple(map(uncased, node.args)) if node.name in CASES else node.args
+    return evaluate_call(FUNCTIONS[node.name], node, [evaluate(arg, scope) for arg in args], scope.zone)
 
 
 def _negate(node: Negate, scope: Scope) -> Nullable:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
 from wherecast.language.expression import Node, Param, digits_of
-from wherecast.language.keys import DAY_US, instants
-from wherecast.language.types import MAX_PRECISION, Type
+from wherecast.language.keys import DAY_US, float_keys, instants
+from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, Type
 from wherecast.language.zone import Zone
 
 
@@ -33,9 +33,13 @@ def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -
 
 
 def filler(kind: Type, n: int) -> npt.NDArray[Any]:
+    """Values of a type for rows that are NULL, or not computed yet."""
     if kind is Type.STRING:
         return np.full(n, "", object)
-    return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.int64)
+    if kind is Type.ARRAY:
+        return np.fromiter(([] for _ in range(n)), object, n)
+    dtypes = {Type.BOOLEAN: bool, Type.NULL: bool, Type.DECIMAL: object, Type.FLOAT: float, Type.DOUBLE: float}
+    return np.zeros(n, dtypes.get(kind, np.int64))
 
 
 def decimal_scale(node: Node) -> int:
@@ -57,3 +61,23 @@ def to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
 def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Numbers as FLOATs: rounded once, straight to 32 bits."""
     return values.astype(np.float32).astype(np.float64)
+
+
+def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
+    """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
+    if common in FLOATS:
+        values = to_double(node, operand)
+        if common is Type.FLOAT and node.type in INTEGERS:
+            values = rounded(operand.values)
+        return float_keys(values).tolist()  # type: ignore[no-any-return]
+    if common is Type.DECIMAL:
+        scale = MAX_PRECISION - decimal_scale(node)
+        return [int(v) * 10**scale for v in operand.values]
+    if common in MOMENTS and node.type in MOMENTS:
+        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
+    return operand.values.tolist()  # type: ignore[no-any-return]
+
+
+def sort_keys(operand: Nullable, kind: Type) -> npt.NDArray[Any]:
+    """Values of a type in a form whose plain equality and order are Spark's."""
+    return float_keys(operand.values) if kind in FLOATS else operand.values
