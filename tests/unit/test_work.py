@@ -1,5 +1,7 @@
 """How much text filters may read of one event."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
