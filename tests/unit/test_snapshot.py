@@ -286,7 +286,8 @@ class TestForeign:
         data = (small / MANIFEST).read_bytes()
         (small / MANIFEST).write_bytes(
             data.replace(
-                f'"format_version": {module.FORMAT_VERSION}'.encode(), f'"format_version": {json.dumps(version)}'.encode()
+                f'"format_version": {module.FORMAT_VERSION}'.encode(),
+                f'"format_version": {json.dumps(version)}'.encode(),
             )
         )
         with pytest.raises(SnapshotError):

@@ -37,10 +37,10 @@ from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
-from wherecast.language.evaluate import Nullable
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats, key_of
+from wherecast.language.nullable import Nullable
 from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar

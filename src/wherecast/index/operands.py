@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.language.evaluate import Nullable
 from wherecast.language.events import EventBatch
 from wherecast.language.keys import key_of
+from wherecast.language.nullable import Nullable
 from wherecast.language.types import Kind
 from wherecast.language.values import Scalar
 
