@@ -21,8 +21,7 @@ import json
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
-from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.store import PINS, Store
+from wherecast.spark.store import PINS, IndexStoreError, Store
 
 if TYPE_CHECKING:
     from wherecast.spark.index import Index

@@ -53,8 +53,7 @@ from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.store import LAYERS, PLANS, VERSIONS, Store, checksum
+from wherecast.spark.store import LAYERS, PLANS, VERSIONS, IndexStoreError, StaleVersionError, Store, checksum
 
 # Manifests
 
