@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from wherecast.partition.balance import imbalance
 from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
 from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_columns, quoted
-from wherecast.spark.file_columns import CheckFiles
+from wherecast.spark.files import CheckFiles
 from wherecast.spark.index import Index, Manifest
 from wherecast.spark.match import NAMES, Numbers, check_columns, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
