@@ -487,7 +487,7 @@ def register_table_function(
         columns = schema.to_spark()
     wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
     rule, subscription = Rule.of(spark), Names.of(names).subscription
-    _check_columns(wanted.names, subscription, rule)
+    _refuse_names(wanted.names, subscription, rule)
     kind = LongType() if manifest.id_type == "bigint" else StringType()
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
     where = resolve(wanted, schema, manifest.attributes, rule)
@@ -508,7 +508,7 @@ def register_table_function(
     spark.udtf.register(name, function)
 
 
-def _check_columns(columns: list[str], subscription: str, rule: Rule) -> None:
+def _refuse_names(columns: list[str], subscription: str, rule: Rule) -> None:
     groups = rule.group(columns)
     for name in columns:
         rule.find(name, groups)
