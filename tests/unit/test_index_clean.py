@@ -20,7 +20,7 @@ from tests.unit.index_versions import commit, manifest_of, write
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.changes import ChangeRunner
-from wherecast.spark.checkpoint import Pins, pinned_versions
+from wherecast.spark.clean import Pins, pinned_versions
 from wherecast.spark.index import Index, open_layers
 from wherecast.spark.store import LEASES, IndexStoreError, StaleVersionError, Store
 

@@ -23,12 +23,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wherecast.errors import SchemaError, WherecastError
-from wherecast.spark.checkpoint import Batch
 from wherecast.spark.columns import quoted
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from wherecast.spark.stream import Batch
 
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
