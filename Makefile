@@ -24,6 +24,9 @@ PARALLEL  := -n $(JOBS) --dist worksteal
 LOCKS     := requirements-build.lock requirements.lock
 FAST      := not spark and not kafka and not slow
 
+# Byte code is kept, whatever the environment says: without it, each of the many processes of the tests compiles every module anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo bench lab test test-fast kills soak coverage check format lock clean
 
