@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.boxes import make_boxes, make_events, random_case, random_intervals
 from tests.unit.counting_matchers import COMBINATIONS, Clause, found
 
@@ -20,7 +21,7 @@ ARRAYS = [2, 4]
 
 
 @pytest.mark.parametrize("matcher", COMBINATIONS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), n_clauses=st.integers(0, 150), n_events=st.integers(0, 8),
        widths=st.lists(st.integers(1, 300), min_size=1, max_size=6), n_arrays=st.integers(0, 2))  # fmt: skip
 def test_random_sets(
@@ -48,7 +49,7 @@ def random_events(rng: np.random.Generator) -> EventCodes:
 
 
 @pytest.mark.parametrize("matcher", COMBINATIONS)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.sampled_from(["insert", "remove", "update", "open"]), max_size=25))
 def test_any_changes(matcher: type[CountingMatcher], seed: int, steps: list[str]) -> None:
     """After each insertion, removal, update and reopening, the matcher is as good as new, and ids are used again."""
@@ -82,7 +83,7 @@ def test_any_changes(matcher: type[CountingMatcher], seed: int, steps: list[str]
 
 
 @pytest.mark.parametrize("matcher", COMBINATIONS)
-@settings(max_examples=10)
+@examples(10)
 @given(seed=st.integers(0, 2**32), n=st.integers(0, 40))
 def test_nothing_stays_behind(matcher: type[CountingMatcher], seed: int, n: int) -> None:
     """A matcher whose clauses are all removed has no predicates, and matches nothing."""

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth
 
 from wherecast.index.boxes import FAR, Boxes, EventCodes
@@ -47,7 +48,7 @@ def check(
 
 
 @PLANS
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), n_clauses=st.integers(0, 30), n_events=st.integers(0, 8), sampled=st.booleans(),
        widths=st.lists(st.integers(1, 300), min_size=1, max_size=6), n_arrays=st.integers(0, 2))  # fmt: skip
 def test_random_sets(
