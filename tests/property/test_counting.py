@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
@@ -37,8 +39,9 @@ def random_clause(rng: np.random.Generator) -> Clause:
     """A clause of up to ten constraints; now and then one of 300, so that counters must widen."""
     if rng.random() < 0.02:
         return [(2, [(i % 60, i % 60), (70 + i, 70 + i)]) for i in range(300)]
+    draw = random.Random(int(rng.integers(2**62)))
     return [
-        (a, random_intervals(rng, width))
+        (a, random_intervals(draw, width))
         for a, width in enumerate(WIDTHS)
         for _ in range(int(rng.random() < 0.4) * (int(rng.integers(1, 4)) if a in ARRAYS else 1))
     ]
