@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.strings import StringCodes
+from wherecast.index.strings import StringCodes, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
@@ -223,12 +223,13 @@ class Codebook:
         codes = self.codes[attr]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
-            return codes.encode(events.array(attr), events.derive(attr, codes.seed, codes.hash))
+            texts = events.derive(attr, _LAID_OUT, lay_out)
+            return codes.encode_texts(texts, lambda: events.derive(attr, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(attr))
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
-        n = len(events)
+        n, n_lists, n_codes = len(events), 0, 0
         matrix = np.zeros((n, len(self.codes)), np.int32)
         list_ptr: list[Longs] = [np.zeros(1, np.int64)]
         list_codes: list[Ints] = []
@@ -237,10 +238,14 @@ class Codebook:
                 matrix[:, number] = known[number]
             elif self.schema.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
-                first = sum(p.size for p in list_ptr) - 1
-                matrix[:, number] = ~np.arange(first, first + n, dtype=np.int32)
-                list_codes.append(flat)
-                list_ptr.append(ptr[1:] + list_ptr[-1][-1])
+                # A set of one code is a point: most texts have none of the literals, and most attributes are NULL.
+                is_point = ptr[1:] - ptr[:-1] == 1
+                lists = ~np.arange(n_lists, n_lists + n, dtype=np.int32)
+                matrix[:, number] = np.where(is_point, flat[ptr[:-1]], lists)
+                if not is_point.all():
+                    list_codes.append(flat)
+                    list_ptr.append(ptr[1:] + n_codes)
+                    n_lists, n_codes = n_lists + n, n_codes + flat.size
             else:
                 matrix[:, number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
@@ -252,13 +257,16 @@ class Codebook:
         assert codes is not None
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
+        texts = events.derive(column.attr, _LAID_OUT, lay_out)
         if column.reading is Reading.LITERALS:
-            return codes.encode(events.array(column.attr))
-        return codes.encode(events.derive(column.attr, _IN_LOWER_CASE, lower_texts))
+            return codes.encode_texts(texts)
+        if texts.is_ascii:  # the automaton knows both cases of ASCII letters
+            return codes.encode_texts(texts, fold=True)
+        return codes.encode(events.derive(column.attr, IN_LOWER_CASE, lower_texts))
 
 
-#: The key under which a batch keeps its texts in lower case.
-_IN_LOWER_CASE = -1
+#: The keys under which a batch keeps its texts in lower case, and as kernels read them.
+IN_LOWER_CASE, _LAID_OUT = -1, -2
 
 
 def lower_texts(values: pa.Array) -> pa.Array:
