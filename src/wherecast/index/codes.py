@@ -34,7 +34,7 @@ from wherecast.index.literals import LiteralCodes
 from wherecast.index.strings import StringCodes, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
-from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
+from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into, write_sets
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
@@ -230,26 +230,22 @@ class Codebook:
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         n, n_lists, n_codes = len(events), 0, 0
-        matrix = np.zeros((n, len(self.codes)), np.int32)
+        by_column = np.zeros((len(self.codes), n), np.int32)
         list_ptr: list[Longs] = [np.zeros(1, np.int64)]
         list_codes: list[Ints] = []
         for number in self.used:
             if known is not None and number in known:
-                matrix[:, number] = known[number]
+                by_column[number] = known[number]
             elif self.schema.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
-                # A set of one code is a point: most texts have none of the literals, and most attributes are NULL.
-                is_point = ptr[1:] - ptr[:-1] == 1
-                lists = ~np.arange(n_lists, n_lists + n, dtype=np.int32)
-                matrix[:, number] = np.where(is_point, flat[ptr[:-1]], lists)
-                if not is_point.all():
+                if write_sets(ptr, flat, n_lists, by_column[number]):
                     list_codes.append(flat)
                     list_ptr.append(ptr[1:] + n_codes)
                     n_lists, n_codes = n_lists + n, n_codes + flat.size
             else:
-                matrix[:, number] = self.encode_column(events, number)
+                by_column[number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
-        return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
+        return EventCodes(np.ascontiguousarray(by_column.T), np.concatenate(list_ptr), flat_codes)
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
