@@ -280,11 +280,12 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Memory of index, matcher and subscriptions."""
+        """Memory of index, residuals, matcher and subscriptions."""
         codes = sum(c.nbytes for c in self.codebook.codes if c is not None)
         ptr, ids, priorities = self.subscriptions
         subscriptions = ptr.nbytes + ids.nbytes + (0 if priorities is None else priorities.nbytes)
-        return self.boxes.nbytes + codes + int(self.matcher.stats().get("bytes", 0)) + subscriptions
+        matcher = int(self.matcher.stats().get("bytes", 0))
+        return self.boxes.nbytes + codes + self.residuals.nbytes + matcher + subscriptions
 
 
 class Members(NamedTuple):
