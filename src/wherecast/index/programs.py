@@ -43,7 +43,8 @@ from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Di
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
 _TEXTUAL = {Type.STRING: "", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
-_MARK = re.compile(r"`(?:[^`]|``)*+`|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
+#: Placeholders; names in backticks and the digits of a type are not.
+_MARK = re.compile(r"`(?:[^`]|``)*+`|DECIMAL\([0-9]+, [0-9]+\)|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
 _FORMS = ("general", "exact", "prefix", "any", "suffix", "infix", "pieces", "prefixed", "folded")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}

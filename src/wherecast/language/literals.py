@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.language.casts import read_boolean, read_double, read_integer
 from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
+from wherecast.language.expression import Attr, Call, Compare, InList, Interval, Like, Node, Param
 from wherecast.language.filters import LiteralValues
+from wherecast.language.intervals import read_amount
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
 from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
-from wherecast.language.types import INTEGERS, MAX_PRECISION, NUMBERS, Digits, Type
+from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 from wherecast.language.zone import UTC, Zone
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
@@ -100,9 +102,14 @@ def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
     return tuple(k == _STRING_SLOT for k in kinds)
 
 
+_ARITHMETIC = re.compile(
+    r"[-+*/%&|^~:\[]|<<|>>|\b(?:abs|div|case|cast|try_cast|coalesce|nvl2?|ifnull|nullif|if|interval)\b", re.IGNORECASE
+)
+
+
 def has_arithmetic(skeleton: Skeleton) -> bool:
-    text = "".join(skeleton)
-    return any(c in text for c in "+-*/%") or "abs" in text.lower()
+    """Whether the type that Spark gives to a literal may show: in arithmetic, casts and CASE."""
+    return _ARITHMETIC.search("".join(skeleton)) is not None
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -226,6 +233,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     """
     if kind is Type.STRING:
         return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind not in MOMENTS and texts and texts[0].startswith("'"):
+        return _read_quoted(kind, [unquote(t) for t in texts])
     if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
         return read_literals(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
     if kind is Type.DOUBLE or kind in INTEGERS:
@@ -240,6 +249,19 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     known = list(dict.fromkeys(texts))
     moments = dict(zip(known, _read_moments(kind, [unquote(t) for t in known], zone).tolist(), strict=True))
     return np.fromiter((moments[t] for t in texts), np.int64, len(texts))
+
+
+def _read_quoted(kind: Type, texts: list[str]) -> npt.NDArray[np.generic]:
+    """Texts beside a number or a truth value, read as Spark casts them."""
+    what = "TRUE or FALSE" if kind is Type.BOOLEAN else "an integer" if kind in INTEGERS else "a number"
+    read: Callable[[str], Any] = (
+        read_boolean if kind is Type.BOOLEAN else (lambda t: read_integer(t, kind)) if kind in INTEGERS else read_double
+    )
+    values = [read(text) for text in texts]
+    for text, value in zip(texts, values, strict=True):
+        if value is None:
+            raise ValueError(f"{text!r:.60} is not {what}; write {what} without quotes")
+    return np.array(values, bool if kind is Type.BOOLEAN else np.int64 if kind in INTEGERS else np.float64)
 
 
 def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.int64]:
@@ -327,7 +349,9 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     """The parts of an expression that `check_literals` looks at."""
     in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
     return tuple(
-        n for n in root.walk() if isinstance(n, (InList, Compare, Like)) or (isinstance(n, Param) and n not in in_lists)
+        n
+        for n in root.walk()
+        if isinstance(n, (InList, Compare, Like, Interval)) or (isinstance(n, Param) and n not in in_lists)
     )
 
 
@@ -345,6 +369,9 @@ def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
                 _check_length(value, literals.listed(value, node.common)[1], values_limit)
+        elif isinstance(node, Interval):
+            for amount, unit in zip(node.amounts, node.units, strict=True):
+                _guard(amount, lambda a=amount, u=unit: _check_amounts(a, u, literals))  # type: ignore[misc]
         elif isinstance(node, Param):
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
@@ -425,6 +452,11 @@ def _check_decimals(node: InList | Compare, literals: Literals) -> None:
                 if ordered and not KEY_MIN * 10**scale <= unscaled <= KEY_MAX * 10**scale:
                     message = "an integer is always on one side of a number beyond 64 bits; test IS NOT NULL instead"
                     raise LiteralFault(side.slot, "literal", message)
+
+
+def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
+    for text in {t for t in literals.texts[amount.slot] if isinstance(t, str)}:
+        read_amount(unit, unquote(text) if text.startswith("'") else number_body(text))
 
 
 def _check_patterns(node: Like, literals: Literals, limit: int) -> None:

@@ -5,7 +5,7 @@ Theory of operation
 A shape is read once, lexeme by lexeme, by precedence climbing: every operator has a power, and `_expression(least)` reads an
 operand and then all operators whose power is at least `least`, each with a right side that binds tighter. From the loosest:
 
-    OR < AND < NOT < predicates (IN, LIKE, BETWEEN, IS) < comparisons < + - < * / % < signs
+    OR < AND < NOT < predicates (IN, LIKE, BETWEEN, IS) < comparisons < | < ^ < & < << >> >>> < + - || < * / % DIV < signs < [] ::
 
 Those are the levels of Spark's grammar (`booleanExpression`, `predicate`, `valueExpression`, `primaryExpression`). It
 follows, as in Spark, that comparisons chain to the left (`a = b IS NULL` is `(a = b) IS NULL`), that one predicate cannot
@@ -42,8 +42,12 @@ FUNCTIONS = {
     "endswith": 2,
     "contains": 2,
     "array_contains": 2,
+    "concat": 0,  # any number
 }
-_OR, _AND, _NOT, _PREDICATE, _COMPARISON, _SUM, _PRODUCT = range(1, 8)
+#: Functions with a syntax, or a number of arguments, of their own.
+_FORMS = frozenset({"coalesce", "nvl", "ifnull", "nvl2", "nullif", "if", "exists", "forall", "cast", "try_cast"})
+_FORM_ARITIES = {"nvl": 2, "ifnull": 2, "nvl2": 3, "nullif": 2, "if": 3, "exists": 2, "forall": 2}
+_OR, _AND, _NOT, _PREDICATE, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT = range(1, 12)
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREDICATES = {"LIKE": "like", "ILIKE": "ilike", "RLIKE": "rlike", "REGEXP": "rlike", "BETWEEN": "", "IN": ""}
 #: Operators between two values, or after one, by how tightly they bind.
@@ -52,11 +56,17 @@ _POWERS = {
     "AND": _AND,
     **dict.fromkeys((*_PREDICATES, "IS", "NOT"), _PREDICATE),
     **dict.fromkeys(_COMPARISONS, _COMPARISON),
-    **dict.fromkeys("+-", _SUM),
-    **dict.fromkeys("*/%", _PRODUCT),
+    "|": _BIT_OR,
+    "^": _BIT_XOR,
+    "&": _BIT_AND,
+    **dict.fromkeys(("<<", ">>", ">>>"), _SHIFT),
+    **dict.fromkeys(("+", "-", "||"), _SUM),
+    **dict.fromkeys(("*", "/", "%", "DIV"), _PRODUCT),
 }
 #: Comparisons that people write with a space inside.
 _SPLIT = frozenset(_COMPARISONS) - {"=", "==", "<", ">"}
+_SIGNS = frozenset("-+~")
+_QUANTIFIERS = frozenset({"ANY", "SOME", "ALL"})
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _TYPED = {
     "DATE": Type.DATE,
@@ -65,13 +75,15 @@ _TYPED = {
     "TIMESTAMP_NTZ": Type.TIMESTAMP_NTZ,
 }
 #: Words that are operators wherever they stand.
+_UNITS = frozenset("YEAR MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split())  # noqa: SIM905
 _RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}
 
 _LEXEME = re.compile(
     r"""(?P<word>[^\W\d]\w*)
-    |(?P<op><=>|<>|<=|>=|!=|==(?!=)|=(?![=<>~])|[<>+%(),.]|\*(?!\*)|-(?!>)|/(?![*/])|!(?![<>~]))
+    |(?P<op><=>|<>|<=|<<|>=|>>>?|!=|==(?!=)|=(?![=<>~])|[<>+%(),.\[\]^]|\*(?!\*)|->?|/(?![*/])|!(?![<>~])
+        |\|\|?|&(?!&)|::|~(?![~*]))
     |(?P<quoted>`(?:[^`]|``)*+`)
-    |(?P<junk>\d[\w.]*|&&|\|\||:=|::|=>|=<|===|!<|!>|->|/\*|//|\*\*|=~|!?~~?\*?|[^\s\w]|\w)""",
+    |(?P<junk>\d[\w.]*|&&|:=|=>|=<|===|!<|!>|/\*|//|\*\*|=~|!?~~?\*?|[^\s\w]|\w)""",
     re.VERBOSE,
 )
 
@@ -88,7 +100,7 @@ class Leaf(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """An operator with its operands. `op` is its word or sign, or `call`; `name` is that of a function."""
+    """An operator with its operands. `op` is its word or sign, or `call`; `name` is that of a function, type or variable."""
 
     op: str
     items: tuple[Tree, ...]
@@ -213,17 +225,31 @@ class _Parser:
         return tree
 
     def _signed(self) -> Tree:
-        count = 0
-        while self.lexeme.key in ("-", "+") and self._peek().kind != "number":
-            count = self._count_prefix(count)
-            if self.lexeme.key == "+":
-                break
-            self._advance()
-        if count and self.lexeme.key in ("NOT", "!"):
+        signs: list[str] = []
+        while self.lexeme.key in _SIGNS and not (self.lexeme.key == "-" and self._peek().kind == "number"):
+            self._count_prefix(len(signs))
+            signs.append(self._advance().key)
+        if signs and self.lexeme.key in ("NOT", "!"):
             self._fail("a condition inside another needs parentheses around it", self.lexeme)
-        tree = self._primary()
-        for _ in range(count):
-            tree = Branch("sign", (tree,), tree.span)
+        tree = self._postfixed(self._primary())
+        for sign in reversed(signs):
+            tree = Branch(f"sign {sign}", (tree,), tree.span)
+        return tree
+
+    def _postfixed(self, tree: Tree) -> Tree:
+        """`a[0]` and `a::int`, in any number."""
+        while self.lexeme.key in ("[", "::"):
+            opening = self._advance()
+            if opening.key == "::":
+                name, end = self._type()
+                tree = Branch("cast", (tree,), (tree.span[0], end), name)
+                continue
+            index = self._expression(_COMPARISON)
+            if self.lexeme.key != "]":
+                if self.lexeme.kind == "end":
+                    self._fail("'[' is never closed; add ']'", opening)
+                self._unexpected()
+            tree = Branch("[]", (tree, index), (tree.span[0], self._advance().end))
         return tree
 
     def _count_prefix(self, count: int) -> int:
@@ -259,10 +285,32 @@ class _Parser:
             tree = self._between(item, lexeme)
         elif word == "IN":
             tree = self._in(item, lexeme)
+        elif self.lexeme.key in _QUANTIFIERS and self._peek().key == "(" and word in ("LIKE", "ILIKE"):
+            return self._quantified(item, word, is_negated=negation is not None)
         else:
-            pattern = self._expression(_COMPARISON)
-            tree = Branch(_PREDICATES[word], (item, pattern), _hull(item, pattern))
+            tree = self._like(item, word)
         return tree if negation is None else Branch("NOT", (tree,), tree.span)
+
+    def _like(self, item: Tree, word: str) -> Tree:
+        pattern = self._expression(_COMPARISON)
+        if self.lexeme.key == "ESCAPE":  # `skeletons` has rewritten the pattern and taken the character out
+            escape = self._advance()
+            if self.lexeme.kind == "string" or word not in ("LIKE", "ILIKE"):
+                message = "ESCAPE needs one character behind a literal pattern; there it stands before %, _ or itself"
+                self._fail(message, escape, end=self.lexeme.end)
+        return Branch(_PREDICATES[word], (item, pattern), _hull(item, pattern))
+
+    def _quantified(self, item: Tree, word: str, *, is_negated: bool) -> Tree:
+        """`a LIKE ANY ('x%', 'y%')`: one LIKE for each pattern, joined by OR, and by AND for ALL. NOT negates each of them."""
+        quantifier = self._advance()
+        paren = self._open()
+        if self.lexeme.key == ")":
+            self._fail(f"{quantifier.text} needs at least one pattern: ('a%', 'b%')", self.lexeme)
+        patterns = self._listed(paren)
+        self._close(paren)
+        op = "LIKE ALL" if quantifier.key == "ALL" else "LIKE ANY"
+        kind = _PREDICATES[word]
+        return Branch(op, (item, *patterns), _hull(item, patterns[-1]), f"not {kind}" if is_negated else kind)
 
     def _between(self, item: Tree, between: _Lexeme) -> Tree:
         low = self._expression(_COMPARISON)
@@ -299,11 +347,11 @@ class _Parser:
             other = self._expression(_COMPARISON)
             tree = Branch("<=>", (item, other), _hull(item, other))
             negated = not negated
-        elif lexeme.key in _CONSTANTS:
+        elif lexeme.key in _CONSTANTS or lexeme.key == "UNKNOWN":
             self._advance()
             tree = Branch(f"IS {lexeme.key}", (item,), item.span)
         else:
-            self._fail("IS takes [NOT] NULL, TRUE or FALSE; compare values with = or <>", lexeme)
+            self._fail("IS takes [NOT] NULL, TRUE, FALSE or UNKNOWN; compare values with = or <>", lexeme)
         return Branch("NOT", (tree,), tree.span) if negated else tree
 
     # -- operands -------------------------------------------------------------------------------------------------
@@ -313,9 +361,9 @@ class _Parser:
         if lexeme.kind in ("string", "number"):
             self._advance()
             return _literal(lexeme)
-        if lexeme.key in ("-", "+") and self._peek().kind == "number":
+        if lexeme.key == "-" and self._peek().kind == "number":
             self._advance()
-            return _literal(self._advance(), negative=lexeme.key == "-")
+            return _literal(self._advance(), negative=True)
         if lexeme.key == "(":
             paren = self._open()
             tree = self._expression()
@@ -332,6 +380,13 @@ class _Parser:
         after = self._peek()
         if after.key == "(":
             return self._call()
+        if word == "CASE" and self.nested:
+            return self._case()
+        if word == "R" and after.kind == "string" and after.start == lexeme.end:
+            self._advance()
+            return _literal(self._advance(), start=lexeme.start)
+        if word == "INTERVAL" and (after.kind in ("string", "number") or after.key == "-"):
+            return self._interval()
         if word in _CONSTANTS:
             self._advance()
             kind = None if word == "NULL" else Type.BOOLEAN
@@ -357,18 +412,124 @@ class _Parser:
             self._fail(function_advice(named, None), first, "unsupported", last.end)
         return Leaf((first.start, last.end), name=".".join(parts))
 
+    def _case(self) -> Tree:
+        """The operand of a CASE, if it has one, is the first item; then come pairs and, at the end, what ELSE gives or NULL."""
+        start = self._advance()
+        items = [] if self.lexeme.key == "WHEN" else [self._expression()]
+        has_operand = bool(items)
+        if self.lexeme.key != "WHEN":
+            self._fail_case(start, "WHEN")
+        while self.lexeme.key == "WHEN":
+            self._advance()
+            items.append(self._expression())
+            if self.lexeme.key != "THEN":
+                self._fail_case(start, "THEN")
+            self._advance()
+            items.append(self._expression())
+        if self.lexeme.key == "ELSE":
+            self._advance()
+            items.append(self._expression())
+        else:
+            items.append(Leaf((self.lexeme.start, self.lexeme.end)))
+        if self.lexeme.key != "END":
+            self._fail_case(start, "END")
+        span = (start.start, self._advance().end)
+        return Branch("CASE of" if has_operand else "CASE", tuple(items), span)
+
+    def _fail_case(self, start: _Lexeme, missing: str) -> NoReturn:
+        if self.lexeme.kind == "end" or self.lexeme.key in ("WHEN", "THEN", "ELSE", "END", ")", ","):
+            hint = "write CASE WHEN price > 5 THEN 'high' ELSE 'low' END"
+            self._fail(f"CASE without its {missing}; {hint}", start)
+        self._unexpected()
+
+    def _interval(self) -> Tree:
+        """`INTERVAL 1 DAY 2 HOURS` and `INTERVAL '1 2' DAY TO HOUR`: amounts with their units, to be added."""
+        start = self._advance()
+        parts: list[Tree] = []
+        while self.lexeme.kind in ("string", "number") or (self.lexeme.key == "-" and self._peek().kind == "number"):
+            negative = self.lexeme.key == "-"
+            if negative:
+                self._advance()
+            amount = _literal(self._advance(), negative=negative)
+            unit = self.lexeme
+            if unit.kind != "word" or unit.key.rstrip("S") not in _UNITS:
+                self._fail("an interval needs a unit: INTERVAL 10 MINUTES or INTERVAL '1' DAY", start)
+            name, end = self._advance().key.rstrip("S"), unit.end
+            if self.lexeme.key == "TO" and self._peek().key.rstrip("S") in _UNITS:
+                self._advance()
+                end, name = self.lexeme.end, f"{name} TO {self._advance().key.rstrip('S')}"
+            parts.append(Branch("interval part", (amount,), (amount.span[0], end), name))
+        if not parts:
+            self._fail("an interval needs an amount and a unit: INTERVAL 10 MINUTES", start)
+        return Branch("INTERVAL", tuple(parts), (start.start, parts[-1].span[1]))
+
+    def _type(self) -> tuple[str, int]:
+        """The name of a type, in lower case, and where it ends."""
+        lexeme = self.lexeme
+        if lexeme.kind != "word":
+            self._fail(f"expected a type, found {_show(lexeme)}; write a type such as BIGINT or DECIMAL(10, 2)", lexeme)
+        self._advance()
+        name, end = lexeme.text.lower(), lexeme.end
+        if self.lexeme.key == "(":
+            while self.lexeme.key != ")":
+                if self.lexeme.kind not in ("junk", "number") and self.lexeme.key not in ("(", ","):
+                    self._fail("the digits of a type are two numbers, as in DECIMAL(10, 2)", lexeme)
+                name += self._advance().text
+            name, end = f"{name})", self._advance().end
+        return name, end
+
+    def _cast(self, lexeme: _Lexeme, opening: _Lexeme) -> Tree:
+        item = self._expression()
+        if self.lexeme.key != "AS":
+            if self.lexeme.kind in ("word", "end") or self.lexeme.key in (")", ","):
+                self._fail(f"{lexeme.text} needs a value and a type: {lexeme.text}(a AS BIGINT)", lexeme)
+            self._unclosed(opening)
+        self._advance()
+        name, _ = self._type()
+        return Branch("cast", (item,), (lexeme.start, self._close(opening).end), name)
+
+    def _lambda(self) -> Tree:
+        """`x -> condition`, as an argument of exists and forall."""
+        if not (self.lexeme.kind in ("word", "quoted") and self._peek().key == "->"):
+            self._fail("expected a lambda, such as x -> x > 5", self.lexeme)
+        variable = self._advance()
+        self._advance()
+        body = self._expression()
+        return Branch("lambda", (body,), (variable.start, body.span[1]), _plain(variable))
+
+    def _form(self, lexeme: _Lexeme, name: str, opening: _Lexeme) -> Tree:
+        if name in ("cast", "try_cast"):
+            return self._cast(lexeme, opening)
+        items = [self._expression()]
+        while self.lexeme.key == ",":
+            self._advance()
+            is_lambda = name in ("exists", "forall") and len(items) == 1
+            items.append(self._lambda() if is_lambda else self._expression())
+        wanted = _FORM_ARITIES.get(name, len(items))
+        if self.lexeme.key == ")" and len(items) != wanted:
+            self._fail(f"{name} takes {wanted} arguments", lexeme, "unsupported", self.lexeme.end)
+        return Branch(name, tuple(items), (lexeme.start, self._close(opening).end))
+
     def _call(self) -> Tree:
         lexeme = self._advance()
         name = lexeme.text.lower()
+        if name in _FORMS:
+            opening = lexeme._replace(end=self.lexeme.end)
+            self._open()
+            if name == "exists" and self.lexeme.key == "SELECT":
+                self._misplaced()
+            if self.lexeme.key == ")":
+                self._fail(f"{name} needs arguments", self.lexeme, "unsupported")
+            return self._form(lexeme, name, opening)
         if name not in FUNCTIONS:
-            near = difflib.get_close_matches(name[:40], FUNCTIONS, n=1)
+            near = difflib.get_close_matches(name[:40], (*FUNCTIONS, *_FORMS), n=1)
             self._fail(function_advice(lexeme.text, near[0] if near else None), lexeme, "unsupported")
         opening = lexeme._replace(end=self.lexeme.end)
         self._open()
         if self.lexeme.key == ")":
             self._fail(_arity(name), self.lexeme, "unsupported")
         items = self._listed(opening)
-        if len(items) != FUNCTIONS[name]:
+        if len(items) != FUNCTIONS[name] > 0:
             self._fail(_arity(name), lexeme, "unsupported", self.lexeme.end)
         return Branch("call", items, (lexeme.start, self._close(opening).end), name)
 
@@ -408,7 +569,8 @@ class _Parser:
             self._fail(message, name)
         if word == "SELECT" and before is None:
             self._fail("leave out SELECT ... WHERE; a filter is the condition alone", lexeme)
-        advice = symbol_advice(lexeme.text) if lexeme.kind == "junk" else word_advice(word, reserved=True)
+        junk = lexeme.kind == "junk" or lexeme.key in ("->", "[", "]", "::")
+        advice = symbol_advice(lexeme.text) if junk else word_advice(word, reserved=True)
         if advice:
             self._fail(advice[0], lexeme, advice[1])
         if lexeme.kind == "end":
@@ -435,7 +597,7 @@ class _Parser:
             self._fail(f"unexpected ','; {_comma_hint(before, after)}", lexeme)
         if lexeme.text + after.text in _SPLIT:
             self._fail(f"write {lexeme.text}{after.text} without a space", lexeme, end=after.end)
-        junk = lexeme.kind == "junk"
+        junk = lexeme.kind == "junk" or lexeme.key in ("->", "~", "[", "]", "::")
         advice = symbol_advice(lexeme.text, after_value=True) if junk else word_advice(word) if word else None
         if advice is None and before.kind == "word":
             advice = word_advice(before.key)

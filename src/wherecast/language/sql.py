@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar, NamedTuple
 
@@ -20,6 +21,7 @@ from wherecast.language.expression import (
     Compare,
     Const,
     InList,
+    Invert,
     IsNull,
     IsTruth,
     Like,
@@ -31,10 +33,21 @@ from wherecast.language.expression import (
     Span,
     element_type,
 )
+from wherecast.language.forms import HANDLERS, cast_to, moment_arithmetic
 from wherecast.language.limits import Limits
 from wherecast.language.parser import Branch, Leaf, Tree
 from wherecast.language.schema import Schema
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Digits, Type, arithmetic_digits, common_number
+from wherecast.language.types import (
+    FLOATS,
+    INTEGERS,
+    INTERVALS,
+    MOMENTS,
+    NUMBERS,
+    Digits,
+    Type,
+    arithmetic_digits,
+    common_number,
+)
 
 
 class SlotKind(NamedTuple):
@@ -61,6 +74,7 @@ class Checker:
         self.limits = limits
         self.case_sensitive = case_sensitive
         self.regexes = 0
+        self.variables: dict[str, Node] = {}  # of the lambdas around
 
     def condition(self, tree: Tree, depth: int = 0) -> Node:
         """A node that must be boolean."""
@@ -68,20 +82,23 @@ class Checker:
         if node.type not in (Type.BOOLEAN, Type.NULL):
             hint = " with an attribute: a = 'x' OR a = 'y', or a IN ('x', 'y')" if isinstance(node, Param) else ""
             message = f"expected a condition, found a value of type {node.type}; compare it{hint}"
-            raise self._error("type", message, node.span)
+            raise self.error("type", message, node.span)
         return node
 
     def expression(self, tree: Tree, depth: int) -> Node:
         """A node of any type, `depth` levels down."""
         if depth > self.limits.depth:
             message = f"nested deeper than {self.limits.depth}; flatten the filter"
-            raise self._error("limit", message, _first_leaf(tree).span)
-        return self._leaf(tree) if isinstance(tree, Leaf) else self._HANDLERS[tree.op](self, tree, depth)
+            raise self.error("limit", message, _first_leaf(tree).span)
+        return self.leaf(tree) if isinstance(tree, Leaf) else self._HANDLERS[tree.op](self, tree, depth)
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
-    def _leaf(self, leaf: Leaf) -> Node:
+    def leaf(self, leaf: Leaf) -> Node:
         if leaf.name is not None:
+            variable = self.variables.get(leaf.name.lower())
+            if variable is not None:
+                return replace(variable, span=leaf.span)
             return self._attribute(leaf.name, leaf.span)
         if leaf.slot is None:
             return Const(value=leaf.value, type=leaf.type or Type.NULL, span=leaf.span)
@@ -96,13 +113,13 @@ class Checker:
         if index is not None and self.case_sensitive and self.schema.attributes[index].name != name:
             meant = self.schema.attributes[index].name
             message = f"unknown attribute {_shown(name)}; names are case-sensitive here: write {meant!r}"
-            raise self._error("unknown-attribute", message, span)
+            raise self.error("unknown-attribute", message, span)
         if index is None:
             why = self.schema.why_unusable(name)
             if why is not None:
-                raise self._error("type", why, span)
+                raise self.error("type", why, span)
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
-            raise self._error("unknown-attribute", message, span)
+            raise self.error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
         element = element_type(attribute)
         if attribute.is_array:
@@ -130,6 +147,9 @@ class Checker:
     def _is_null(self, tree: Branch, depth: int) -> Node:
         return IsNull(item=self.expression(tree.items[0], depth + 1), span=tree.span)
 
+    def _is_unknown(self, tree: Branch, depth: int) -> Node:
+        return IsNull(item=self.condition(tree.items[0], depth + 1), span=tree.span)
+
     def _is_truth(self, tree: Branch, depth: int) -> Node:
         return IsTruth(item=self.condition(tree.items[0], depth + 1), truth=tree.op == "IS TRUE", span=tree.span)
 
@@ -147,46 +167,48 @@ class Checker:
                 near = self.schema.suggest(name)
                 hint = f", or did you mean the attribute {near!r}?" if near else ""
                 message = f"unknown attribute {_shown(name)}; write a text in quotes: '...'{hint}"
-                raise self._error("unknown-attribute", message, tree.span)
+                raise self.error("unknown-attribute", message, tree.span)
         return self.expression(tree, depth + 1)
 
     def compare(self, op: str, left: Node, right: Node, span: Span) -> Node:
         """A comparison with both sides brought to their common type."""
-        common = self._common_type(left, right, span)
-        return Compare(op=op, left=_retype(left, common), right=_retype(right, common), common=common, span=span)
+        common = self.common_type(left, right, span)
+        return Compare(op=op, left=_as(left, common), right=_as(right, common), common=common, span=span)
 
-    def _common_type(self, left: Node, right: Node, span: Span) -> Type:
+    def common_type(self, left: Node, right: Node, span: Span) -> Type:
         a, b = left.type, right.type
         if Type.NULL in (a, b):
             return a if b is Type.NULL else b
         if a is Type.ARRAY or b is Type.ARRAY:
-            raise self._error("type", "an array cannot be compared; use array_contains or size", span)
+            raise self.error("type", "an array cannot be compared; use array_contains or size", span)
         if a in NUMBERS and b in NUMBERS:
             return common_number(a, b)
         if a is b:
             return a
         if a in MOMENTS and b in MOMENTS:
             return max(a, b, key=MOMENTS.index)
-        for this, other in ((left, right), (right, left)):
-            if isinstance(this, Param) and this.type is Type.STRING and other.type in MOMENTS:
-                return other.type
-        raise self._error(
+        for this, other in ((a, b), (b, a)):
+            if this is Type.STRING and other in (*MOMENTS, Type.BOOLEAN):
+                return other
+            if this is Type.STRING and other in NUMBERS:
+                return Type.BIGINT if other in INTEGERS else Type.DOUBLE
+        raise self.error(
             "type",
-            f"cannot compare {self._describe(left)} with {self._describe(right)}; "
+            f"cannot compare {self.describe(left)} with {self.describe(right)}; "
             f"give both sides one type{_literal_hint(left, right)}",
             span,
         )
 
     def _between(self, tree: Branch, depth: int) -> Node:
         item, low, high = (self.expression(t, depth + 1) for t in tree.items)
-        self._check_repeatable(item, "BETWEEN")
+        self.check_repeatable(item, "BETWEEN")
         span = tree.span
         return And(items=(self.compare(">=", item, low, span), self.compare("<=", item, high, span)), span=span)
 
-    def _check_repeatable(self, item: Node, what: str) -> None:
+    def check_repeatable(self, item: Node, what: str) -> None:
         """Of an operand that stands more than once in the result: nested conditions would double with every level."""
-        if item.type is Type.BOOLEAN and sum(1 for _ in islice(item.walk(), _MOST_REPEATED + 1)) > _MOST_REPEATED:
-            raise self._error("limit", f"{what} on so large a condition; compare it with = instead", item.span)
+        if sum(1 for _ in islice(item.walk(), _MOST_REPEATED + 1)) > _MOST_REPEATED:
+            raise self.error("limit", f"{what} on so large a condition; compare it with = instead", item.span)
 
     def _in(self, tree: Branch, depth: int) -> Node:
         item, span = self.expression(tree.items[0], depth + 1), tree.span
@@ -197,30 +219,32 @@ class Checker:
             return Compare(op="=", left=item, right=Const(value=None, type=Type.NULL), common=item.type, span=span)
         common = item.type
         for value in values:
-            common = self._common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
+            common = self.common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
         if not all(isinstance(v, Param) for v in values):
-            self._check_repeatable(item, "IN with attributes in its list")
+            self.check_repeatable(item, "IN with attributes in its list")
             tests = [
-                Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
-                for v in listed
+                Compare(op="=", left=_as(item, common), right=_as(v, common), common=common, span=span) for v in listed
             ]
             return Or(items=tuple(tests), span=span) if len(tests) > 1 else tests[0]
         params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
-        return InList(item=_retype(item, common), values=params, has_null=has_null, common=common, span=span)
+        return InList(item=_as(item, common), values=params, has_null=has_null, common=common, span=span)
 
     def _like(self, tree: Branch, depth: int) -> Node:
         item, pattern = (self.expression(t, depth + 1) for t in tree.items)
-        kind, span = tree.op, tree.span
+        return self.like(tree.op, item, pattern, tree.span)
+
+    def like(self, kind: str, item: Node, pattern: Node, span: Span) -> Node:
+        """LIKE, ILIKE or RLIKE with a literal pattern."""
         if item.type not in (Type.STRING, Type.NULL):
-            raise self._error("type", f"{kind.upper()} needs a string, found {self._describe(item)}", item.span)
+            raise self.error("type", f"{kind.upper()} needs a string, found {self.describe(item)}", item.span)
         if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
             example = "'^text'" if kind == "rlike" else "'text%'"
             message = f"{kind.upper()} needs a string literal as its pattern, such as {example}"
-            raise self._error("type", message, pattern.span)
+            raise self.error("type", message, pattern.span)
         self.regexes += kind == "rlike"
         if self.regexes > self.limits.regexes:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
-            raise self._error("limit", message, pattern.span)
+            raise self.error("limit", message, pattern.span)
         return Like(kind=kind, item=item, pattern=pattern, span=span)
 
     # -- values ---------------------------------------------------------------------------------------------------
@@ -228,16 +252,68 @@ class Checker:
     def _arithmetic(self, tree: Branch, depth: int) -> Node:
         op = tree.op
         left, right = (self.expression(t, depth + 1) for t in tree.items)
+        moved = moment_arithmetic(self, op, left, right, tree.span)
+        if moved is not None:
+            return moved
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
-                raise self._error("type", f"{op} needs numbers, found {self._describe(side)}", side.span)
+                raise self.error("type", f"{op} needs numbers, found {self.describe(side)}", side.span)
         kind, digits = arithmetic_type(op, left, right)
         return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=tree.span)
+
+    def _bits(self, tree: Branch, depth: int) -> Node:
+        left, right = (self.expression(t, depth + 1) for t in tree.items)
+        for side in (left, right):
+            if side.type not in (*INTEGERS, Type.NULL):
+                hint = "; write OR between conditions" if tree.op == "|" and side.type is Type.BOOLEAN else ""
+                hint = "; write AND between conditions" if tree.op == "&" and side.type is Type.BOOLEAN else hint
+                raise self.error("type", f"{tree.op} needs integers, found {self.describe(side)}{hint}", side.span)
+        kind, _ = arithmetic_type(tree.op, left, right)
+        if Type.NULL in (left.type, right.type):
+            kind = Type.INT if kind is Type.DOUBLE else kind
+        if tree.op in ("<<", ">>", ">>>"):
+            if right.type is Type.BIGINT:
+                raise self.error(
+                    "type", f"{tree.op} needs an int on its right, found {self.describe(right)}", right.span
+                )
+            kind = Type.BIGINT if left.type is Type.BIGINT else Type.INT
+        return Arith(op=tree.op, left=left, right=right, type=kind, span=tree.span)
+
+    def _div(self, tree: Branch, depth: int) -> Node:
+        left, right = (self.expression(t, depth + 1) for t in tree.items)
+        for side in (left, right):
+            if side.type not in (*INTEGERS, Type.DECIMAL, Type.NULL):
+                raise self.error("type", f"DIV needs integers or decimals, found {self.describe(side)}", side.span)
+        return Arith(op="DIV", left=left, right=right, type=Type.BIGINT, span=tree.span)
+
+    def _joined(self, tree: Branch, depth: int) -> Node:
+        """`a || b`: texts one after the other; other values as texts."""
+        parts: list[Node] = []
+        for item in tree.items:
+            node = self.expression(item, depth + 1)
+            if node.type is Type.BOOLEAN:
+                raise self.error("type", "|| joins texts; write OR between conditions", node.span)
+            if node.type in (Type.ARRAY, *INTERVALS):
+                raise self.error("type", f"|| joins texts, found {self.describe(node)}", node.span)
+            parts += node.args if isinstance(node, Call) and node.name == "concat" else [cast_to(node, Type.STRING)]
+        return Call(name="concat", args=tuple(parts), type=Type.STRING, span=tree.span)
+
+    def _invert(self, tree: Branch, depth: int) -> Node:
+        item = self.expression(tree.items[0], depth + 1)
+        if item.type not in INTEGERS:
+            raise self.error("type", f"~ needs an integer, found {self.describe(item)}", item.span)
+        return Invert(item=item, type=item.type, span=tree.span)
+
+    def _plus(self, tree: Branch, depth: int) -> Node:
+        item = self.expression(tree.items[0], depth + 1)
+        if item.type not in (*NUMBERS, *INTERVALS, Type.NULL):
+            raise self.error("type", f"+ needs a number, found {self.describe(item)}", item.span)
+        return item
 
     def _negative(self, tree: Branch, depth: int) -> Node:
         item = self.expression(tree.items[0], depth + 1)
         if item.type not in (*NUMBERS, Type.NULL):
-            raise self._error("type", f"- needs a number, found {self._describe(item)}", item.span)
+            raise self.error("type", f"- needs a number, found {self.describe(item)}", item.span)
         # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
         digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
         return Negate(item=item, type=_number_type(item.type), digits=digits, span=tree.span)
@@ -248,39 +324,48 @@ class Checker:
             return self._array_contains(args, span)
         if name == "size":
             if args[0].type is not Type.ARRAY:
-                raise self._error("type", f"size needs an array, found {self._describe(args[0])}", args[0].span)
+                raise self.error("type", f"size needs an array, found {self.describe(args[0])}", args[0].span)
             return Call(name=name, args=args, type=Type.INT, span=span)
         wanted = (*NUMBERS, Type.NULL) if name == "abs" else (Type.STRING, Type.NULL)
         for arg in args:
             if arg.type not in wanted:
                 need = "a number" if name == "abs" else "a string"
-                raise self._error("type", f"{name} needs {need}, found {self._describe(arg)}", arg.span)
+                raise self.error("type", f"{name} needs {need}, found {self.describe(arg)}", arg.span)
         result = {"lower": Type.STRING, "upper": Type.STRING, "length": Type.INT, "abs": _number_type(args[0].type)}
         return Call(name=name, args=args, type=result.get(name, Type.BOOLEAN), span=span)
 
     def _array_contains(self, args: tuple[Node, ...], span: Span) -> Node:
         array, value = args
         if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-            raise self._error("type", f"array_contains needs an array attribute, found {self._describe(array)}", span)
+            raise self.error("type", f"array_contains needs an array attribute, found {self.describe(array)}", span)
         if value.type is Type.NULL:
-            raise self._error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
+            raise self.error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
         element = Const(value=None, type=array.element, span=span)
+        is_mixed = Type.STRING in (value.type, array.element) and value.type is not array.element
+        if is_mixed and not (isinstance(value, Param) and array.element in MOMENTS):
+            hint = _literal_hint(element, value)
+            message = f"array_contains needs a value of type {array.element}, found {self.describe(value)}{hint}"
+            raise self.error("type", message, value.span)
         if array.element is Type.FLOAT and value.type in NUMBERS:
             # Here, and only here, Spark makes an integer a FLOAT; a decimal is compared as a double.
             kind = Type.DOUBLE if value.type is Type.DECIMAL else Type.FLOAT if value.type in INTEGERS else value.type
             return Call(name="array_contains", args=(array, _retype(value, kind)), span=span)
         if not (value.type is array.element or (array.element in INTEGERS and value.type in INTEGERS)):
-            common = self._common_type(element, value, value.span)
+            common = self.common_type(element, value, value.span)
             if common is not array.element:
-                raise self._error("type", f"array_contains needs a value of type {array.element}", value.span)
+                raise self.error("type", f"array_contains needs a value of type {array.element}", value.span)
         return Call(name="array_contains", args=(array, _retype(value, array.element)), span=span)
+
+    def digits_of(self, node: Node) -> Digits:
+        """(precision, scale) of a number when it meets a decimal."""
+        return digits_of(node)
 
     # -- errors ---------------------------------------------------------------------------------------------------
 
-    def _error(self, reason: str, message: str, span: Span) -> FilterError:
+    def error(self, reason: str, message: str, span: Span) -> FilterError:
         return FilterError(reason, message, text=self.text, start=span[0], end=span[1])
 
-    def _describe(self, node: Node) -> str:
+    def describe(self, node: Node) -> str:
         if isinstance(node, Attr):
             attribute = self.schema.attributes[node.index]
             return f"{attribute.type_name} attribute {attribute.name!r}"
@@ -293,13 +378,20 @@ class Checker:
         **dict.fromkeys(("AND", "OR"), _connective),
         "NOT": _not,
         "IS NULL": _is_null,
+        "IS UNKNOWN": _is_unknown,
         **dict.fromkeys(("IS TRUE", "IS FALSE"), _is_truth),
         **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _comparison),
         "BETWEEN": _between,
         "IN": _in,
         **dict.fromkeys(("like", "ilike", "rlike"), _like),
         **dict.fromkeys("+-*/%", _arithmetic),
-        "sign": _negative,
+        **dict.fromkeys(("&", "|", "^", "<<", ">>", ">>>"), _bits),
+        "DIV": _div,
+        "||": _joined,
+        "sign -": _negative,
+        "sign +": _plus,
+        "sign ~": _invert,
+        **HANDLERS,
         "call": _call,
     }
 
@@ -328,14 +420,22 @@ def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Param, Arith, Negate)) and node.digits != (0, 0):
-        return node.digits
+    digits: Digits = getattr(node, "digits", (0, 0))
+    if digits != (0, 0):
+        return digits
     if isinstance(node, Call) and node.type is Type.DECIMAL:
         return digits_of(node.args[0])
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 
 
 _INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
+
+
+def _as(node: Node, common: Type) -> Node:
+    """A side of a comparison in its common type: a literal is read as it, another text is cast to it."""
+    if node.type is Type.STRING and common is not Type.STRING and not isinstance(node, Param):
+        return cast_to(node, common)
+    return _retype(node, common)
 
 
 def _retype(node: Node, common: Type) -> Node:

@@ -66,6 +66,8 @@ class Type(enum.StrEnum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     TIMESTAMP_NTZ = "timestamp_ntz"
+    MONTHS = "interval year to month"
+    DURATION = "interval day to second"
     ARRAY = "array"
     NULL = "null"
 
@@ -92,6 +94,10 @@ FLOATS = (Type.FLOAT, Type.DOUBLE)
 NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
 #: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
 MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
+
+
+#: Lengths of time: in months, which differ in length, or in microseconds.
+INTERVALS = (Type.MONTHS, Type.DURATION)
 
 
 def common_number(a: Type, b: Type) -> Type:
@@ -133,6 +139,12 @@ def _adjust(precision: int, scale: int) -> Digits:
     if precision <= MAX_PRECISION:
         return precision, scale
     return MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_ADJUSTED_SCALE))
+
+
+def wider_digits(left: Digits, right: Digits) -> Digits:
+    """Precision and scale that hold the numbers of both; past 38 digits, fraction digits are given up."""
+    integral, scale = max(left[0] - left[1], right[0] - right[1]), max(left[1], right[1])
+    return min(integral + scale, MAX_PRECISION), max(min(scale, MAX_PRECISION - integral), 0)
 
 
 def common_scale(left: Digits, right: Digits) -> int:
