@@ -332,7 +332,7 @@ class Compiler:
         return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
-        check_literals(form.literal_nodes, literals, self.limits.pattern, self.limits.values)
+        check_literals(form.literal_nodes, literals, self.limits)
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 

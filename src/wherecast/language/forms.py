@@ -50,10 +50,10 @@ def unified(checker: Checker, values: Sequence[Node], span: Span) -> tuple[tuple
         known = first if common is first.type else Const(value=None, type=common)
         common = checker.common_type(known, value, span)
     digits = (0, 0)
-    if common is Type.DECIMAL:
-        for value in values:
-            if value.type is not Type.NULL:
-                digits = wider_digits(digits, checker.digits_of(value))
+    for value in values if common is Type.DECIMAL else ():
+        if value.type is not Type.NULL:  # of an integer those of its type, also of a literal
+            own = Const(value=None, type=value.type) if value.type in INTEGERS else value
+            digits = wider_digits(digits, checker.digits_of(own))
     return tuple(cast_to(value, common, digits) for value in values), common, digits
 
 

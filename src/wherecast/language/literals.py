@@ -23,7 +23,8 @@ from wherecast.language.expression import Attr, Call, Compare, InList, Interval,
 from wherecast.language.filters import LiteralValues
 from wherecast.language.intervals import read_amount
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
-from wherecast.language.patterns import like_parts, rlike_regex
+from wherecast.language.limits import Limits
+from wherecast.language.patterns import check_regex, like_parts
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
 from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
@@ -355,7 +356,7 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     )
 
 
-def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int, values_limit: int) -> None:
+def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) -> None:
     """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong.
 
     `nodes` are those of `nodes_with_literals`.
@@ -368,14 +369,14 @@ def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int
         if isinstance(node, InList):
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
-                _check_length(value, literals.listed(value, node.common)[1], values_limit)
+                _check_length(value, literals.listed(value, node.common)[1], limits.values)
         elif isinstance(node, Interval):
             for amount, unit in zip(node.amounts, node.units, strict=True):
                 _guard(amount, lambda a=amount, u=unit: _check_amounts(a, u, literals))  # type: ignore[misc]
         elif isinstance(node, Param):
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
-            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
+            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, limits))  # type: ignore[misc]
 
 
 class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
@@ -459,14 +460,18 @@ def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
         read_amount(unit, unquote(text) if text.startswith("'") else number_body(text))
 
 
-def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
+def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
+    slot = node.pattern.slot
     for pattern in set(literals.scalar(node.pattern).tolist()):
-        if len(pattern) > limit:
-            raise LiteralFault(node.pattern.slot, "limit", f"a pattern of {len(pattern)} characters, at most {limit}")
+        if len(pattern) > limits.pattern:
+            raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":
-            rlike_regex(pattern)
-        else:
-            like_parts(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
+            check_regex(pattern, limits.regex_steps)
+            continue
+        # Whatever passes compiles; RE2 gets to see it when there is something to match.
+        wildcards = sum(is_wildcard for is_wildcard, _ in like_parts(pattern))
+        if wildcards > limits.wildcards:
+            raise LiteralFault(slot, "limit", f"a pattern with {wildcards} wildcards, at most {limits.wildcards}")
 
 
 class ProgramScope:

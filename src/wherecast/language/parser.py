@@ -173,7 +173,7 @@ class _Parser:
         self.quoted_names = quoted_names
         self.at = 0
         self.lexeme = lexemes[0]  # the one to be read next
-        self.opened = 0  # parentheses around it
+        self.opened = 0  # parentheses, brackets and CASEs around it
         self.nested = 0  # expressions around it
         self._check_limit()
 
@@ -239,16 +239,18 @@ class _Parser:
     def _postfixed(self, tree: Tree) -> Tree:
         """`a[0]` and `a::int`, in any number."""
         while self.lexeme.key in ("[", "::"):
-            opening = self._advance()
-            if opening.key == "::":
+            if self.lexeme.key == "::":
+                self._advance()
                 name, end = self._type()
                 tree = Branch("cast", (tree,), (tree.span[0], end), name)
                 continue
+            opening = self._open()
             index = self._expression(_COMPARISON)
             if self.lexeme.key != "]":
                 if self.lexeme.kind == "end":
                     self._fail("'[' is never closed; add ']'", opening)
                 self._unexpected()
+            self.opened -= 1
             tree = Branch("[]", (tree, index), (tree.span[0], self._advance().end))
         return tree
 
@@ -385,7 +387,7 @@ class _Parser:
         if word == "R" and after.kind == "string" and after.start == lexeme.end:
             self._advance()
             return _literal(self._advance(), start=lexeme.start)
-        if word == "INTERVAL" and (after.kind in ("string", "number") or after.key == "-"):
+        if word == "INTERVAL" and self._is_interval():
             return self._interval()
         if word in _CONSTANTS:
             self._advance()
@@ -414,7 +416,7 @@ class _Parser:
 
     def _case(self) -> Tree:
         """The operand of a CASE, if it has one, is the first item; then come pairs and, at the end, what ELSE gives or NULL."""
-        start = self._advance()
+        start = self._open()
         items = [] if self.lexeme.key == "WHEN" else [self._expression()]
         has_operand = bool(items)
         if self.lexeme.key != "WHEN":
@@ -433,6 +435,7 @@ class _Parser:
             items.append(Leaf((self.lexeme.start, self.lexeme.end)))
         if self.lexeme.key != "END":
             self._fail_case(start, "END")
+        self.opened -= 1
         span = (start.start, self._advance().end)
         return Branch("CASE of" if has_operand else "CASE", tuple(items), span)
 
@@ -441,6 +444,14 @@ class _Parser:
             hint = "write CASE WHEN price > 5 THEN 'high' ELSE 'low' END"
             self._fail(f"CASE without its {missing}; {hint}", start)
         self._unexpected()
+
+    def _is_interval(self) -> bool:
+        """Whether INTERVAL begins a literal: `interval - 3 > 1` speaks of an attribute."""
+        at = self.at + 1 + (self.lexemes[self.at + 1].key == "-")
+        follows = self.lexemes[at : at + 2]
+        if at > self.at + 1:
+            return len(follows) == 2 and follows[0].kind == "number" and follows[1].key.rstrip("S") in _UNITS
+        return follows[0].kind in ("string", "number")
 
     def _interval(self) -> Tree:
         """`INTERVAL 1 DAY 2 HOURS` and `INTERVAL '1 2' DAY TO HOUR`: amounts with their units, to be added."""

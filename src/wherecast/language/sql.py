@@ -81,6 +81,8 @@ class Checker:
         node = self.expression(tree, depth)
         if node.type not in (Type.BOOLEAN, Type.NULL):
             hint = " with an attribute: a = 'x' OR a = 'y', or a IN ('x', 'y')" if isinstance(node, Param) else ""
+            if isinstance(node, Call) and node.name == "concat":
+                hint = ", or write OR between conditions: || joins texts"
             message = f"expected a condition, found a value of type {node.type}; compare it{hint}"
             raise self.error("type", message, node.span)
         return node
@@ -291,8 +293,6 @@ class Checker:
         parts: list[Node] = []
         for item in tree.items:
             node = self.expression(item, depth + 1)
-            if node.type is Type.BOOLEAN:
-                raise self.error("type", "|| joins texts; write OR between conditions", node.span)
             if node.type in (Type.ARRAY, *INTERVALS):
                 raise self.error("type", f"|| joins texts, found {self.describe(node)}", node.span)
             parts += node.args if isinstance(node, Call) and node.name == "concat" else [cast_to(node, Type.STRING)]
@@ -331,7 +331,11 @@ class Checker:
             if arg.type not in wanted:
                 need = "a number" if name == "abs" else "a string"
                 raise self.error("type", f"{name} needs {need}, found {self.describe(arg)}", arg.span)
-        result = {"lower": Type.STRING, "upper": Type.STRING, "length": Type.INT, "abs": _number_type(args[0].type)}
+        result = {
+            **dict.fromkeys(("lower", "upper", "concat"), Type.STRING),
+            "length": Type.INT,
+            "abs": _number_type(args[0].type),
+        }
         return Call(name=name, args=args, type=result.get(name, Type.BOOLEAN), span=span)
 
     def _array_contains(self, args: tuple[Node, ...], span: Span) -> Node:
