@@ -208,7 +208,7 @@ PAIRS = [
     ("s = day OR s > ts", "try_cast(s AS DATE) = day OR try_cast(s AS TIMESTAMP) > ts"),
     ("i = '5' OR d < ' 1.4 ' OR b = 'yes' OR l IN ('5', '-7')", "i = 5 OR d < 1.4D OR b OR l IN (5, -7)"),
     ("i BETWEEN '0' AND '5'", "i BETWEEN 0 AND 5"),
-    ("coalesce(s, 1) > 3", "coalesce(try_cast(s AS BIGINT), if(s IS NULL, 1L, NULL)) > 3"),
+    ("CASE WHEN b THEN s ELSE 1 END > 3", "CASE WHEN b THEN try_cast(s AS BIGINT) ELSE 1 END > 3"),
     (
         "arr[0] = 1 OR arr[1] IS NULL OR tags[0] = 'IBM'",
         "get(arr, 0) = 1 OR get(arr, 1) IS NULL OR get(tags, 0) = 'IBM'",

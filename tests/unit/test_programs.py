@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.strategies import WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
@@ -82,7 +83,7 @@ def outcomes(programs: list[Program], events: EventBatch) -> list[list[bool]]:
     """What each row of each program says of each event."""
     owner = np.repeat(np.arange(len(programs), dtype=np.int32), [p.length for p in programs])
     rows = np.concatenate([np.arange(p.length, dtype=np.int32) for p in programs] or [np.zeros(0, np.int32)])
-    residuals = Residuals(programs, owner, rows)
+    residuals = Residuals(programs, owner, rows, np.zeros(owner.size, bool))
     numbers = np.arange(owner.size)
     return [residuals.hold(events, np.full(owner.size, e), numbers).tolist() for e in range(len(events))]
 
@@ -120,7 +121,7 @@ class TestRoundTrip:
         """No programs are stored as none."""
         assert came_back([]) == []
 
-    @settings(max_examples=80)
+    @examples(80)
     @given(trials(filters=6, events=5) | trials(filters=6, events=5, kinds=WIDTH_KINDS), st.sampled_from([1, 4, 64]))
     def test_random_filters(self, trial: Trial, clauses: int):
         """What comes back is equal and says the same of every event."""
@@ -263,7 +264,7 @@ class TestRefused:
         with pytest.raises(SnapshotError, match="residual program 0"):
             unpack_programs(facts, arrays | {"texts": pa.array([pattern], pa.large_string())}, SCHEMA)
 
-    @settings(max_examples=300)
+    @examples(300)
     @given(st.randoms(use_true_random=False))
     def test_any_change(self, rng: random.Random):
         """Whatever becomes of a stored text: an error or programs, nothing else."""

@@ -31,30 +31,12 @@ _AGGREGATES = frozenset(
     ]
 )
 _FUNCTIONS = {
-    "isnull": "ISNULL is not supported; write a IS NULL",
-    "isnotnull": "ISNOTNULL is not supported; write a IS NOT NULL",
-    "mod": "MOD is not supported; write a % 2",
-    "regexp_like": "REGEXP_LIKE is not supported; write a RLIKE 'pattern'",
-    "lcase": "LCASE is not supported; write lower",
-    "ucase": "UCASE is not supported; write upper",
-    "len": "LEN is not supported; write length",
-    "char_length": "CHAR_LENGTH is not supported; write length",
-    "character_length": "CHARACTER_LENGTH is not supported; write length",
-    "cardinality": "CARDINALITY is not supported; write size",
-    "array_size": "ARRAY_SIZE is not supported; write size",
-    "to_date": "TO_DATE is not supported; write DATE '2024-01-31'",
-    "to_timestamp": "TO_TIMESTAMP is not supported; write TIMESTAMP '2024-01-31 12:00:00'",
     "any": "ANY is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "some": "SOME is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "all": "ALL is not supported; use several conditions with AND",
     "iif": "IIF is not supported; write the cases with AND and OR",
-    "substring": "SUBSTRING is not supported; write a LIKE 'text%' or startswith(a, 'text')",
-    "substr": "SUBSTR is not supported; write a LIKE 'text%' or startswith(a, 'text')",
-    "left": "LEFT is not supported; write startswith(a, 'text')",
-    "right": "RIGHT is not supported; write endswith(a, 'text')",
     "starts_with": "STARTS_WITH is not supported; write startswith(a, 'text')",
     "ends_with": "ENDS_WITH is not supported; write endswith(a, 'text')",
-    "year": "YEAR is not supported; write a >= '2024-01-01' AND a < '2025-01-01'",
     **{
         name: f"{name.upper()} is not supported: a filter does not change with time; write a fixed DATE or TIMESTAMP"
         for name in (
@@ -103,7 +85,7 @@ _WORDS = {
     "SYMMETRIC": ("BETWEEN SYMMETRIC is not supported; use two comparisons", "unsupported"),
     "ANY": (_FUNCTIONS["any"], "unsupported"),
     "ALL": (_FUNCTIONS["all"], "unsupported"),
-    "MOD": (_FUNCTIONS["mod"], "unsupported"),
+    "MOD": ("MOD is not an operator; write a % 2 or mod(a, 2)", "unsupported"),
     "XOR": ("XOR is not supported; write (a) <> (b)", "unsupported"),
     "EQ": ("write = for equality", "syntax"),
     "EQUALS": ("write = for equality", "syntax"),

@@ -27,7 +27,6 @@ from wherecast.language.expression import (
     Call,
     Case,
     Cast,
-    Coalesce,
     Compare,
     Const,
     Elapsed,
@@ -75,11 +74,11 @@ def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
         )
         return _statement(node.item, found, literals)
     node, truth = plain_truth(node, truth)
-    return _sequence(str(truth), [_value(node, literals)])
+    return _sequence(str(truth), [value_writer(node, literals)])
 
 
-def _value(node: Node, literals: LiteralValues) -> Writer:
-    """The words of an expression, whatever its truth."""
+def value_writer(node: Node, literals: LiteralValues) -> Writer:
+    """The words of an expression, whatever its truth, by the row of its literals."""
     if isinstance(node, Attr):
         return _fixed(f"#{node.index}")
     if isinstance(node, Param):
@@ -93,10 +92,10 @@ def _value(node: Node, literals: LiteralValues) -> Writer:
     if isinstance(node, InList):
         return _membership(node, literals)
     if isinstance(node, (And, Or)):
-        return _unordered(type(node).__name__, [_value(item, literals) for item in node.items])
+        return _unordered(type(node).__name__, [value_writer(item, literals) for item in node.items])
     if isinstance(node, Arith) and node.op in "+*":
-        return _pair(node.op, [_value(node.left, literals), _value(node.right, literals)])
-    parts = [_value(child, literals) for child in node.children()]
+        return _pair(node.op, [value_writer(node.left, literals), value_writer(node.right, literals)])
+    parts = [value_writer(child, literals) for child in node.children()]
     return _sequence(_head(node), parts)
 
 
@@ -117,11 +116,11 @@ def _head(node: Node) -> str:
     return f"{type(node).__name__} {own!r}"
 
 
-_FORMS = (Case, Cast, Coalesce, Elapsed, Element, Interval, Item, Quantified, Shift)
+_FORMS = (Case, Cast, Elapsed, Element, Interval, Item, Quantified, Shift)
 
 
 def _comparison(node: Compare, literals: LiteralValues) -> Writer:
-    left, right, op = _value(node.left, literals), _value(node.right, literals), node.op
+    left, right, op = value_writer(node.left, literals), value_writer(node.right, literals), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
     head = f"{op} {node.common}"
@@ -129,7 +128,7 @@ def _comparison(node: Compare, literals: LiteralValues) -> Writer:
 
 
 def _membership(node: InList, literals: LiteralValues) -> Writer:
-    item, lists = _value(node.item, literals), [literals[value, node.common] for value in node.values]
+    item, lists = value_writer(node.item, literals), [literals[value, node.common] for value in node.values]
     head = f"in {node.common} {node.has_null}"
 
     def write(row: int) -> str:

@@ -10,7 +10,6 @@ shortest text that reads back as itself, which Java does from version 19 on.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import SchemaError
-from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, instants
+from wherecast.kernels.arrays import Bools
+from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, instants, walls
+from wherecast.language.nullable import filler
 from wherecast.language.types import (
     FLOATS,
     INTEGERS,
@@ -83,7 +83,7 @@ def cast(
     if source is target and source is not Type.DECIMAL:
         return values, valid
     if source is Type.NULL:
-        return empty(target, values.size), np.zeros(values.size, bool)
+        return filler(target, values.size), np.zeros(values.size, bool)
     if source is Type.STRING:
         return _each(values, valid, target, _text_reader(target, digits, zone))
     if target is Type.STRING:
@@ -99,18 +99,9 @@ def cast(
     return _to_moments(values, valid, source, scale, target, zone)
 
 
-def empty(kind: Type, n: int) -> Values:
-    """Values of a type that stand where a value is NULL."""
-    if kind is Type.STRING:
-        return np.full(n, "", object)
-    if kind is Type.DECIMAL:
-        return np.zeros(n, object)
-    return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.float64 if kind in FLOATS else np.int64)
-
-
 def _each(values: Values, valid: Bools, target: Type, convert: Callable[[Any], Any]) -> tuple[Values, Bools]:
     """One value after the other; None is NULL."""
-    out, known = empty(target, values.size), valid.copy()
+    out, known = filler(target, values.size), valid.copy()
     for i in np.flatnonzero(valid).tolist():
         value = convert(values[i])
         if value is None:
@@ -411,25 +402,3 @@ def _seconds_to_instants(values: Values, valid: Bools, source: Type, scale: int)
     if source is Type.DECIMAL:
         exact = [abs(v) // 10**scale * (1 if v >= 0 else -1) for v in exact]
     return np.array([min(max(v, KEY_MIN), KEY_MAX) for v in exact], np.int64), valid
-
-
-def walls(zone: Zone, moments: Longs) -> Longs:
-    """The wall clocks that a zone shows at instants."""
-    fixed = zone.fixed_us
-    if fixed is not None or not moments.size:
-        return moments + (fixed or 0)
-    known, place = np.unique(moments, return_inverse=True)
-    return np.array([_wall(zone, int(m)) for m in known], np.int64)[place]
-
-
-_CYCLE_US = 146_097 * DAY_US  # after which the calendar repeats
-_FIRST_US, _LAST_US = -62_135_510_400_000_000, 253_402_214_400_000_000  # a day inside the years that Python knows
-
-
-def _wall(zone: Zone, moment: int) -> int:
-    before, after = min(moment - _FIRST_US, 0), min(_LAST_US - moment, 0)
-    near = moment - (before // _CYCLE_US - after // _CYCLE_US) * _CYCLE_US
-    utc = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=near)
-    offset = utc.astimezone(zone.tzinfo).utcoffset()
-    assert offset is not None
-    return moment + offset // dt.timedelta(microseconds=1)

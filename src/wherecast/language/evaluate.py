@@ -9,13 +9,13 @@ only candidates that passed their box, so this is the slow path by design, and k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools
-from wherecast.language.casts import cast, empty
+from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.casts import cast
 from wherecast.language.expression import (
     And,
     Arith,
@@ -23,7 +23,6 @@ from wherecast.language.expression import (
     Call,
     Case,
     Cast,
-    Coalesce,
     Compare,
     Const,
     Elapsed,
@@ -42,17 +41,19 @@ from wherecast.language.expression import (
     Param,
     Quantified,
     Shift,
-    attributes_of,
+    digits_of,
 )
+from wherecast.language.functions.row import evaluate_call
+from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
-from wherecast.language.keys import DAY_US, float_keys, instants
+from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Truth
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
 from wherecast.language.patterns import text_test
-from wherecast.language.sql import digits_of
 from wherecast.language.types import (
     FLOATS,
     INTEGERS,
-    MAX_PRECISION,
     MOMENTS,
     WIDTH_OF,
     Type,
@@ -62,16 +63,6 @@ from wherecast.language.types import (
     rescale,
 )
 from wherecast.language.zone import Zone
-
-
-class Nullable(NamedTuple):
-    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
-
-    Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
-    """
-
-    values: npt.NDArray[Any]
-    valid: Bools
 
 
 class Scope(Protocol):
@@ -159,7 +150,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
-    left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
+    left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
@@ -180,54 +171,19 @@ def comparison_scale(node: Compare) -> int:
     return common_scale(*(digits_of(s) for s in sides))
 
 
-def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
+def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
-        return Nullable(_filler(common, scope.length), np.zeros(scope.length, bool))
+        return Nullable(filler(common, scope.length), np.zeros(scope.length, bool))
     if common in FLOATS:
-        return Nullable(float_keys(_to_double(node, operand)), operand.valid)
+        return Nullable(float_keys(to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
         return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
     if common in MOMENTS:
         return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
     return operand
-
-
-def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
-    """Days, wall clocks or instants as what they are compared as."""
-    if kind is common:
-        return values
-    walls = values * DAY_US if kind is Type.DATE else values
-    return instants(zone, walls) if common is Type.TIMESTAMP else walls
-
-
-def _filler(kind: Type, n: int) -> npt.NDArray[Any]:
-    if kind is Type.STRING:
-        return np.full(n, "", object)
-    return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.int64)
-
-
-def decimal_scale(node: Node) -> int:
-    """Scale of the unscaled integers that stand for a DECIMAL (or an integer, scale 0)."""
-    if node.type is not Type.DECIMAL:
-        return 0
-    if isinstance(node, Param) and node.digits == (0, 0):
-        return MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
-    return digits_of(node)[1]
-
-
-def _to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
-    if node.type is Type.DECIMAL:
-        unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in operand.values], np.float64)
-    return operand.values.astype(np.float64)
-
-
-def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Numbers as FLOATs: rounded once, straight to 32 bits."""
-    return values.astype(np.float32).astype(np.float64)
 
 
 def _in_list(node: InList, scope: Scope) -> Nullable:
@@ -237,21 +193,6 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     for param in node.values:
         found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
     return Nullable(found, item.valid & (found | (not node.has_null)))
-
-
-def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
-    """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
-    if common in FLOATS:
-        values = _to_double(node, operand)
-        if common is Type.FLOAT and node.type in INTEGERS:
-            values = _rounded(operand.values)
-        return float_keys(values).tolist()  # type: ignore[no-any-return]
-    if common is Type.DECIMAL:
-        scale = MAX_PRECISION - decimal_scale(node)
-        return [int(v) * 10**scale for v in operand.values]
-    if common in MOMENTS and node.type in MOMENTS:
-        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
-    return operand.values.tolist()  # type: ignore[no-any-return]
 
 
 def _like(node: Like, scope: Scope) -> Nullable:
@@ -266,67 +207,9 @@ def _like(node: Like, scope: Scope) -> Nullable:
     return Nullable(found, valid)
 
 
-_STRING_CALLS: dict[str, Callable[..., Any]] = {
-    "lower": str.lower,
-    "upper": str.upper,
-    "length": len,
-    "startswith": str.startswith,
-    "endswith": str.endswith,
-    "contains": str.__contains__,
-    "concat": lambda *texts: "".join(texts),
-}
-
-
-_CASES = ("lower", "upper")
-
-
 def _call(node: Call, scope: Scope) -> Nullable:
-    args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
-    valid = np.logical_and.reduce([a.valid for a in args])
-    rows = np.flatnonzero(valid)
-    if node.name == "abs":
-        return _absolute(node, args[0])
-    if node.name == "array_contains":
-        return _array_contains(node, args, valid, rows, scope.zone)
-    call: Callable[..., Any] = len if node.name == "size" else _STRING_CALLS[node.name]
-    dtype: Any = {Type.STRING: object, Type.INT: np.int64}.get(node.type, bool)
-    out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
-    for i in rows.tolist():
-        out[i] = call(*(a.values[i] for a in args))
-    return Nullable(out, valid)
-
-
-def _uncased(name: str, arg: Node) -> Node:
-    """What lower and upper are taken of: Spark drops an inner lower or upper, also for the few letters where that shows.
-
-    Of constants it does not: they are computed before.
-    """
-    while name in _CASES and isinstance(arg, Call) and arg.name in _CASES and attributes_of(arg):
-        arg = arg.args[0]
-    return arg
-
-
-def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Nullable:
-    found, known = np.zeros(valid.size, bool), valid.copy()
-    array, value = args
-    element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
-    wanted = member_keys(node.args[1], value, element, zone)
-    for i in rows.tolist():
-        items = array.values[i]
-        present = [v for v in items if v is not None]
-        keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
-        found[i] = wanted[i] in keys
-        known[i] = found[i] or len(present) == len(items)
-    return Nullable(found, known)
-
-
-def _absolute(node: Call, arg: Nullable) -> Nullable:
-    if node.type in INTEGERS:
-        lowest, _ = integer_range(WIDTH_OF[node.type])
-        return Nullable(np.abs(arg.values), arg.valid & (arg.values != lowest))
-    if node.args[0].type is Type.NULL:
-        return arg
-    return Nullable(np.abs(arg.values), arg.valid)
+    args = tuple(map(uncased, node.args)) if node.name in CASES else node.args
+    return evaluate_call(FUNCTIONS[node.name], node, [evaluate(arg, scope) for arg in args], scope.zone)
 
 
 def _negate(node: Negate, scope: Scope) -> Nullable:
@@ -351,12 +234,12 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return _bits(node, left.values, right.values, valid)
     with np.errstate(all="ignore"):
         if node.type in FLOATS:
-            a, b = _to_double(node.left, left), _to_double(node.right, right)
+            a, b = to_double(node.left, left), to_double(node.right, right)
             if node.op in "/%":
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
             values = _DOUBLE_OPS[node.op](a, b)
-            return Nullable(_rounded(values) if node.type is Type.FLOAT else values, valid)
+            return Nullable(rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 
@@ -375,11 +258,23 @@ def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid:
         divisor = np.where(b == 0, 1, b)
         divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
         return Nullable(np.fmod(a, divisor), valid & (b != 0))
-    if node.type is Type.BIGINT:
-        a, b = a.astype(object), b.astype(object)
-    exact = _DOUBLE_OPS[node.op](a, b)  # 64 bits hold every sum and product of 32
-    fits = np.asarray((exact >= low) & (exact <= high), bool)
-    return Nullable(np.where(fits, exact, 0).astype(np.int64), valid & fits)
+    result = _DOUBLE_OPS[node.op](a, b)  # modulo 2**64, which holds every sum and product of 32 bits
+    fits = _fits_long(node.op, a, b, result) if node.type is Type.BIGINT else (result >= low) & (result <= high)
+    return Nullable(result, valid & fits)
+
+
+def _fits_long(op: str, a: Longs, b: Longs, result: Longs) -> Bools:
+    """Whether sums, differences or products modulo 2**64 are the exact ones."""
+    if op == "+":  # overflow: both have one sign, the sum has the other
+        return np.asarray(((a ^ result) & (b ^ result)) >= 0)
+    if op == "-":
+        return np.asarray(((a ^ b) & (a ^ result)) >= 0)
+    # Doubles are off by less than one part in 2**52: far from the limit they decide, near it Python's integers do.
+    size = np.abs(a.astype(np.float64) * b.astype(np.float64))
+    fits = size < 2.0**62
+    for i in np.flatnonzero((size >= 2.0**62) & (size <= 2.0**64)).tolist():
+        fits[i] = KEY_MIN <= int(a[i]) * int(b[i]) <= KEY_MAX
+    return fits
 
 
 def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
@@ -448,18 +343,9 @@ def _case(node: Case, scope: Scope) -> Nullable:
     return _merged(node.type, [evaluate(value, scope) for value in node.values], [*masks, undecided])
 
 
-def _coalesce(node: Coalesce, scope: Scope) -> Nullable:
-    items = [evaluate(item, scope) for item in node.items]
-    missing, masks = np.ones(scope.length, bool), []
-    for item in items:
-        masks.append(missing & item.valid)
-        missing = missing & ~item.valid
-    return _merged(node.type, items, masks)
-
-
 def _merged(kind: Type, values: list[Nullable], masks: list[Bools]) -> Nullable:
     """Each value where its mask says; NULL elsewhere."""
-    out, valid = empty(kind, masks[0].size), np.zeros(masks[0].size, bool)
+    out, valid = filler(kind, masks[0].size), np.zeros(masks[0].size, bool)
     for value, mask in zip(values, masks, strict=True):
         rows = mask & value.valid
         out[rows], valid[rows] = value.values[rows], True
@@ -468,7 +354,7 @@ def _merged(kind: Type, values: list[Nullable], masks: list[Bools]) -> Nullable:
 
 def _item(node: Item, scope: Scope) -> Nullable:
     array, index = evaluate(node.array, scope), evaluate(node.index, scope)
-    out, valid = empty(node.type, scope.length), array.valid & index.valid
+    out, valid = filler(node.type, scope.length), array.valid & index.valid
     for i in np.flatnonzero(valid).tolist():
         items, at = array.values[i], int(index.values[i])
         value = items[at] if 0 <= at < len(items) else None
@@ -521,7 +407,7 @@ def _quantified(node: Quantified, scope: Scope) -> Nullable:
         items += list(array.values[i])
     owner, known = np.array(rows, np.int64), np.array([v is not None for v in items], bool)
     element = node.array.element if isinstance(node.array, Attr) else Type.NULL
-    elements = empty(element, owner.size)
+    elements = filler(element, owner.size)
     for i in np.flatnonzero(known).tolist():
         elements[i] = items[i]
     body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
@@ -570,7 +456,6 @@ _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Invert: _invert,
     Cast: _cast,
     Case: _case,
-    Coalesce: _coalesce,
     Item: _item,
     Element: _element,
     Quantified: _quantified,

@@ -1,6 +1,6 @@
 """The checker's part for CASE, CAST, lambdas, subscripts and intervals: their types by Spark's rules.
 
-Values that meet in CASE, coalesce and the like have one type, found as for a comparison: numbers as the wider of them, a
+The values of a CASE have one type, found as for a comparison: numbers as the wider of them, a
 string and a number as the number. Each is cast to it. `exists(a, x -> x = 1)` is `array_contains(a, 1)`, which is indexed.
 """
 
@@ -16,13 +16,11 @@ from wherecast.language.expression import (
     Call,
     Case,
     Cast,
-    Coalesce,
     Compare,
     Const,
     Elapsed,
     Element,
     Interval,
-    IsNull,
     Item,
     Node,
     Not,
@@ -31,6 +29,7 @@ from wherecast.language.expression import (
     Quantified,
     Shift,
     Span,
+    digits_of,
 )
 from wherecast.language.parser import Branch, Leaf
 from wherecast.language.types import FLOATS, INTEGERS, INTERVALS, MOMENTS, Digits, Type, wider_digits
@@ -53,7 +52,7 @@ def unified(checker: Checker, values: Sequence[Node], span: Span) -> tuple[tuple
     for value in values if common is Type.DECIMAL else ():
         if value.type is not Type.NULL:  # of an integer those of its type, also of a literal
             own = Const(value=None, type=value.type) if value.type in INTEGERS else value
-            digits = wider_digits(digits, checker.digits_of(own))
+            digits = wider_digits(digits, digits_of(own))
     return tuple(cast_to(value, common, digits) for value in values), common, digits
 
 
@@ -87,30 +86,6 @@ def _case(checker: Checker, tree: Branch, depth: int) -> Node:
 def _cases(checker: Checker, conditions: list[Node], values: list[Node], span: Span) -> Node:
     unity, common, digits = unified(checker, values, span)
     return Case(conditions=tuple(conditions), values=unity, type=common, digits=digits, span=span)
-
-
-def _if(checker: Checker, tree: Branch, depth: int) -> Node:
-    condition = checker.condition(tree.items[0], depth + 1)
-    return _cases(checker, [condition], [checker.expression(t, depth + 1) for t in tree.items[1:]], tree.span)
-
-
-def _coalesce(checker: Checker, tree: Branch, depth: int) -> Node:
-    items = [checker.expression(t, depth + 1) for t in tree.items]
-    unity, common, digits = unified(checker, items, tree.span)
-    return Coalesce(items=unity, type=common, digits=digits, span=tree.span) if len(unity) > 1 else unity[0]
-
-
-def _nvl2(checker: Checker, tree: Branch, depth: int) -> Node:
-    tested, *values = (checker.expression(t, depth + 1) for t in tree.items)
-    there = Not(item=IsNull(item=tested, span=tested.span), span=tested.span)
-    return _cases(checker, [there], values, tree.span)
-
-
-def _nullif(checker: Checker, tree: Branch, depth: int) -> Node:
-    value, other = (checker.expression(t, depth + 1) for t in tree.items)
-    checker.check_repeatable(value, "nullif")
-    same = checker.compare("=", value, other, tree.span)
-    return _cases(checker, [same], [Const(value=None, type=Type.NULL, span=tree.span), value], tree.span)
 
 
 def _cast(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -245,10 +220,6 @@ def _is_days(node: Node) -> bool:
 
 HANDLERS: dict[str, Callable[[Checker, Branch, int], Node]] = {
     **dict.fromkeys(("CASE", "CASE of"), _case),
-    "if": _if,
-    **dict.fromkeys(("coalesce", "nvl", "ifnull"), _coalesce),
-    "nvl2": _nvl2,
-    "nullif": _nullif,
     "cast": _cast,
     **dict.fromkeys(("LIKE ANY", "LIKE ALL"), _like_any),
     "[]": _item,

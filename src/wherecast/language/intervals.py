@@ -14,8 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.casts import walls
-from wherecast.language.keys import DAY_US, instants
+from wherecast.language.keys import DAY_US, instants, walls
 from wherecast.language.types import Type
 from wherecast.language.zone import Zone
 

@@ -20,6 +20,7 @@ from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the c
 from __future__ import annotations
 
 import datetime as dt
+import math
 import struct
 from functools import lru_cache
 
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
+from wherecast.language.values import Scalar
 from wherecast.language.zone import Zone
 
 KEY_MIN = -(2**63)
@@ -62,15 +64,30 @@ def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     return np.ascontiguousarray(bits).view(np.float64)
 
 
+def key_of(value: Scalar) -> int:
+    """Sortable key of one canonical value."""
+    if type(value) is int:
+        return value
+    if isinstance(value, float):
+        return NAN_KEY if math.isnan(value) else float_key(value)
+    if isinstance(value, dt.datetime):
+        return (value - (_INSTANT_EPOCH if value.tzinfo else _EPOCH)) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return value.toordinal() - _EPOCH_DAY
+    return int(value)
+
+
 # -- wall clocks -------------------------------------------------------------------------------------------------------
 
 
 DAY_US = 86_400_000_000
 _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+_INSTANT_EPOCH = _EPOCH.replace(tzinfo=dt.UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 #: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
-_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal() - 719_163 - 1
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY, dt.date.max.toordinal() - _EPOCH_DAY - 1
 _CYCLE = 146_097
 
 
@@ -84,6 +101,26 @@ def instants(zone: Zone, walls: Longs) -> Longs:
         return walls - fixed
     starts, offsets = _pieces(zone, np.unique(walls // DAY_US).tolist())
     return walls - offsets[np.searchsorted(starts, walls, side="right") - 1]
+
+
+def walls(zone: Zone, moments: Longs) -> Longs:
+    """The wall clocks that a zone shows at instants."""
+    fixed = zone.fixed_us
+    if fixed is not None or not moments.size:
+        return moments + (fixed or 0)
+    moments = np.clip(moments, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)
+    starts, offsets = _pieces(zone, np.unique(moments // DAY_US).tolist(), of_instants=True)
+    return moments + offsets[np.searchsorted(starts, moments, side="right") - 1]
+
+
+def offset_pieces(zone: Zone, day: int) -> list[tuple[int, int, int]]:
+    """The instants around the midnight of a day in pieces of one offset: first instant, end and offset of each.
+
+    The first piece begins, and the last one ends, about two days away.
+    """
+    starts, offsets = _pieces(zone, list(range(day - 2, day + 3)), of_instants=True)
+    ends = [*starts.tolist()[1:], (day + 3) * DAY_US]
+    return list(zip(starts.tolist(), ends, offsets.tolist(), strict=True))
 
 
 def only_walls(zone: Zone, moments: Longs) -> tuple[Longs, npt.NDArray[np.bool_]]:
@@ -110,13 +147,13 @@ def days_around(zone: Zone, moments: Longs) -> tuple[Longs, Longs]:
     return floor, days[rows, (midnights < moments[:, None]).sum(1)]
 
 
-def _pieces(zone: Zone, days: list[int]) -> tuple[Longs, Longs]:
-    """Where pieces of one offset start, in wall clocks of these ascending days, and their offsets."""
+def _pieces(zone: Zone, days: list[int], *, of_instants: bool = False) -> tuple[Longs, Longs]:
+    """Where pieces of one offset start, in wall clocks (or instants) of these ascending days, and their offsets."""
     found: list[tuple[int, int]] = []
     for day in days:
         known = _known_day(day)
         shift = (day - known) * DAY_US
-        found += [(start + shift, offset) for start, offset in _day_pieces(zone.tzinfo, known)]
+        found += [(start + shift, offset) for start, offset in _day_pieces(zone.tzinfo, known, of_instants)]
     starts, offsets = np.array(found, np.int64).T
     return np.ascontiguousarray(starts), np.ascontiguousarray(offsets)
 
@@ -129,11 +166,14 @@ def _known_day(day: int) -> int:
 
 
 @lru_cache(maxsize=2**16)
-def _day_pieces(tzinfo: dt.tzinfo, day: int) -> list[tuple[int, int]]:
-    """The pieces of a day, as (first wall clock, offset). No zone changes its offset twice within an hour."""
+def _day_pieces(tzinfo: dt.tzinfo, day: int, of_instants: bool) -> list[tuple[int, int]]:
+    """The pieces of a day, as (first wall clock or instant, offset). No zone changes its offset twice within an hour."""
 
     def offset(second: int) -> int:
-        delta = tzinfo.utcoffset(_EPOCH + dt.timedelta(seconds=second))
+        moment = _EPOCH + dt.timedelta(seconds=second)
+        if of_instants:
+            return (tzinfo.fromutc(moment.replace(tzinfo=tzinfo)).replace(tzinfo=None) - moment) // _MICROSECOND
+        delta = tzinfo.utcoffset(moment)
         assert delta is not None
         return delta // _MICROSECOND
 

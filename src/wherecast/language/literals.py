@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.casts import read_boolean, read_double, read_integer
-from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.expression import Attr, Call, Compare, InList, Interval, Like, Node, Param
 from wherecast.language.filters import LiteralValues
+from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
 from wherecast.language.limits import Limits
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.patterns import check_regex, like_parts
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
@@ -103,14 +104,17 @@ def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
     return tuple(k == _STRING_SLOT for k in kinds)
 
 
-_ARITHMETIC = re.compile(
-    r"[-+*/%&|^~:\[]|<<|>>|\b(?:abs|div|case|cast|try_cast|coalesce|nvl2?|ifnull|nullif|if|interval)\b", re.IGNORECASE
-)
+_ARITHMETIC = re.compile(r"[-+*/%&|^~:\[]|<<|>>|\b(?:div|case|cast|try_cast|interval)\b", re.IGNORECASE)
 
 
 def has_arithmetic(skeleton: Skeleton) -> bool:
-    """Whether the type that Spark gives to a literal may show: in arithmetic, casts and CASE."""
-    return _ARITHMETIC.search("".join(skeleton)) is not None
+    """Whether the type that Spark gives to a literal may show: in arithmetic, casts, CASE and calls."""
+    text = "".join(skeleton)
+    return _ARITHMETIC.search(text) is not None or any(name.lower() in COMPUTING for name in _CALL.findall(text))
+
+
+#: A word before a parenthesis, with what people put between them.
+_CALL = re.compile(r"(\w+)\s*\(")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -352,7 +356,9 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     return tuple(
         n
         for n in root.walk()
-        if isinstance(n, (InList, Compare, Like, Interval)) or (isinstance(n, Param) and n not in in_lists)
+        if isinstance(n, (InList, Compare, Like, Interval))
+        or (isinstance(n, Param) and n not in in_lists)
+        or (isinstance(n, Call) and FUNCTIONS[n.name].check is not None)
     )
 
 
@@ -377,6 +383,8 @@ def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) ->
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
             _guard(node.pattern, lambda n=node: _check_patterns(n, literals, limits))  # type: ignore[misc]
+        elif isinstance(node, Call):
+            _check_call(node, literals, limits.pattern)
 
 
 class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
@@ -472,6 +480,17 @@ def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
         wildcards = sum(is_wildcard for is_wildcard, _ in like_parts(pattern))
         if wildcards > limits.wildcards:
             raise LiteralFault(slot, "limit", f"a pattern with {wildcards} wildcards, at most {limits.wildcards}")
+
+
+def _check_call(node: Call, literals: Literals, limit: int) -> None:
+    """Patterns and the like, by the function's own check."""
+    check = FUNCTIONS[node.name].check
+    params = [arg for arg in node.args if isinstance(arg, Param)]
+    for values in set(zip(*(literals.scalar(param).tolist() for param in params), strict=True)):
+        if len(str(values[0])) > limit:
+            message = f"a pattern of {len(values[0])} characters, at most {limit}"
+            raise LiteralFault(params[0].slot, "limit", message)
+        _guard(params[0], lambda v=values: check(*v))  # type: ignore[misc]
 
 
 class ProgramScope:

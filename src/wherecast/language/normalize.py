@@ -53,6 +53,7 @@ from wherecast.language.expression import (
     Shift,
     attributes_of,
 )
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.types import Type
 
 
@@ -371,24 +372,16 @@ def _is_null_const(*nodes: Node) -> bool:
 
 def _is_strict(node: Node) -> bool:
     """Whether the node is NULL as soon as one of its attributes is."""
-    strict = (
-        Compare,
-        Arith,
-        Negate,
-        Invert,
-        Call,
-        Cast,
-        Item,
-        Interval,
-        Shift,
-        Elapsed,
-        Like,
-        InList,
-        Attr,
-        Param,
-        Const,
+    return all(
+        isinstance(n, _STRICT)
+        and getattr(n, "op", "") != "<=>"
+        and (not isinstance(n, Call) or FUNCTIONS[n.name].is_strict)
+        for n in node.walk()
     )
-    return all(isinstance(n, strict) and getattr(n, "op", "") != "<=>" for n in node.walk())
+
+
+_LEAVES = (Attr, Param, Const)
+_STRICT = (*_LEAVES, Compare, Like, InList, Arith, Negate, Invert, Call, Cast, Item, Interval, Shift, Elapsed)
 
 
 # -- pass 2: alternatives of one column become one set ---------------------------------------------------------------

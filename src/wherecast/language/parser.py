@@ -27,26 +27,14 @@ from typing import NamedTuple, NoReturn
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
 from wherecast.language.expression import Span
+from wherecast.language.functions.row import check_count
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
 from wherecast.language.types import Type
 
-#: The functions of the language and how many arguments each takes.
-FUNCTIONS = {
-    "lower": 1,
-    "upper": 1,
-    "length": 1,
-    "abs": 1,
-    "size": 1,
-    "startswith": 2,
-    "endswith": 2,
-    "contains": 2,
-    "array_contains": 2,
-    "concat": 0,  # any number
-}
-#: Functions with a syntax, or a number of arguments, of their own.
-_FORMS = frozenset({"coalesce", "nvl", "ifnull", "nvl2", "nullif", "if", "exists", "forall", "cast", "try_cast"})
-_FORM_ARITIES = {"nvl": 2, "ifnull": 2, "nvl2": 3, "nullif": 2, "if": 3, "exists": 2, "forall": 2}
+#: Calls whose arguments have a syntax of their own.
+_FORMS = frozenset({"exists", "forall", "cast", "try_cast"})
 _OR, _AND, _NOT, _PREDICATE, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT = range(1, 12)
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREDICATES = {"LIKE": "like", "ILIKE": "ilike", "RLIKE": "rlike", "REGEXP": "rlike", "BETWEEN": "", "IN": ""}
@@ -508,41 +496,37 @@ class _Parser:
         body = self._expression()
         return Branch("lambda", (body,), (variable.start, body.span[1]), _plain(variable))
 
-    def _form(self, lexeme: _Lexeme, name: str, opening: _Lexeme) -> Tree:
-        if name in ("cast", "try_cast"):
-            return self._cast(lexeme, opening)
-        items = [self._expression()]
-        while self.lexeme.key == ",":
-            self._advance()
-            is_lambda = name in ("exists", "forall") and len(items) == 1
-            items.append(self._lambda() if is_lambda else self._expression())
-        wanted = _FORM_ARITIES.get(name, len(items))
-        if self.lexeme.key == ")" and len(items) != wanted:
-            self._fail(f"{name} takes {wanted} arguments", lexeme, "unsupported", self.lexeme.end)
-        return Branch(name, tuple(items), (lexeme.start, self._close(opening).end))
-
     def _call(self) -> Tree:
         lexeme = self._advance()
         name = lexeme.text.lower()
-        if name in _FORMS:
-            opening = lexeme._replace(end=self.lexeme.end)
-            self._open()
-            if name == "exists" and self.lexeme.key == "SELECT":
-                self._misplaced()
-            if self.lexeme.key == ")":
-                self._fail(f"{name} needs arguments", self.lexeme, "unsupported")
-            return self._form(lexeme, name, opening)
-        if name not in FUNCTIONS:
+        if name not in FUNCTIONS and name not in _FORMS:
             near = difflib.get_close_matches(name[:40], (*FUNCTIONS, *_FORMS), n=1)
             self._fail(function_advice(lexeme.text, near[0] if near else None), lexeme, "unsupported")
         opening = lexeme._replace(end=self.lexeme.end)
         self._open()
-        if self.lexeme.key == ")":
-            self._fail(_arity(name), self.lexeme, "unsupported")
-        items = self._listed(opening)
-        if len(items) != FUNCTIONS[name] > 0:
-            self._fail(_arity(name), lexeme, "unsupported", self.lexeme.end)
+        if name in _FORMS:
+            return self._form(lexeme, name, opening)
+        items = self._listed(opening) if self.lexeme.key != ")" else ()
+        wrong = check_count(name, FUNCTIONS[name], len(items))
+        if wrong:
+            at = lexeme if items else self.lexeme
+            self._fail(wrong, at, "unsupported", self.lexeme.end)
         return Branch("call", items, (lexeme.start, self._close(opening).end), name)
+
+    def _form(self, lexeme: _Lexeme, name: str, opening: _Lexeme) -> Tree:
+        if name in ("cast", "try_cast"):
+            return self._cast(lexeme, opening)
+        if self.lexeme.key == "SELECT":
+            self._misplaced()
+        array = self._expression()
+        if self.lexeme.key != ",":
+            if self.lexeme.key == ")":
+                message = f"{name} takes an array and a lambda: {name}(a, x -> x > 5)"
+                self._fail(message, lexeme, "unsupported", self.lexeme.end)
+            self._unclosed(opening)
+        self._advance()
+        function = self._lambda()
+        return Branch(name, (array, function), (lexeme.start, self._close(opening).end))
 
     def _listed(self, opening: _Lexeme) -> tuple[Tree, ...]:
         """Expressions between commas, up to the parenthesis."""
@@ -674,11 +658,6 @@ def _comma_hint(before: _Lexeme, after: _Lexeme) -> str:
 
 def _plain(lexeme: _Lexeme) -> str:
     return lexeme.text[1:-1].replace("``", "`") if lexeme.kind == "quoted" else lexeme.text
-
-
-def _arity(name: str) -> str:
-    count = FUNCTIONS[name]
-    return f"{name} takes {count} argument{'s' if count > 1 else ''}"
 
 
 def _show(lexeme: _Lexeme) -> str:

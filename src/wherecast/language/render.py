@@ -17,7 +17,6 @@ from wherecast.language.expression import (
     Call,
     Case,
     Cast,
-    Coalesce,
     Compare,
     Const,
     Elapsed,
@@ -89,8 +88,6 @@ def _form(
             pairs = zip(node.conditions, node.values, strict=False)
             cases = " ".join(f"WHEN {show(when)} THEN {show(then)}" for when, then in pairs)
             return f"CASE {cases} ELSE {show(node.values[-1])} END"
-        case Coalesce():
-            return f"coalesce({', '.join(map(show, node.items))})"
         case Item():
             return f"{show(node.array)}[{show(node.index)}]"
         case Element():
@@ -109,7 +106,7 @@ def _form(
 
 
 #: What needs no parentheses around it.
-_CLOSED = (Attr, Param, Const, Call, Cast, Case, Coalesce, Item, Element, Quantified)
+_CLOSED = (Attr, Param, Const, Call, Cast, Case, Item, Element, Quantified)
 
 
 def _unary(node: Not | Negate | IsNull | IsTruth | Invert, item: str) -> str:

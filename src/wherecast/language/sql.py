@@ -31,21 +31,25 @@ from wherecast.language.expression import (
     Or,
     Param,
     Span,
+    arithmetic_type,
+    digits_of,
     element_type,
+    number_type,
 )
 from wherecast.language.forms import HANDLERS, cast_to, moment_arithmetic
+from wherecast.language.functions.numbers import check_digits
+from wherecast.language.functions.row import CallFaultError, retyped, type_call
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.limits import Limits
 from wherecast.language.parser import Branch, Leaf, Tree
 from wherecast.language.schema import Schema
 from wherecast.language.types import (
-    FLOATS,
     INTEGERS,
     INTERVALS,
     MOMENTS,
     NUMBERS,
     Digits,
     Type,
-    arithmetic_digits,
     common_number,
 )
 
@@ -228,7 +232,7 @@ class Checker:
                 Compare(op="=", left=_as(item, common), right=_as(v, common), common=common, span=span) for v in listed
             ]
             return Or(items=tuple(tests), span=span) if len(tests) > 1 else tests[0]
-        params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
+        params = tuple(p for p in (retyped(v, common) for v in values) if isinstance(p, Param))
         return InList(item=_as(item, common), values=params, has_null=has_null, common=common, span=span)
 
     def _like(self, tree: Branch, depth: int) -> Node:
@@ -243,11 +247,15 @@ class Checker:
             example = "'^text'" if kind == "rlike" else "'text%'"
             message = f"{kind.upper()} needs a string literal as its pattern, such as {example}"
             raise self.error("type", message, pattern.span)
-        self.regexes += kind == "rlike"
+        node = Like(kind=kind, item=item, pattern=pattern, span=span)
+        self._count_regex(node)
+        return node
+
+    def _count_regex(self, node: Like) -> None:
+        self.regexes += node.kind == "rlike"
         if self.regexes > self.limits.regexes:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
-            raise self.error("limit", message, pattern.span)
-        return Like(kind=kind, item=item, pattern=pattern, span=span)
+            raise self.error("limit", message, node.pattern.span)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -260,6 +268,11 @@ class Checker:
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
                 raise self.error("type", f"{op} needs numbers, found {self.describe(side)}", side.span)
+        try:
+            check_digits(left)
+            check_digits(right)
+        except CallFaultError as fault:
+            raise self.error(fault.reason, fault.message, fault.span) from None
         kind, digits = arithmetic_type(op, left, right)
         return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=tree.span)
 
@@ -316,53 +329,17 @@ class Checker:
             raise self.error("type", f"- needs a number, found {self.describe(item)}", item.span)
         # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
         digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
-        return Negate(item=item, type=_number_type(item.type), digits=digits, span=tree.span)
+        return Negate(item=item, type=number_type(item.type), digits=digits, span=tree.span)
 
     def _call(self, tree: Branch, depth: int) -> Node:
-        name, args, span = tree.name, tuple(self.expression(a, depth + 1) for a in tree.items), tree.span
-        if name == "array_contains":
-            return self._array_contains(args, span)
-        if name == "size":
-            if args[0].type is not Type.ARRAY:
-                raise self.error("type", f"size needs an array, found {self.describe(args[0])}", args[0].span)
-            return Call(name=name, args=args, type=Type.INT, span=span)
-        wanted = (*NUMBERS, Type.NULL) if name == "abs" else (Type.STRING, Type.NULL)
-        for arg in args:
-            if arg.type not in wanted:
-                need = "a number" if name == "abs" else "a string"
-                raise self.error("type", f"{name} needs {need}, found {self.describe(arg)}", arg.span)
-        result = {
-            **dict.fromkeys(("lower", "upper", "concat"), Type.STRING),
-            "length": Type.INT,
-            "abs": _number_type(args[0].type),
-        }
-        return Call(name=name, args=args, type=result.get(name, Type.BOOLEAN), span=span)
-
-    def _array_contains(self, args: tuple[Node, ...], span: Span) -> Node:
-        array, value = args
-        if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-            raise self.error("type", f"array_contains needs an array attribute, found {self.describe(array)}", span)
-        if value.type is Type.NULL:
-            raise self.error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
-        element = Const(value=None, type=array.element, span=span)
-        is_mixed = Type.STRING in (value.type, array.element) and value.type is not array.element
-        if is_mixed and not (isinstance(value, Param) and array.element in MOMENTS):
-            hint = _literal_hint(element, value)
-            message = f"array_contains needs a value of type {array.element}, found {self.describe(value)}{hint}"
-            raise self.error("type", message, value.span)
-        if array.element is Type.FLOAT and value.type in NUMBERS:
-            # Here, and only here, Spark makes an integer a FLOAT; a decimal is compared as a double.
-            kind = Type.DOUBLE if value.type is Type.DECIMAL else Type.FLOAT if value.type in INTEGERS else value.type
-            return Call(name="array_contains", args=(array, _retype(value, kind)), span=span)
-        if not (value.type is array.element or (array.element in INTEGERS and value.type in INTEGERS)):
-            common = self.common_type(element, value, value.span)
-            if common is not array.element:
-                raise self.error("type", f"array_contains needs a value of type {array.element}", value.span)
-        return Call(name="array_contains", args=(array, _retype(value, array.element)), span=span)
-
-    def digits_of(self, node: Node) -> Digits:
-        """(precision, scale) of a number when it meets a decimal."""
-        return digits_of(node)
+        args = tuple(self.expression(a, depth + 1) for a in tree.items)
+        try:
+            node = type_call(FUNCTIONS[tree.name], args, tree.span, self.describe)
+        except CallFaultError as fault:
+            raise self.error(fault.reason, fault.message, fault.span) from None
+        if isinstance(node, Like):
+            self._count_regex(node)
+        return node
 
     # -- errors ---------------------------------------------------------------------------------------------------
 
@@ -406,47 +383,11 @@ def _first_leaf(tree: Tree) -> Leaf:
     return tree
 
 
-def _number_type(kind: Type) -> Type:
-    """The type of arithmetic on one operand: a bare NULL counts as a double."""
-    return Type.DOUBLE if kind is Type.NULL else kind
-
-
-def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
-    """Result type of an arithmetic operator by Spark's rules."""
-    a, b = left.type, right.type
-    if Type.NULL in (a, b):
-        a = b = _number_type(b if a is Type.NULL else a)
-    common = common_number(a, b)
-    if common is Type.DECIMAL:
-        return common, arithmetic_digits(op, digits_of(left), digits_of(right))
-    return (Type.DOUBLE if op == "/" else common), (0, 0)
-
-
-def digits_of(node: Node) -> Digits:
-    """(precision, scale) of a number when it meets a decimal."""
-    digits: Digits = getattr(node, "digits", (0, 0))
-    if digits != (0, 0):
-        return digits
-    if isinstance(node, Call) and node.type is Type.DECIMAL:
-        return digits_of(node.args[0])
-    return _INTEGER_DIGITS.get(node.type, (1, 0))
-
-
-_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
-
-
 def _as(node: Node, common: Type) -> Node:
     """A side of a comparison in its common type: a literal is read as it, another text is cast to it."""
     if node.type is Type.STRING and common is not Type.STRING and not isinstance(node, Param):
         return cast_to(node, common)
-    return _retype(node, common)
-
-
-def _retype(node: Node, common: Type) -> Node:
-    """Give a literal the type it is compared as, so that it is read once, in its final form."""
-    if isinstance(node, Param) and node.type is not common and (node.type is Type.STRING or common in FLOATS):
-        return Param(slot=node.slot, type=common, negative=node.negative, span=node.span)
-    return node
+    return retyped(node, common)
 
 
 def _shown(name: str) -> str:

@@ -149,8 +149,7 @@ def wider_digits(left: Digits, right: Digits) -> Digits:
 
 def common_scale(left: Digits, right: Digits) -> int:
     """The scale at which Spark compares two decimals: integral digits are kept, fraction digits given up past 38."""
-    integral = max(left[0] - left[1], right[0] - right[1])
-    return max(min(max(left[1], right[1]), MAX_PRECISION - integral), 0)
+    return wider_digits(left, right)[1]
 
 
 def rescale(value: int, old: int, new: int) -> int:
