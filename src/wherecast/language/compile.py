@@ -49,6 +49,7 @@ from wherecast.language.literals import (
     unquote,
 )
 from wherecast.language.normalize import Clause, Predicate, literals_of, normalize
+from wherecast.language.parser import Tree, keyword_names, parse_shape, too_many_terms
 from wherecast.language.patterns import find_form, rlike_regex
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import (
@@ -63,8 +64,7 @@ from wherecast.language.skeletons import (
     locate,
     shape_of,
 )
-from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
-from wherecast.language.tokens import keyword_names, too_many_terms
+from wherecast.language.sql import Checker, SlotKind
 
 #: Trees of the parser can take a megabyte each: few of them are kept.
 _KEPT_TREES = 64
@@ -337,7 +337,7 @@ class Compiler:
         return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
-        check_literals(form.literal_nodes, literals, self.limits.pattern, self.limits.values)
+        check_literals(form.literal_nodes, literals, self.limits)
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Compiler:
                 self._kept -= _characters(oldest)
         return made
 
-    def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
+    def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Tree | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
             return shape, parse_shape(shape, self.limits, self._quoted_names)
@@ -379,11 +379,9 @@ class Compiler:
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
-        checker = Checker(
-            self.schema, slots, parsed.operands, shape.text, self.limits, case_sensitive=self.case_sensitive
-        )
+        checker = Checker(self.schema, slots, shape.text, self.limits, case_sensitive=self.case_sensitive)
         try:
-            node = checker.condition(parsed.tree)
+            node = checker.condition(parsed)
         except FilterError as error:
             return error
         return _Variant(shape, node, _like_slots(node))
