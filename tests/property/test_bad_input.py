@@ -197,7 +197,7 @@ TOKENS = (
 #: Calls of functions, Python's and C's, that a text may cost: some for any text, and some per character. The largest texts that are legal
 #: cost ten times as much, for each of their conditions meets all clauses, and never more than MAX_CALLS. What loops without calls is not
 #: seen here; `python -m benchmarks.bad_input` measures seconds.
-BASE_CALLS, CALLS_PER_CHARACTER, MAX_CALLS = 8_000, 40, 2_500_000
+BASE_CALLS, CALLS_PER_CHARACTER, MAX_CALLS = 11_000, 40, 2_500_000
 MAX_BYTES = 50_000_000
 
 

@@ -188,8 +188,8 @@ def _options() -> Any:
 
 
 LINE_END = re.compile(r"(?:\r\n|[\n\r\x85\u2028\u2029])\Z")
-#: The most that RE2 counts to, and the most characters of a pattern in which longer repetitions are written out.
-_MOST_REPEATED, _MOST_WRITTEN = 1000, 50_000
+#: The most that RE2 counts to. A longer repetition is written out; it may have so many characters, and count so far.
+_MOST_REPEATED, _MOST_WRITTEN, _MOST_COUNTED = 1000, 50_000, 100_000
 _NOT_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _NAMED_GROUP = re.compile(r"\(\?<[a-zA-Z][a-zA-Z0-9]*>")
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
@@ -298,7 +298,8 @@ class _Translator:
         if match[2] and match[3] and most < least:
             raise ValueError("a repetition that ends before it begins")
         if (
-            len(atom) * (max(least, most) // _MOST_REPEATED + 2) > _MOST_WRITTEN
+            max(least, most) > _MOST_COUNTED
+            or len(atom) * (max(least, most) // _MOST_REPEATED + 2) > _MOST_WRITTEN
             or self.pattern[self.at : self.at + 1] == "+"
         ):
             raise ValueError(f"too large a repetition {match.group()}; repeat less often")
