@@ -14,8 +14,8 @@ from tests.property.monsters import MONSTERS, SCHEMA
 
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
+from wherecast.language.java_regex import rlike_regex
 from wherecast.language.limits import Limits
-from wherecast.language.patterns import rlike_regex
 
 VALID = (
     "name = 'IBM' AND price < 120.5 AND a > 3000",

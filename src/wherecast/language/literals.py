@@ -22,10 +22,11 @@ from wherecast.language.expression import Attr, Call, Compare, InList, IntervalL
 from wherecast.language.filters import LiteralValues
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
+from wherecast.language.java_regex import check_regex
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
 from wherecast.language.limits import Limits
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.patterns import check_regex, like_parts
+from wherecast.language.patterns import like_parts
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
 from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
