@@ -177,6 +177,7 @@ def test_the_page_says_it_all(entry):
     assert "have changed since" not in text
 
 
+@pytest.mark.slow
 def test_reports_judge_what_is_stored(register, tmp_path):  # noqa: F811
     """Only experiments that have a result; one that cannot be judged any more says so and spoils nothing."""
     from dataclasses import replace
