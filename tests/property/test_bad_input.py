@@ -297,7 +297,13 @@ def test_many_other_texts():
 # -- named monsters ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MONSTERS)
+#: Those that take as long as all others together.
+LARGE = {"240 ORed ANDs", "500 ORs", "400 LIKEs", "150 ANDed ORs"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MONSTERS]
+)
 def test_monsters(name: str):
     """A text made to hurt is compiled or refused for the reason it deserves, with bounded work and memory."""
     text, reason = MONSTERS[name]
