@@ -14,14 +14,13 @@ from wherecast.language.expression import (
     And,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
     Element,
-    Interval,
-    Item,
+    IntervalLiteral,
     Node,
     Not,
     Or,
@@ -29,6 +28,7 @@ from wherecast.language.expression import (
     Quantified,
     Shift,
     Span,
+    Subscript,
     digits_of,
 )
 from wherecast.language.parser import Branch, Leaf
@@ -85,7 +85,7 @@ def _case(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _cases(checker: Checker, conditions: list[Node], values: list[Node], span: Span) -> Node:
     unity, common, digits = unified(checker, values, span)
-    return Case(conditions=tuple(conditions), values=unity, type=common, digits=digits, span=span)
+    return CaseWhen(conditions=tuple(conditions), values=unity, type=common, digits=digits, span=span)
 
 
 def _cast(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -125,7 +125,7 @@ def _item(checker: Checker, tree: Branch, depth: int) -> Node:
         raise checker.error("type", f"[...] needs an array attribute, found {checker.describe(array)}", array.span)
     if index.type not in (*INTEGERS, Type.NULL):
         raise checker.error("type", f"[...] needs an integer, found {checker.describe(index)}", index.span)
-    return Item(array=array, index=index, type=array.element, span=tree.span)
+    return Subscript(array=array, index=index, type=array.element, span=tree.span)
 
 
 def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -189,7 +189,7 @@ def _interval(checker: Checker, tree: Branch, _depth: int) -> Node:
         message = "months and days cannot be in one interval: months differ in length; add one interval after the other"
         raise checker.error("type", message, tree.span)
     kind = Type.MONTHS if months[0] else Type.DURATION
-    return Interval(amounts=tuple(amounts), units=tuple(units), type=kind, span=tree.span)
+    return IntervalLiteral(amounts=tuple(amounts), units=tuple(units), type=kind, span=tree.span)
 
 
 def moment_arithmetic(checker: Checker, op: str, left: Node, right: Node, span: Span) -> Node | None:
@@ -213,7 +213,7 @@ def moment_arithmetic(checker: Checker, op: str, left: Node, right: Node, span: 
 
 def _is_days(node: Node) -> bool:
     """Whether an interval is in whole days by its type, so that a date plus it is a date."""
-    if isinstance(node, Interval):
+    if isinstance(node, IntervalLiteral):
         return all(unit in _DAY_UNITS for unit in node.units)
     return isinstance(node, Elapsed) and node.end.type is node.start.type is Type.DATE
 

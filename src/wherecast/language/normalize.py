@@ -33,17 +33,16 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
     InList,
-    Interval,
+    IntervalLiteral,
     Invert,
     IsNull,
     IsTruth,
-    Item,
     Like,
     Negate,
     Node,
@@ -51,6 +50,7 @@ from wherecast.language.expression import (
     Or,
     Param,
     Shift,
+    Subscript,
     attributes_of,
 )
 from wherecast.language.functions.table import FUNCTIONS
@@ -180,7 +180,7 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
-    if isinstance(node, Case) and _is_simple(node):
+    if isinstance(node, CaseWhen) and _is_simple(node):
         return _case(node, truth)
     predicate = find_predicate(node)
     if predicate is not None:
@@ -201,14 +201,14 @@ def _constant(value: bool | None, truth: Truth) -> Logic:
 _MOST_CASES = 4
 
 
-def _is_simple(node: Case) -> bool:
+def _is_simple(node: CaseWhen) -> bool:
     """Whether a CASE that is a condition can be taken apart: each condition is repeated in the cases after it."""
     return len(node.conditions) <= _MOST_CASES and not any(
-        isinstance(n, Case) for item in (*node.conditions, *node.values) for n in item.walk()
+        isinstance(n, CaseWhen) for item in (*node.conditions, *node.values) for n in item.walk()
     )
 
 
-def _case(node: Case, truth: Truth) -> Logic:
+def _case(node: CaseWhen, truth: Truth) -> Logic:
     """The value of one case has the truth, its condition is true and those before it are not."""
     cases: list[Logic] = []
     before: list[Logic] = []
@@ -381,7 +381,21 @@ def _is_strict(node: Node) -> bool:
 
 
 _LEAVES = (Attr, Param, Const)
-_STRICT = (*_LEAVES, Compare, Like, InList, Arith, Negate, Invert, Call, Cast, Item, Interval, Shift, Elapsed)
+_STRICT = (
+    *_LEAVES,
+    Compare,
+    Like,
+    InList,
+    Arith,
+    Negate,
+    Invert,
+    Call,
+    Cast,
+    Subscript,
+    IntervalLiteral,
+    Shift,
+    Elapsed,
+)
 
 
 # -- pass 2: alternatives of one column become one set ---------------------------------------------------------------
