@@ -10,6 +10,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Bools
 from wherecast.language.expression import Call, Const, IsNull, IsTruth, Node, Not, Span
 from wherecast.language.functions.row import (
+    ANY,
     CONDITION,
     SCALAR,
     Describe,
@@ -187,6 +188,6 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         says="NULLs do not count",
         example="least(price, quote.bid) < 100",
     ),
-    function("isnull", "v", SCALAR, build=_is_null, says="`v IS NULL`", example="isnull(price)"),
-    function("isnotnull", "v", SCALAR, build=_is_not_null, says="`v IS NOT NULL`", example="isnotnull(price)"),
+    function("isnull", "v", ANY, build=_is_null, says="`v IS NULL`", example="isnull(price)"),
+    function("isnotnull", "v", ANY, build=_is_not_null, says="`v IS NOT NULL`", example="isnotnull(price)"),
 )

@@ -79,6 +79,7 @@ DAY = Takes("a date or timestamp", MOMENTS, _read_days, Type.DATE)
 INSTANT = Takes("a timestamp", MOMENTS, _read_instants, Type.TIMESTAMP)
 ARRAY = Takes("an array", (Type.ARRAY,))
 CONDITION = Takes("a condition", (Type.BOOLEAN,))
+ANY = Takes("a value", tuple(Type))
 SCALAR = Takes("a value", tuple(kind for kind in Type if kind is not Type.ARRAY))
 
 

@@ -198,13 +198,10 @@ def _find_in_set(text: str, names: str) -> int:
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
 
-def _build_like(kind: str) -> Callable[[tuple[Node, ...], Span, Describe], Node]:
-    def build(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
-        item, pattern = args
-        assert isinstance(pattern, Param)
-        return Like(kind=kind, item=item, pattern=pattern, span=span)
-
-    return build
+def _build_regexp_like(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    item, pattern = args
+    assert isinstance(pattern, Param)
+    return Like(kind="rlike", item=item, pattern=pattern, span=span)
 
 
 def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
@@ -471,30 +468,12 @@ TEXT_FUNCTIONS = (
     ),
     _of_text("crc32", _BIGINT, lambda s: zlib.crc32(s.encode()), "CRC-32 of the UTF-8 bytes", "crc32(symbol) % 10 = 3"),
     function(
-        "like",
+        "regexp_like",
         "s, pattern",
         TEXT,
         _PATTERN,
-        build=_build_like("like"),
-        says="`s LIKE pattern`",
-        example="like(symbol, 'IB%')",
-    ),
-    function(
-        "ilike",
-        "s, pattern",
-        TEXT,
-        _PATTERN,
-        build=_build_like("ilike"),
-        says="`s ILIKE pattern`",
-        example="ilike(symbol, 'ib%')",
-    ),
-    function(
-        "rlike",
-        "s, pattern",
-        TEXT,
-        _PATTERN,
-        build=_build_like("rlike"),
-        aliases=("regexp_like", "regexp"),
+        build=_build_regexp_like,
+        aliases=("regexp",),
         says="`s RLIKE pattern`",
         example="regexp_like(symbol, '^I.M$')",
     ),
