@@ -47,7 +47,7 @@ from wherecast.language.functions.row import (
     retyped,
     vectorised,
 )
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_keys
+from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
 from wherecast.language.nullable import Nullable, decimal_scale, rounded
 from wherecast.language.types import (
     FLOATS,
@@ -185,51 +185,42 @@ def _integral_rule(args: tuple[Node, ...]) -> Typed:
 
 
 def _floor_preimage(op: str, values: Longs, kind: Type, _zone: Zone) -> Intervals:
-    """floor(x) >= n is x >= n, and floor(x) <= n is x < n + 1."""
-    return _integral_intervals(
-        op, values, kind, lambda n: _key_of(n, kind, below=False), lambda n: _key_of(n + 1, kind, below=True)
-    )
+    """floor(x) is n for the numbers from n to before n + 1."""
+    return _integral_intervals(op, values, kind, _least_key)
 
 
 def _ceil_preimage(op: str, values: Longs, kind: Type, _zone: Zone) -> Intervals:
-    """ceil(x) >= n is x > n - 1, and ceil(x) <= n is x <= n."""
-    return _integral_intervals(op, values, kind, lambda n: _key_of(n - 1, kind, above=True), lambda n: _key_of(n, kind))
+    """ceil(x) is n for the numbers after n - 1 to n."""
+    return _integral_intervals(op, values, kind, lambda n: _least_key(n - 1, above=True))
 
 
-def _key_of(number: int, kind: Type, *, below: bool = False, above: bool = False) -> int:
-    """The key of a number, or that of the one before or after it; the least and the greatest integer are open ends."""
-    if kind in INTEGERS:
-        return number
-    key = int(float_keys(np.array([float(number)]))[0])
-    return key - 1 if below else key + 1 if above else key
+def _least_key(number: int, *, above: bool = False) -> int:
+    """The key of the least double that is not below an integer, or above it."""
+    nearest = float(number)
+    is_far = int(nearest) <= number if above else int(nearest) < number
+    return float_key(nearest) + is_far
 
 
-def _integral_intervals(
-    op: str, values: Longs, kind: Type, first: Callable[[int], int], last: Callable[[int], int]
-) -> Intervals:
-    is_float = kind in FLOATS
-    lows, highs, nans = [], [], []
+def _integral_intervals(op: str, values: Longs, kind: Type, first: Callable[[int], int]) -> Intervals:
+    """Where an integer that begins at the key `first(n)` and ends before `first(n + 1)` compares with integers n."""
+    is_float, found = kind in FLOATS, []
+    top = NAN_KEY - 1 if is_float else KEY_MAX
     for n in values.tolist():
-        if kind in INTEGERS:
-            lo, hi = n, n
-        else:
-            # Beyond 53 bits every double is whole; the ends stand for all that is beyond them.
-            lo = KEY_MIN if n == KEY_MIN else first(n)
-            hi = NAN_KEY - 1 if n == KEY_MAX else last(n)
-        bottom, top = KEY_MIN, NAN_KEY - 1 if is_float else KEY_MAX
-        bounds = {"=": (lo, hi), "<": (bottom, lo - 1), "<=": (bottom, hi), ">": (hi + 1, top), ">=": (lo, top)}
-        low, high = bounds[op]
-        lows.append(max(low, KEY_MIN))
-        highs.append(min(high, KEY_MAX))
-        if low > high:
-            lows[-1], highs[-1] = KEY_MAX, KEY_MIN
-        zero = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]
-        nans.append((NAN_KEY, NAN_KEY) if is_float and zero else (KEY_MAX, KEY_MIN))  # Java's long of NaN is 0
-    out = [(np.array(lows, np.int64), np.array(highs, np.int64))]
-    if is_float:
-        nan_lows, nan_highs = np.array(nans, np.int64).reshape(-1, 2).T
-        out.append((np.ascontiguousarray(nan_lows), np.ascontiguousarray(nan_highs)))
-    return out
+        lo, hi = (first(n), first(n + 1) - 1) if is_float else (n, n)
+        # The least and the greatest long stand for all that is beyond them.
+        lo, hi = (KEY_MIN if n == KEY_MIN else lo), (top if n == KEY_MAX else hi)
+        bounds = {"=": (lo, hi), "<": (KEY_MIN, lo - 1), "<=": (KEY_MIN, hi), ">": (hi + 1, top), ">=": (lo, top)}
+        of_nan = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]  # Java's long of NaN is 0
+        found.append((*_closed(*bounds[op]), *((NAN_KEY, NAN_KEY) if is_float and of_nan else _EMPTY)))
+    lows, highs, nan_lows, nan_highs = np.array(found, np.int64).reshape(-1, 4).T.copy()
+    return [(lows, highs), (nan_lows, nan_highs)]
+
+
+_EMPTY = (KEY_MAX, KEY_MIN)
+
+
+def _closed(low: int, high: int) -> tuple[int, int]:
+    return (low, high) if low <= high else _EMPTY
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
