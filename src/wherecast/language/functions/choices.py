@@ -163,7 +163,6 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         SCALAR,
         evaluate=_if,
         build=_alike("if", 1),
-        aliases=("iff",),
         is_strict=False,
         says="`other` also where `c` is unknown",
         example="if(price > 100, volume, 0) > 5",
