@@ -175,6 +175,8 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
     predicate = find_predicate(node)
+    if predicate is not None and predicate.through and not FUNCTIONS[predicate.through].is_total:
+        return _of_partial(node, truth)
     if predicate is not None:
         return _of_predicate(node, predicate, truth)
     return _residual(node, truth)
@@ -326,6 +328,16 @@ def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
 
 #: Types whose values have keys of their own (see `keys`).
 KEYED = (*INTEGERS, *FLOATS, *MOMENTS)
+
+
+def _of_partial(node: Node, truth: Truth) -> Logic:
+    """A comparison of a function that may be NULL where its argument is not: the complement says too much."""
+    node, truth = plain_truth(node, truth)
+    predicate = find_predicate(node)
+    assert predicate is not None
+    return _values(predicate) if truth is Truth.TRUE and not predicate.complement else _residual(node, truth)
+
+
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 

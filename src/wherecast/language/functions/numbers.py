@@ -163,7 +163,8 @@ def _integral(is_ceil: bool) -> Any:
             unit = 10 ** decimal_scale(call.args[0])
             return Nullable(objects(-(-int(v) // unit) if is_ceil else int(v) // unit for v in values), valid)
         if kind in FLOATS:
-            values = to_long(np.ceil(values) if is_ceil else np.floor(values))
+            whole = np.ceil(values) if is_ceil else np.floor(values)
+            return Nullable(to_long(whole), valid & ~(np.abs(whole) > _LONG))
         return Nullable(values, valid)
 
     return evaluate
@@ -171,10 +172,14 @@ def _integral(is_ceil: bool) -> Any:
 
 def to_long(values: Doubles) -> Longs:
     """As Java casts: NaN is 0, what does not fit is the nearest long."""
-    inside = (values > -(2.0**63)) & (values < 2.0**63)
+    inside = (values > -_LONG) & (values < _LONG)
     out = np.where(inside, values, 0.0).astype(np.int64)
-    out = np.where(values >= 2.0**63, KEY_MAX, out)
-    return np.where(values <= -(2.0**63), KEY_MIN, out)
+    out = np.where(values >= _LONG, KEY_MAX, out)
+    return np.where(values <= -_LONG, KEY_MIN, out)
+
+
+#: The least double beyond 64 bits, which Java's cast takes for the greatest long.
+_LONG = 2.0**63
 
 
 def _integral_rule(args: tuple[Node, ...]) -> Typed:
@@ -204,12 +209,11 @@ def _least_key(number: int, *, above: bool = False) -> int:
 def _integral_intervals(op: str, values: Longs, kind: Type, first: Callable[[int], int]) -> Intervals:
     """Where an integer that begins at the key `first(n)` and ends before `first(n + 1)` compares with integers n."""
     is_float, found = kind in FLOATS, []
-    top = NAN_KEY - 1 if is_float else KEY_MAX
+    bottom, top = (float_key(-_LONG), float_key(_LONG)) if is_float else (KEY_MIN, KEY_MAX)  # NULL beyond them
     for n in values.tolist():
         lo, hi = (first(n), first(n + 1) - 1) if is_float else (n, n)
-        # The least and the greatest long stand for all that is beyond them.
-        lo, hi = (KEY_MIN if n == KEY_MIN else lo), (top if n == KEY_MAX else hi)
-        bounds = {"=": (lo, hi), "<": (KEY_MIN, lo - 1), "<=": (KEY_MIN, hi), ">": (hi + 1, top), ">=": (lo, top)}
+        lo, hi = max(lo, bottom), top if n == KEY_MAX else min(hi, top)
+        bounds = {"=": (lo, hi), "<": (bottom, lo - 1), "<=": (bottom, hi), ">": (hi + 1, top), ">=": (lo, top)}
         of_nan = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]  # Java's long of NaN is 0
         found.append((*_closed(*bounds[op]), *((NAN_KEY, NAN_KEY) if is_float and of_nan else _EMPTY)))
     lows, highs, nan_lows, nan_highs = np.array(found, np.int64).reshape(-1, 4).T.copy()
@@ -380,7 +384,8 @@ NUMBER_FUNCTIONS = (
         result=_integral_rule,
         evaluate=_integral(False),
         preimage=_floor_preimage,
-        says="the greatest integer that is not above; 0 for NaN",
+        is_total=False,
+        says="the greatest integer that is not above; 0 for NaN, NULL beyond 64 bits",
         example="floor(price) = 119",
     ),
     function(
@@ -390,8 +395,9 @@ NUMBER_FUNCTIONS = (
         result=_integral_rule,
         evaluate=_integral(True),
         preimage=_ceil_preimage,
+        is_total=False,
         aliases=("ceiling",),
-        says="the least integer that is not below; 0 for NaN",
+        says="the least integer that is not below; 0 for NaN, NULL beyond 64 bits",
         example="ceil(price) = 120",
     ),
     _other_form("mod", "%", "`a % b`", "mod(volume, 7) = 2"),

@@ -66,10 +66,10 @@ def find(regex: JavaRegex, text: str, start: int = 0) -> Any:
 def extract(text: str, pattern: str, group: int = 1) -> str | None:
     """What a group matches, or the empty text; None if there is no such group."""
     regex = check_pattern(pattern)
-    if not 0 <= group <= regex.compiled.groups:
-        return None
     found = find(regex, text)
-    return "" if found is None else found.group(group) or ""
+    if found is None:  # Spark looks at the number only where there is a match
+        return ""
+    return found.group(group) or "" if 0 <= group <= regex.compiled.groups else None
 
 
 def replace_all(text: str, pattern: str, new: str, most: int) -> str | None:

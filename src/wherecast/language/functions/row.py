@@ -136,6 +136,7 @@ class Function:
     aliases: tuple[str, ...] = ()
     is_strict: bool = True
     preimage: Preimage | None = None
+    is_total: bool = True  # with a preimage: whether it has a value for every argument
     check: Callable[..., object] | None = None  # of the values of its literals, at registration; raises ValueError
     says: str  # its line in docs/language.md
     example: str  # a filter over the schema of docs/language.md
