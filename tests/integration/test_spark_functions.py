@@ -21,6 +21,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.evaluate import evaluate
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import IsNull, Node
+from wherecast.language.functions.refused import REFUSED
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.nullable import decimal_scale
@@ -144,7 +145,7 @@ bround(x) ; bround(x, 2) ; bround(r, 1) ; bround(n, -1) ; bround(b * 2.5) ; roun
 floor(x) ; floor(r) ; floor(n) ; floor(k) ; floor(n * 1.25) ; ceil(x) ; ceil(r) ; ceil(b) ; ceiling(n * 1.25) ; floor(b * 1.25) / 3 ; round(b * 1.25) / 3 ; abs(b * 1.25) / 3
 mod(n, b) ; mod(x, 2) ; pmod(n, b) ; pmod(k, n) ; pmod(x, -2.5D) ; pmod(r, r) ; pmod(b, b) ; pmod(-7, 3) ; pmod(n, 0)
 try_add(n, 1) ; try_subtract(b, b) ; try_multiply(k, 2) ; try_divide(x, n) ; try_mod(k, b) ; try_add(b, 1.5)
-sqrt(x) ; sqrt(n) ; cbrt(x) ; cbrt(k) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x)
+sqrt(x) ; sqrt(n) ; rint(x) ; rint(r) ; positive(n) ; positive(x) ; cbrt(x) ; cbrt(k) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x)
 isnan(x) ; isnan(r) ; isnan(n) ; isnan(NULL) ; nanvl(x, 0) ; nanvl(x, r) ; nanvl(r, r) ; nanvl(x, n) ; bit_count(n) ; bit_count(k) ; bit_count(b)
 """
 CHOICES = """
@@ -335,6 +336,17 @@ def test_filters_with_functions_match_as_in_spark(spark: SparkSession, frame: Da
     ]
     assert not wrong, "\n".join(wrong)
     assert sum(answers is not None for answers in theirs) > 0.85 * len(filters)
+
+
+def test_the_tables_are_all_of_sparks_functions(spark: SparkSession) -> None:
+    """A built-in function of Spark is in the table or refused with a reason; operators are not functions here."""
+    listed = spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()  # type: ignore[union-attr]
+    theirs = {info.getName() for info in listed}
+    refused = {name for group in REFUSED for name in group.names}
+    assert not refused & set(FUNCTIONS)
+    operators = "and or not in like ilike rlike between when cast".split()  # noqa: SIM905
+    named = {name for name in theirs if name[0].isalpha()} - set(operators)
+    assert named == refused | set(FUNCTIONS)
 
 
 def test_every_function_is_compared() -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from wherecast.language.compile import Compiler
 from wherecast.language.evaluate import holds
 from wherecast.language.events import EventBatch
 from wherecast.language.functions.fdlibm import cbrt, exp, log, log10
+from wherecast.language.functions.page import rewrite
+from wherecast.language.functions.refused import REFUSED, refusal
 from wherecast.language.functions.table import COMPUTING, FAMILIES, FUNCTIONS
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Truth
@@ -62,6 +65,20 @@ def test_a_call_comes_back_from_a_snapshot_and_from_text(row, form):
     rewritten = Compiler(SCHEMA).compile(text)
     text_again = write_filter(rewritten, SCHEMA, 0)
     assert text_again == text
+
+
+def test_the_page_is_up_to_date():
+    """docs/language.md has the tables that `make docs` writes."""
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text("utf-8")
+    assert rewrite(page) == page
+
+
+def test_what_is_refused_is_not_in_the_table():
+    """A function is either a row or refused, and each refusal says why."""
+    for group in REFUSED:
+        for name in group.names:
+            assert name not in FUNCTIONS
+            assert name.upper() in refusal(name)
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------

@@ -356,6 +356,14 @@ NUMBER_FUNCTIONS = (
         example="abs(price - quote.bid) > 0.5",
     ),
     function("negative", "n", NUMBER, build=_negative, says="`-n`", example="negative(volume) < -5"),
+    function(
+        "positive",
+        "n",
+        NUMBER,
+        build=lambda args, _span, _describe: args[0],
+        says="`n`",
+        example="positive(volume) > 5",
+    ),
     _real("sign", _sign, "-1, 0 or 1, as a double", "sign(price) = -1", "signum"),
     function(
         "round",
@@ -417,6 +425,7 @@ NUMBER_FUNCTIONS = (
     _other_form("try_divide", "/", "`a / b`", "try_divide(price, volume) > 5"),
     _other_form("try_mod", "%", "`a % b`", "try_mod(volume, 7) = 2"),
     _real("sqrt", np.sqrt, "NaN for negative numbers", "sqrt(price) > 10"),
+    _real("rint", np.rint, "the nearest integer, as a double; ties to the even one", "rint(price) = 120"),
     _real("cbrt", fdlibm.cbrt, "the cubic root", "cbrt(price) > 5"),
     _real("exp", fdlibm.exp, "", "exp(price) > 100"),
     function(
