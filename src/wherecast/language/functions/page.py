@@ -35,14 +35,10 @@ def write_refused() -> str:
 def rewrite(page: str) -> str:
     """The page with its generated parts, which stand between comments, as they must be now."""
     for name, text in (("functions", write_functions()), ("refused functions", write_refused())):
-        page, count = re.subn(
-            rf"(<!-- {name}: [^\n]* -->\n).*?(<!-- end of {name} -->)",
-            lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}",
-            page,
-            flags=re.DOTALL,
-        )
-        if count != 1:
+        found = re.search(rf"<!-- {name}: [^\n]* -->\n(.*?)<!-- end of {name} -->", page, re.DOTALL)
+        if found is None:
             raise ValueError(f"the page has no part {name!r}")
+        page = f"{page[: found.start(1)]}\n{text}\n\n{page[found.end(1) :]}"
     return page
 
 
