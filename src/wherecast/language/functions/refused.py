@@ -6,7 +6,7 @@ With the table of functions these are all of Spark's built-in functions; a test 
 from __future__ import annotations
 
 
-class Group:
+class Refusals:
     """Functions that are refused for one reason. `kind` chooses the words of the error."""
 
     __slots__ = ("kind", "names", "why")
@@ -18,7 +18,7 @@ class Group:
 
 
 REFUSED = (
-    Group(
+    Refusals(
         "aggregate",
         "an aggregate: a filter sees one event",
         """
@@ -36,7 +36,7 @@ REFUSED = (
         tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
         """,
     ),
-    Group(
+    Refusals(
         "window",
         "a window function: a filter sees one event",
         """
@@ -44,7 +44,7 @@ REFUSED = (
         window window_time
         """,
     ),
-    Group(
+    Refusals(
         "rows",
         "makes several rows of one: a filter sees one event",
         """
@@ -52,7 +52,7 @@ REFUSED = (
         python_worker_logs range sql_keywords stack variant_explode variant_explode_outer
         """,
     ),
-    Group(
+    Refusals(
         "changing",
         "changes by itself: a standing filter may depend on nothing but its event",
         """
@@ -61,7 +61,7 @@ REFUSED = (
         randstr reflect shuffle spark_partition_id try_reflect uniform uuid
         """,
     ),
-    Group(
+    Refusals(
         "session",
         "depends on the session, or ends the query: a standing filter may depend on nothing but its event",
         """
@@ -69,14 +69,14 @@ REFUSED = (
         raise_error session_user user version
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: hashes",
         """
         hash xxhash64
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: texts",
         """
@@ -86,7 +86,7 @@ REFUSED = (
         to_number to_varchar try_to_binary try_to_number try_validate_utf8 unbase64 validate_utf8
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: dates and times",
         """
@@ -98,7 +98,7 @@ REFUSED = (
         try_make_timestamp_ltz try_make_timestamp_ntz try_to_date try_to_time try_to_timestamp unix_nanos
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: numbers",
         """
@@ -106,21 +106,21 @@ REFUSED = (
         pi pow power sec sin sinh tan tanh unhex width_bucket
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: bits",
         """
         bit_get getbit shiftleft shiftright shiftrightunsigned
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: conversions",
         """
         bigint binary boolean date decimal double float int smallint string time timestamp tinyint
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: arrays",
         """
@@ -128,7 +128,7 @@ REFUSED = (
         array_remove array_repeat array_union arrays_zip flatten sequence slice sort_array
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: maps",
         """
@@ -136,14 +136,14 @@ REFUSED = (
         str_to_map
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: structs",
         """
         named_struct struct
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: lambdas",
         """
@@ -151,21 +151,21 @@ REFUSED = (
         transform_values zip_with
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: JSON",
         """
         from_json get_json_object json_array_length json_object_keys schema_of_json to_json
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: CSV",
         """
         from_csv schema_of_csv to_csv
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: XML",
         """
@@ -173,7 +173,7 @@ REFUSED = (
         xpath_number xpath_short xpath_string
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: variants",
         """
@@ -182,21 +182,21 @@ REFUSED = (
         variant_delete variant_get variant_insert variant_set variant_strip_nulls
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: URLs",
         """
         parse_url try_parse_url try_url_decode url_decode url_encode
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: geography",
         """
         st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: sketches",
         """
@@ -213,28 +213,28 @@ REFUSED = (
         tuple_union_integer tuple_union_theta_double tuple_union_theta_integer
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: Avro",
         """
         from_avro schema_of_avro to_avro
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: Protobuf",
         """
         from_protobuf to_protobuf
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: vectors",
         """
         vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: others",
         """
@@ -242,14 +242,14 @@ REFUSED = (
         typeof
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: predicates",
         """
         equal_null
         """,
     ),
-    Group(
+    Refusals(
         "later",
         "not there yet: choices",
         """
