@@ -119,7 +119,7 @@ repeat(s, b) ; repeat(s, 3) ; repeat(t, -1) ; lpad(s, 5) ; lpad(s, b, t) ; lpad(
 ascii(s) ; chr(k) ; chr(n) ; char(65) ; md5(s) ; sha1(s) ; sha(t) ; sha2(s, 256) ; sha2(s, 224) ; sha2(s, 0) ; sha2(s, n) ; sha2(s, 512) ; sha2(s, 384) ; crc32(s)
 regexp_like(s, '[0-9]+') ; regexp_like(s, 'a$') ; regexp(s, '^$')
 regexp_extract(s, '([a-z]+)([0-9]+)') ; regexp_extract(s, '([a-z]+)([0-9]+)', 2) ; regexp_extract(s, '[0-9]+$', 0) ; regexp_extract(s, '(x)|(😀)', 2)
-regexp_extract(s, '(a)', 3) ; regexp_extract(s, '\\\\s+$', 0) ; regexp_replace(s, '[0-9]+', '#') ; regexp_replace(s, '(.)a', '$1$1-') ; regexp_replace(s, '\\\\s+$', '')
+regexp_substr(s, '[a-z]+') ; regexp_substr(s, 'q') ; regexp_substr(s, 'x*') ; regexp_count(s, 'a') ; regexp_count(s, '[a-z]+') ; regexp_extract(s, '(a)', 3) ; regexp_extract(s, '\\\\s+$', 0) ; regexp_replace(s, '[0-9]+', '#') ; regexp_replace(s, '(.)a', '$1$1-') ; regexp_replace(s, '\\\\s+$', '')
 regexp_replace(s, 'a|b', '\\\\$') ; regexp_replace(s, '(a)(b)?', '[$2$10]') ; lower(upper(s)) ; length(concat(s, t)) ; substring(trim(s), 1, 1)
 """
 MOMENTS = """
@@ -153,7 +153,7 @@ coalesce(n, k) ; coalesce(s, t, 'z') ; coalesce(h, FALSE) ; coalesce(h, TRUE) ; 
 nvl(s, t) ; ifnull(n, 0) ; nvl(x, 0) ; nvl2(n, k, 0) ; nvl2(s, t, 'none') ; nullif(s, 'IBM') ; nullif(n, 0) ; nullif(x, x) ; nullif(d, d) ; nullif(NULL, 1) ; nullif(k, n) ; nullif(h, TRUE)
 if(x > 1, n, k) ; if(h, s, t) ; if(h, d, ts) ; if(NULL, 1, 2) ; if(h, NULL, s) ; if(n > 0, 1.25, n) ; if(h, h, n > 1)
 greatest(n, k) ; greatest(x, n) ; greatest(s, t) ; greatest(d, ts) ; greatest(x, r, n) ; greatest(n, 2.5) ; greatest(NULL, n) ; least(n, k, b) ; least(x, r) ; least(s, t, 'b') ; least(n, 2.5) ; least(w, ts) ; greatest(h, FALSE)
-isnull(s) ; isnotnull(x) ; isnull(a)
+equal_null(s, t) ; equal_null(n, k) ; equal_null(x, NULL) ; isnull(s) ; isnotnull(x) ; isnull(a)
 array_contains(a, 'x') ; array_contains(a, s) ; array_contains(ai, 3) ; array_contains(ai, n) ; array_contains(ax, 0) ; array_contains(array('IBM', 'x'), s) ; array_contains(array(1, 2, NULL), n)
 arrays_overlap(a, array('x', 'y')) ; arrays_overlap(a, a) ; arrays_overlap(array(3L, 5L), ai) ; arrays_overlap(ax, ax) ; arrays_overlap(a, array(s, t))
 size(a) ; array_size(ai) ; cardinality(ax) ; element_at(a, 1) ; element_at(ai, -1) ; element_at(a, b) ; try_element_at(a, 2) ; get(a, 0) ; get(ai, b) ; element_at(ax, 1)

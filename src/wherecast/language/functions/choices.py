@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
-from wherecast.language.expression import Call, Const, IsNull, IsTruth, Node, Not, Span
+from wherecast.language.expression import Call, Compare, Const, IsNull, IsTruth, Node, Not, Span
 from wherecast.language.functions.row import (
     ANY,
     CONDITION,
@@ -105,6 +105,12 @@ def _extreme(is_least: bool) -> Callable[[Call, Sequence[Nullable], Zone], Nulla
     return evaluate
 
 
+def _equal_null(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    kind, _ = common_type(args, describe)
+    left, right = (retyped(arg, kind) for arg in args)
+    return Compare(op="<=>", left=left, right=right, common=kind, span=span)
+
+
 def _is_null(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
     return IsNull(item=args[0], span=span)
 
@@ -189,4 +195,13 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
     ),
     function("isnull", "v", ANY, build=_is_null, says="`v IS NULL`", example="isnull(price)"),
     function("isnotnull", "v", ANY, build=_is_not_null, says="`v IS NOT NULL`", example="isnotnull(price)"),
+    function(
+        "equal_null",
+        "v, w",
+        SCALAR,
+        SCALAR,
+        build=_equal_null,
+        says="`v <=> w`",
+        example="equal_null(price, quote.bid)",
+    ),
 )

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
-from wherecast.language.functions.regexes import check_pattern, check_replacement, extract, replace_all
+from wherecast.language.functions.regexes import (
+    check_pattern,
+    check_repeated,
+    check_replacement,
+    count,
+    extract,
+    replace_all,
+)
 from wherecast.language.functions.row import (
     BIGINT,
     INT,
@@ -486,6 +493,26 @@ TEXT_FUNCTIONS = (
         check=lambda pattern, *_: check_pattern(pattern),
         says="what a group of the pattern matches where it is first found, group 1 unless given; `''` if it is not found",
         example="regexp_extract(symbol, '([A-Z]+)[.]', 1) = 'IBM'",
+    ),
+    _plain(
+        "regexp_substr",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        _STRING,
+        lambda s, pattern: extract(s, pattern, 0) or None,
+        check=check_pattern,
+        says="what the pattern matches where it is first found; NULL if it is not found or matches nothing",
+        example="regexp_substr(symbol, '[0-9]+') = '12'",
+    ),
+    _plain(
+        "regexp_count",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        _INT,
+        count,
+        check=check_repeated,
+        says="how often the pattern is found",
+        example="regexp_count(symbol, '[0-9]') > 2",
     ),
     _plain(
         "regexp_replace",
