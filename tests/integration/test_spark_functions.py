@@ -136,7 +136,7 @@ date_from_unix_date(b) ; timestamp_seconds(n) ; timestamp_micros(k)
 """
 #: Those that end a query of Spark for some row: one zone will do.
 MOMENT_ERRORS = """
-next_day(d, 'x') ; make_date(2024, 2, b) ; make_date(n, b, b) ; make_date(2023, 2, 29) ; timestamp_seconds(k) ; timestamp_millis(k)
+next_day(d, 'x') ; add_months(d, n) ; make_date(2024, 2, b) ; make_date(n, b, b) ; make_date(2023, 2, 29) ; timestamp_seconds(k) ; timestamp_millis(k)
 """
 NUMBERS = """
 abs(n) ; abs(b) ; abs(k) ; abs(x) ; abs(r) ; abs(n * 1.5) ; negative(n) ; negative(x) ; negative(b) ; sign(x) ; sign(n) ; signum(r) ; signum(k * 1.5)

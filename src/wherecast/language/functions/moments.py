@@ -175,10 +175,11 @@ def _wrapped(values: Longs) -> Longs:
     return (values + 2**31) % 2**32 - 2**31
 
 
-def _add_months(days: Longs, months: Longs) -> Longs:
-    year, month, day = civil(days)
-    total = month + months
-    return days_of(year, total, np.minimum(day, _month_size(year, total)))
+def _add_months(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    year, month, day = civil(args[0].values)
+    total = month + args[1].values
+    out = days_of(year, total, np.minimum(day, _month_size(year, total)))
+    return Nullable(out, all_valid(args) & (np.abs(out) < 2**31))
 
 
 def _last_day(days: Longs) -> Longs:
@@ -228,8 +229,8 @@ def _moment(unit: int) -> Any:
     """A number of units as an instant; NULL where 64 bits do not hold it."""
 
     def evaluate(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
-        values, most = args[0].values, (2**63 - 1) // unit
-        fits = (values <= most) & (values >= -most)
+        values = args[0].values
+        fits = (values <= (2**63 - 1) // unit) & (values >= -(2**63 // unit))
         return Nullable(np.where(fits, values, 0) * unit, args[0].valid & fits)
 
     return evaluate
@@ -415,7 +416,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         INT,
         result=_DATE,
-        evaluate=vectorised(_add_months),
+        evaluate=_add_months,
         says="so many months later; at most the last day of the month",
         example="add_months(day, 1) > time",
     ),
