@@ -225,6 +225,14 @@ def _names(names: tuple[str, ...], number: Callable[[Longs], Longs]) -> Any:
     return vectorised(lambda days: objects(names[i] for i in number(days).tolist()))
 
 
+def _unix_timestamp(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    """Java divides toward zero, and Spark takes a wall clock as it is."""
+    (values, valid), kind = args[0], call.args[0].type
+    if kind is not Type.TIMESTAMP_NTZ:
+        values = as_moments(values, kind, Type.TIMESTAMP, zone)
+    return Nullable(values // _SECOND_US + ((values < 0) & (values % _SECOND_US != 0)), valid)
+
+
 def _moment(unit: int) -> Any:
     """A number of units as an instant; NULL where 64 bits do not hold it."""
 
@@ -453,12 +461,21 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_timestamp",
         "t",
+        _ANY_MOMENT,
+        result=_BIGINT,
+        evaluate=_unix_timestamp,
+        aliases=("to_unix_timestamp",),
+        says="seconds since 1970 in UTC, rounded toward zero; a wall clock counts as UTC",
+        example="unix_timestamp(time) % 60 = 0",
+    ),
+    function(
+        "unix_seconds",
+        "t",
         INSTANT,
         result=_BIGINT,
         evaluate=vectorised(lambda t: t // _SECOND_US),
-        aliases=("to_unix_timestamp", "unix_seconds"),
-        says="seconds since 1970 in UTC",
-        example="unix_timestamp(time) % 60 = 0",
+        says="the same, rounded down; a wall clock is one in the schema's time zone",
+        example="unix_seconds(time) % 60 = 0",
     ),
     function(
         "unix_millis",

@@ -164,21 +164,18 @@ def _integral(is_ceil: bool) -> Any:
             return Nullable(objects(-(-int(v) // unit) if is_ceil else int(v) // unit for v in values), valid)
         if kind in FLOATS:
             whole = np.ceil(values) if is_ceil else np.floor(values)
-            return Nullable(to_long(whole), valid & ~(np.abs(whole) > _LONG))
+            return Nullable(_to_long(whole), valid & ~((whole >= _LONG) | (whole < -_LONG)))
         return Nullable(values, valid)
 
     return evaluate
 
 
-def to_long(values: Doubles) -> Longs:
-    """As Java casts: NaN is 0, what does not fit is the nearest long."""
-    inside = (values > -_LONG) & (values < _LONG)
-    out = np.where(inside, values, 0.0).astype(np.int64)
-    out = np.where(values >= _LONG, KEY_MAX, out)
-    return np.where(values <= -_LONG, KEY_MIN, out)
+def _to_long(values: Doubles) -> Longs:
+    """As Java casts: NaN is 0. What does not fit is NULL, and 0 here."""
+    return np.where((values >= -_LONG) & (values < _LONG), values, 0.0).astype(np.int64)
 
 
-#: The least double beyond 64 bits, which Java's cast takes for the greatest long.
+#: The least double beyond 64 bits.
 _LONG = 2.0**63
 
 
@@ -209,10 +206,10 @@ def _least_key(number: int, *, above: bool = False) -> int:
 def _integral_intervals(op: str, values: Longs, kind: Type, first: Callable[[int], int]) -> Intervals:
     """Where an integer that begins at the key `first(n)` and ends before `first(n + 1)` compares with integers n."""
     is_float, found = kind in FLOATS, []
-    bottom, top = (float_key(-_LONG), float_key(_LONG)) if is_float else (KEY_MIN, KEY_MAX)  # NULL beyond them
+    bottom, top = (float_key(-_LONG), float_key(_LONG) - 1) if is_float else (KEY_MIN, KEY_MAX)  # NULL beyond them
     for n in values.tolist():
         lo, hi = (first(n), first(n + 1) - 1) if is_float else (n, n)
-        lo, hi = max(lo, bottom), top if n == KEY_MAX else min(hi, top)
+        lo, hi = max(lo, bottom), min(hi, top)
         bounds = {"=": (lo, hi), "<": (bottom, lo - 1), "<=": (bottom, hi), ">": (hi + 1, top), ">=": (lo, top)}
         of_nan = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]  # Java's long of NaN is 0
         found.append((*_closed(*bounds[op]), *((NAN_KEY, NAN_KEY) if is_float and of_nan else _EMPTY)))
