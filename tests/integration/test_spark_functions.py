@@ -22,7 +22,7 @@ from wherecast.language.evaluate import evaluate
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import IsNull, Node
 from wherecast.language.functions.refused import REFUSED
-from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.table import FAMILIES, FUNCTIONS
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.nullable import decimal_scale
 from wherecast.language.schema import Schema
@@ -351,6 +351,17 @@ def test_the_tables_are_all_of_sparks_functions(spark: SparkSession) -> None:
     operators = "and or not in like ilike rlike between when cast".split()  # noqa: SIM905
     named = {name for name in theirs if name[0].isalpha()} - set(operators)
     assert named == refused | set(FUNCTIONS)
+
+
+def test_the_examples_are_spark_sql(spark: SparkSession) -> None:
+    """Spark takes every example of the table for a condition."""
+    nothing = spark.createDataFrame(
+        [],
+        "symbol STRING, price DOUBLE, volume BIGINT, halted BOOLEAN, day DATE, time TIMESTAMP, tags ARRAY<STRING>, "
+        "sizes ARRAY<BIGINT>, quote STRUCT<bid: DOUBLE, ask: DOUBLE>, `odd name` STRING, `from` STRING",
+    )
+    for rows in FAMILIES.values():
+        nothing.selectExpr(*(f"({row.example}) IS TRUE" for row in rows))
 
 
 def test_every_function_is_compared() -> None:
