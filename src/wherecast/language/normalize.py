@@ -54,7 +54,7 @@ from wherecast.language.expression import (
     attributes_of,
 )
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.types import Type
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
 
 
 class Truth(enum.StrEnum):
@@ -97,6 +97,7 @@ class Predicate:
     common: Type = Type.NULL
     complement: bool = False
     null: bool = False
+    through: str = ""  # the function of the column that is compared; the set is what it maps there
     pattern: str = ""  # like, ilike or rlike: the literal is such a pattern, and means what its form says
     mark: str = ""  # where a literal must stand in the text (see `columns`), if it is not a pattern
 
@@ -183,6 +184,8 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
     if isinstance(node, CaseWhen) and _is_simple(node):
         return _case(node, truth)
     predicate = find_predicate(node)
+    if predicate is not None and predicate.through and not FUNCTIONS[predicate.through].is_total:
+        return _of_partial(node, truth)
     if predicate is not None:
         return _of_predicate(node, predicate, truth)
     return _residual(node, truth)
@@ -248,6 +251,8 @@ def find_predicate(node: Node) -> Predicate | None:
     if isinstance(node, InList):
         if isinstance(node.item, Attr):
             return Predicate(Column(node.item.index), "in", node.values, node.common)
+        if isinstance(node.item, Call) and _has_preimage(node.item, node.common, node.values):
+            return _through(node.item, "in", node.values, node.common)
         column = literals_of(node.item)
         return None if column is None else Predicate(column, "in", node.values, node.common, mark=WHOLE)
     if isinstance(node, Like):
@@ -296,6 +301,8 @@ def _comparison_predicate(node: Compare) -> Predicate | None:
     left, op, right = node.left, node.op, node.right
     if isinstance(left, (Param, Const)):
         left, op, right = right, FLIPPED[op], left
+    if isinstance(right, Param) and isinstance(left, Call) and _has_preimage(left, node.common, (right,)):
+        return _through(left, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
     if isinstance(right, Param) and op in ("=", "<=>") and isinstance(left, Call):
         column = literals_of(left)
         return None if column is None else Predicate(column, "contains", (right,), Type.STRING, mark=WHOLE)
@@ -313,6 +320,28 @@ def _comparison_predicate(node: Compare) -> Predicate | None:
     return None
 
 
+def _has_preimage(call: Call, common: Type, params: tuple[Param, ...]) -> bool:
+    """Whether the arguments for which a call compares with literals are known sets of one attribute's values."""
+    row = FUNCTIONS[call.name]
+    return (
+        row.preimage is not None
+        and len(call.args) == 1
+        and isinstance(call.args[0], Attr)
+        and call.args[0].type in KEYED
+        and call.type in KEYED
+        and (common is call.type or {common, call.type} <= set(INTEGERS))
+        and all(param.type is common or param.type in INTEGERS for param in params)
+    )
+
+
+def _through(
+    call: Call, op: str, params: tuple[Param, ...], common: Type, *, complement: bool = False
+) -> Predicate | None:
+    item = call.args[0]
+    assert isinstance(item, Attr)
+    return Predicate(Column(item.index), op, params, common, complement=complement, through=call.name)
+
+
 def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
     if predicate.is_element and truth is not Truth.TRUE:
         # "None of these is there" is not "another one is there": leave it to the evaluator.
@@ -326,6 +355,18 @@ def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
     else:
         null = predicate.null if never_unknown else truth is Truth.NOT_FALSE
     return _values(replace(predicate, null=null))
+
+
+#: Types whose values have keys of their own (see `keys`).
+KEYED = (*INTEGERS, *FLOATS, *MOMENTS)
+
+
+def _of_partial(node: Node, truth: Truth) -> Logic:
+    """A comparison of a function that may be NULL where its argument is not: the complement says too much."""
+    node, truth = plain_truth(node, truth)
+    predicate = find_predicate(node)
+    assert predicate is not None
+    return _values(predicate) if truth is Truth.TRUE and not predicate.complement else _residual(node, truth)
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
