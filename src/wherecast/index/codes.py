@@ -31,10 +31,18 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.strings import StringCodes, lay_out
+from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
-from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into, write_sets
+from wherecast.kernels.codes import (
+    BY_KEY,
+    BY_LOGARITHM,
+    BY_VALUE,
+    buckets_into,
+    encode_keys,
+    float_keys_into,
+    write_sets,
+)
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
@@ -223,7 +231,7 @@ class Codebook:
         codes = self.codes[attr]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
-            texts = events.derive(attr, _LAID_OUT, lay_out)
+            texts, _ = laid_out(events, attr)
             return codes.encode_texts(texts, lambda: events.derive(attr, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(attr))
 
@@ -253,16 +261,23 @@ class Codebook:
         assert codes is not None
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
-        texts = events.derive(column.attr, _LAID_OUT, lay_out)
-        if column.reading is Reading.LITERALS:
-            return codes.encode_texts(texts)
-        if texts.is_ascii:  # the automaton knows both cases of ASCII letters
-            return codes.encode_texts(texts, fold=True)
-        return codes.encode(events.derive(column.attr, IN_LOWER_CASE, lower_texts))
+        texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
+        return codes.encode_texts(texts, fold=fold)
 
 
-#: The keys under which a batch keeps its texts in lower case, and as kernels read them.
-IN_LOWER_CASE, _LAID_OUT = -1, -2
+#: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
+_LAID_OUT, _IN_LOWER_CASE = -1, -2
+
+
+def laid_out(events: EventBatch, attr: int, *, lower: bool = False) -> tuple[Texts, bool]:
+    """The texts of an attribute, or those in lower case: then the caller has to take capital letters for small ones if told so.
+
+    Only ASCII letters are left to the caller, whose kernel does it on the way.
+    """
+    texts = events.derive(attr, _LAID_OUT, lay_out)
+    if not lower or texts.is_ascii:
+        return texts, lower
+    return events.derive(attr, _IN_LOWER_CASE, lambda values: lay_out(lower_texts(values))), False
 
 
 def lower_texts(values: pa.Array) -> pa.Array:

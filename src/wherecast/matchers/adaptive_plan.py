@@ -25,7 +25,16 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, LookupTree, Projected
-from wherecast.kernels.filing import EXACT_CODES, NARROW, THRIFT, build_leaves, choose_tests, count_cells, fill_hash, list_cells
+from wherecast.kernels.filing import (
+    EXACT_CODES,
+    NARROW,
+    THRIFT,
+    build_leaves,
+    choose_tests,
+    count_cells,
+    fill_hash,
+    list_cells,
+)
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
 from wherecast.matchers.projection import Projection
 
@@ -124,11 +133,11 @@ class TreeBuilder:
         pointers: list[tuple[int, int]] = []
         while queue:
             members, path, depth, place = queue.pop()
-            self.depth = max(self.depth, depth)
             chosen, order = self._choose(members, path, depth)
             if not order.size and place >= 0 and members.size <= LEAF_CLAUSES:
                 pointers.append((place, self._add_rest(members, path)[0] + 1))
                 continue
+            self.depth = max(self.depth, depth)
             node = len(self.nodes)
             self.nodes.append((0, 0, 0, 0))
             if place >= 0:
@@ -313,7 +322,8 @@ def _presence(columns: Projection, sample: Projected | None) -> Singles:
     for event, c in np.argwhere(sample.codes < 0).tolist():
         at = ~sample.codes[event, c]
         there[event, c] = sample.list_codes[sample.list_ptr[at + 1] - 1] > 0
-    return (there.sum(0) + 1).astype(np.float32) / np.float32(len(there) + 1)
+    share: Singles = ((there.sum(0) + 1) / (len(there) + 1)).astype(np.float32)
+    return share
 
 
 def weigh_words(tree: LookupTree, first: int, end: int, weights: Ints) -> Ints:
