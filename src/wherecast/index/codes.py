@@ -214,17 +214,20 @@ class Codebook:
                 matrix[0, attr] = encode(value)  # type: ignore[arg-type]
         if not self._literals:
             return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
-        found = []
-        for place, (number, column, codes) in enumerate(self._literals):
+        found, ends = [_NO_CODES], [0]
+        for number, column, codes in self._literals:
             text = values[column.attr]
-            assert text is None or isinstance(text, str)
-            matrix[0, number] = ~place
-            if text is not None and column.reading is Reading.LOWER_LITERALS:
-                text = text.lower()
-            found.append(_NULL_SET if text is None else codes.encode_value(text))
-        ptr = np.zeros(len(found) + 1, np.int64)
-        np.cumsum([codes.size for codes in found], out=ptr[1:])
-        return EventCodes(frozen(matrix), frozen(ptr), frozen(np.concatenate(found)))
+            if text is None:  # NULL is the one code that stands there
+                continue
+            assert isinstance(text, str)
+            own = codes.encode_value(text.lower() if column.reading is Reading.LOWER_LITERALS else text)
+            if own.size == 1:
+                matrix[0, number] = own[0]
+            else:
+                matrix[0, number] = ~(len(ends) - 1)
+                found.append(own)
+                ends.append(ends[-1] + own.size)
+        return EventCodes(frozen(matrix), frozen(np.array(ends)), frozen(np.concatenate(found)))
 
     def encode_column(self, events: EventBatch, attr: int) -> Ints:
         """Codes of a scalar attribute that filters constrain."""
@@ -291,7 +294,6 @@ def lower_texts(values: pa.Array) -> pa.Array:
     )
 
 
-_NULL_SET = np.array([NULL_CODE], np.int32)
 _NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 
