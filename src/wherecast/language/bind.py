@@ -364,10 +364,15 @@ def settle(
     n = literals.length
     alive = np.ones((len(clauses), n), bool)
     blocks: list[IntervalRows] = []
+    # The clauses of an OR share what is ANDed to it, and then the sets themselves: `expand` makes no copies.
+    known: dict[tuple[int, ...], list[Constraint]] = {}
     for number, clause in enumerate(clauses):
         found = []
         for column, unions in _by_column(clause.values).items():
-            found += _constraints(column, unions, placed, ranks, schema, n)
+            key = tuple(map(id, unions))
+            if key not in known:
+                known[key] = _constraints(column, unions, placed, ranks, schema, n)
+            found += known[key]
         for _, _, sets, null in found:
             if not null:
                 present = np.zeros(n, bool)
