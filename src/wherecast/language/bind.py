@@ -184,7 +184,7 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
         return _place_preimage(predicate, literals, element_type(attribute))
     if attribute.kind is Kind.STRING:
         return _place_strings(predicate, literals, pool)
-    if predicate.op == "in":
+    if predicate.op in ("in", "overlaps"):
         return _place_list(predicate, literals, attribute.kind)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
     return single(*_bounds(op, attribute.kind, predicate, param, literals.scalar(param), literals.zone))
@@ -217,7 +217,7 @@ def _place_list(predicate: Predicate, literals: Literals, kind: Kind) -> Ragged:
 
 def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
-    if predicate.op == "in":
+    if predicate.op in ("in", "overlaps"):
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
         owners, points = [], []
         for param in predicate.params:

@@ -38,6 +38,7 @@ from wherecast.language.expression import (
     Compare,
     Const,
     Elapsed,
+    Element,
     InList,
     IntervalLiteral,
     Invert,
@@ -49,6 +50,7 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
+    Quantified,
     Shift,
     Subscript,
     attributes_of,
@@ -87,7 +89,8 @@ _SWAPPED = {
 class Predicate:
     """A set of values of one column, or of elements of which it must have one (`is_element`).
 
-    `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
+    `op` is one of = < <= > >= in prefix contains overlaps (with literals; the last two are = and in for elements), `all`
+    (every value that is there) or `true`.
     `complement` takes it among the values that are there; `null` adds NULL.
     """
 
@@ -107,7 +110,7 @@ class Predicate:
 
     @property
     def is_element(self) -> bool:
-        return self.op == "contains" or self.column.reading is not Reading.VALUE
+        return self.op in ("contains", "overlaps") or self.column.reading is not Reading.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,8 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_truth(node, truth)
     if isinstance(node, CaseWhen) and _is_simple(node):
         return _case(node, truth)
+    if isinstance(node, Quantified) and not node.is_all and isinstance(node.body, Or) and truth is Truth.TRUE:
+        return Any_(tuple(push_truth(replace(node, body=item), truth) for item in node.body.items))
     predicate = find_predicate(node)
     if predicate is not None and predicate.through and not FUNCTIONS[predicate.through].is_total:
         return _of_partial(node, truth)
@@ -255,6 +260,8 @@ def find_predicate(node: Node) -> Predicate | None:
             return _through(node.item, "in", node.values, node.common)
         column = literals_of(node.item)
         return None if column is None else Predicate(column, "in", node.values, node.common, mark=WHOLE)
+    if isinstance(node, Quantified):
+        return _element_predicate(node)
     if isinstance(node, Like):
         return _like_predicate(node)
     if isinstance(node, Call) and isinstance(node.args[-1], Param):
@@ -282,6 +289,21 @@ def _like_predicate(node: Like) -> Predicate | None:
     if column is None or node.form not in ("exact", "prefix", "suffix", "infix"):
         return None
     return Predicate(column, "contains", (node.pattern,), Type.STRING, pattern=node.kind)
+
+
+def _element_predicate(node: Quantified) -> Predicate | None:
+    """`exists(a, x -> x = 1)` and `exists(a, x -> x IN (1, 2))` ask for elements."""
+    array, body = node.array, node.body
+    if node.is_all or not isinstance(array, Attr):
+        return None
+    if isinstance(body, InList) and isinstance(body.item, Element) and body.common is array.element:
+        return Predicate(Column(array.index), "overlaps", body.values, body.common)
+    if isinstance(body, Compare) and body.op == "=" and body.common is array.element:
+        sides = (body.left, body.right)
+        wanted = [side for side in sides if isinstance(side, Param)]
+        if len(wanted) == 1 and any(isinstance(side, Element) for side in sides):
+            return Predicate(Column(array.index), "contains", (wanted[0],), array.element)
+    return None
 
 
 _MARKS = {"startswith": AT_START, "endswith": AT_END, "contains": ANYWHERE}
