@@ -20,6 +20,7 @@ import numpy.typing as npt
 from wherecast.language.casts import read_boolean, read_double, read_integer
 from wherecast.language.expression import Attr, Call, Compare, InList, IntervalLiteral, Like, Node, Param
 from wherecast.language.filters import LiteralValues
+from wherecast.language.functions.row import takes_of
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
 from wherecast.language.java_regex import check_regex
@@ -485,8 +486,9 @@ def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
 
 def _check_call(node: Call, literals: Literals, limit: int) -> None:
     """Patterns and the like, by the function's own check."""
-    check = FUNCTIONS[node.name].check
-    params = [arg for arg in node.args if isinstance(arg, Param)]
+    row = FUNCTIONS[node.name]
+    check = row.check
+    params = [arg for i, arg in enumerate(node.args) if isinstance(arg, Param) and takes_of(row, i).literal]
     for values in set(zip(*(literals.scalar(param).tolist() for param in params), strict=True)):
         if len(str(values[0])) > limit:
             message = f"a pattern of {len(values[0])} characters, at most {limit}"

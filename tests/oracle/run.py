@@ -1,0 +1,107 @@
+"""Random filters with every function, against Spark SQL, pair by pair.
+
+    python -m tests.oracle.run --pairs 200000 --seed 1
+
+Prints how many pairs were compared, how many filters Spark or Wherecast refused, and every difference with the first event
+that shows it. In ANSI mode Spark stops a query where a value cannot be computed; Wherecast has NULL there. Such filters
+cannot be compared, and are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+from tests.oracle.texts import ATTRIBUTES, TextMaker, make_events
+
+from wherecast import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Filters that are evaluated in one job.
+BATCH = 25
+
+
+class Report(NamedTuple):
+    """What a run compared, and what differs."""
+
+    pairs: int
+    counts: Counter[str]  # filters: compared, refused, stopped
+    differences: list[str]
+
+
+def compare(spark: SparkSession, filters: int, events: int, seed: int) -> Report:
+    """Random filters on random events; each filter alone, and all of them in one engine."""
+    rng = random.Random(seed)
+    table = make_events(rng, events)
+    maker = TextMaker(rng)
+    engine = Engine({name: written for name, (_, written, _) in ATTRIBUTES.items()})
+    texts = [maker.condition() for _ in range(filters)]
+    refused = {q.id for q in engine.subscribe_many(enumerate(texts)).quarantined}
+    found = [set(ids) for ids in engine.match_batch(table)]
+    frame = spark.createDataFrame(table).coalesce(1).cache()
+    accepted = [i for i in range(filters) if i not in refused]
+    counts: Counter[str] = Counter(refused=len(refused))
+    differences: list[str] = []
+    for first in range(0, len(accepted), BATCH):
+        numbers = accepted[first : first + BATCH]
+        for number, theirs in zip(numbers, _ask(frame, [texts[n] for n in numbers]), strict=True):
+            counts["stopped" if theirs is None else "compared"] += 1
+            ours = [number in ids for ids in found]
+            if theirs is not None and ours != theirs:
+                differences.append(_describe(texts[number], table, ours, theirs))
+    return Report(counts["compared"] * events, counts, differences)
+
+
+def _ask(frame: DataFrame, texts: list[str]) -> list[list[bool] | None]:
+    """For each text, which rows satisfy it; None where Spark stops."""
+    from pyspark.errors import PySparkException
+
+    try:
+        answers = frame.selectExpr(*(f"({t}) IS TRUE AS f{i}" for i, t in enumerate(texts))).toArrow()
+    except PySparkException:
+        if len(texts) == 1:
+            return [None]
+        half = len(texts) // 2
+        return _ask(frame, texts[:half]) + _ask(frame, texts[half:])
+    return [answers.column(i).to_pylist() for i in range(len(texts))]
+
+
+def _describe(text: str, table: pa.Table, ours: list[bool], theirs: list[bool]) -> str:
+    row = next(i for i, (o, t) in enumerate(zip(ours, theirs, strict=True)) if o != t)
+    event = {k: v for k, v in table.slice(row, 1).to_pylist()[0].items() if k in text}
+    return f"{text}\n  event: {event}\n  Wherecast: {ours[row]}, Spark: {theirs[row]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=200_000)
+    parser.add_argument("--events", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    from wherecast.spark.session import create_session
+
+    spark = create_session("oracle", "local[1]")
+    pairs, counts, differences, seed = 0, Counter[str](), list[str](), options.seed
+    while pairs < options.pairs:
+        report = compare(spark, 200, options.events, seed)
+        pairs, counts, differences, seed = (
+            pairs + report.pairs,
+            counts + report.counts,
+            differences + report.differences,
+            seed + 1,
+        )
+        print(f"seed {seed - 1}: {pairs:,} pairs, {dict(counts)}, {len(differences)} differences", flush=True)
+        for text in report.differences:
+            print(text, flush=True)
+    spark.stop()
+    sys.exit(bool(differences))
+
+
+if __name__ == "__main__":
+    main()
