@@ -1,6 +1,6 @@
-"""The experiments of the lab at their small scale: rows come, claims can be judged, figures draw.
+"""An experiment of each paper at its small scale, through the runner: rows come, claims can be judged, figures draw.
 
-test_lab_edn.py and test_lab_chord.py run theirs at this scale already; here are all others, and one of each of those.
+test_lab_edn.py and test_lab_chord.py run all of theirs at this scale, test_lab_matching.py all others at a smaller one.
 
 No claim is demanded here: many of the papers' statements need their sizes, and times mean nothing in a test. `pytest -s`
 shows what was found.
@@ -13,18 +13,23 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wherecast.papers.lab.experiment import EXPERIMENTS, load_experiment
+from wherecast.papers.lab.experiment import load_experiment
+from wherecast.papers.lab.report.entries import PAPERS
 from wherecast.papers.lab.results import Results
 from wherecast.papers.lab.runner import is_current, run_experiment
 
 pytestmark = pytest.mark.slow
 
 
-#: Run at small scale elsewhere, with tests of what their rows say.
-ELSEWHERE = {name for name in EXPERIMENTS if name.startswith(("edn-", "chord-"))} - {"edn-popularity", "chord-hops"}
+ONE_OF_EACH = ("topss-matching", "gryphon-time", "rapidmatch-size-zipf", "edn-popularity", "chord-hops")
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in ELSEWHERE])
+def test_there_is_one_of_each_paper():
+    """A new paper is run here too."""
+    assert {load_experiment(name).paper for name in ONE_OF_EACH} == set(PAPERS)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_small_scale(name, tmp_path):
     """A run leaves a result; each claim has a finding; each figure has labelled axes and shows something."""
     experiment = load_experiment(name)
