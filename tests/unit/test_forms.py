@@ -66,6 +66,7 @@ CASES = [
     ("day + INTERVAL 1 MONTH = DATE '2024-02-29' AND day + 1 = DATE '2024-02-01' AND day - INTERVAL 1 WEEK < day", [0]),
     ("ts + INTERVAL '1 01:00:00' DAY TO SECOND = TIMESTAMP '2024-03-31 03:30:00'", [0]),
     ("ts - day > INTERVAL 59 DAYS AND day - DATE '2024-01-01' = INTERVAL 30 DAYS", [0]),
+    ("day + - INTERVAL 1 DAY = DATE '2024-01-30' AND ts - day > -INTERVAL 1 HOUR", [0]),
     ("marks[0] = 1 AND marks[1] IS NULL AND marks[i] IS NULL AND tags[1] = 'b'", [0]),
     ("exists(marks, m -> m > 8)", [0]),
     ("exists(marks, m -> m = 9) AND exists(tags, t -> t IN ('b', 'c') AND i > 1)", [0]),
