@@ -12,6 +12,8 @@ row and a positioned error.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -65,8 +67,10 @@ from wherecast.language.skeletons import (
 )
 from wherecast.language.sql import Checker, SlotKind
 
-# Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
-_KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
+#: Trees of the parser can take a megabyte each: few of them are kept.
+_KEPT_TREES = 64
+#: Characters of all skeletons whose shapes are kept. A checked and normalised shape takes about 60 bytes for each.
+_KEPT_CHARACTERS = 1 << 18
 
 T = TypeVar("T")
 
@@ -131,8 +135,9 @@ class Compiler:
         self.limits = limits or Limits()
         self._quoted_names = keyword_names(a.name for a in schema.attributes)
         self._parsed = lru_cache(_KEPT_TREES)(self._parse)
-        self._variants = lru_cache(_KEPT_SHAPES)(self._check)
-        self._large_variants = lru_cache(_KEPT_TREES)(self._check)
+        self._variants: OrderedDict[tuple[Skeleton, SlotKinds], _Variant | FilterError] = OrderedDict()
+        self._kept = 0  # characters of the skeletons of these
+        self._keeping = threading.Lock()
 
     def compile(self, text: str) -> Filters:
         """Compile one filter, or raise its FilterError."""
@@ -338,8 +343,26 @@ class Compiler:
     # -- shapes ---------------------------------------------------------------------------------------------------
 
     def _variant(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
-        large = sum(map(len, skeleton)) > _LARGE_SHAPE
-        return (self._large_variants if large else self._variants)(skeleton, kinds)
+        """A shape that was seen lately, or a new one, which is kept unless it is very large.
+
+        The least recently used go when all together are too large.
+        """
+        key = skeleton, kinds
+        with self._keeping:
+            known = self._variants.get(key)
+            if known is not None:
+                self._variants.move_to_end(key)
+                return known
+        made = self._check(skeleton, kinds)
+        size = _characters(skeleton)
+        with self._keeping:
+            if size <= _KEPT_CHARACTERS // 16 and key not in self._variants:
+                self._variants[key] = made
+                self._kept += size
+            while self._kept > _KEPT_CHARACTERS:
+                (oldest, _), _ = self._variants.popitem(last=False)
+                self._kept -= _characters(oldest)
+        return made
 
     def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Tree | FilterError]:
         shape = shape_of(skeleton, strings)
@@ -379,6 +402,10 @@ class Compiler:
         shape, _ = self._parsed(skeleton, are_strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
+
+
+def _characters(skeleton: Skeleton) -> int:
+    return sum(map(len, skeleton))
 
 
 def _without(found: _Texts, rows: set[int]) -> _Texts:
