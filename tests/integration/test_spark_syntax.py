@@ -6,6 +6,7 @@ Where Spark's ANSI mode would end the query and a filter is NULL, Spark is asked
 from __future__ import annotations
 
 import datetime as dt
+import random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -316,11 +317,13 @@ SUBJECTS = [
 
 
 def columns() -> dict[str, pa.Array]:
-    """Columns whose values meet in many combinations: their numbers of values have few common divisors."""
-    return {
-        name: pa.array([values[(row * 7 + row // 5) % len(values)] for row in range(ROWS)], kind)
-        for name, (_, kind, values) in VALUES.items()
-    }
+    """Columns in which every value occurs, shuffled, so that they meet in many combinations."""
+    out = {}
+    for name, (_, kind, values) in VALUES.items():
+        column = (values * (ROWS // len(values) + 1))[:ROWS]
+        random.Random(name).shuffle(column)
+        out[name] = pa.array(column, kind)
+    return out
 
 
 @pytest.fixture
