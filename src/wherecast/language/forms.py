@@ -1,7 +1,7 @@
 """The checker's part for CASE, CAST, lambdas, subscripts and intervals: their types by Spark's rules.
 
 The values of a CASE have one type, found as for a comparison: numbers as the wider of them, a
-string and a number as the number. Each is cast to it. `exists(a, x -> x = 1)` is `array_contains(a, 1)`, which is indexed.
+string and a number as the number. Each is cast to it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from wherecast.language.casts import find_type, is_castable
 from wherecast.language.expression import (
     And,
     Attr,
-    Call,
     CaseWhen,
     Cast,
-    Compare,
     Const,
     Elapsed,
     Element,
@@ -140,20 +138,7 @@ def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
     checker.variables = {**outer, variable.lower(): Element(name=variable.lower(), type=array.element)}
     body = checker.condition(function.items[0], depth + 1)
     checker.variables = outer
-    node = Quantified(array=array, variable=variable.lower(), body=body, is_all=tree.op == "forall", span=tree.span)
-    return node if node.is_all else _as_contains(node, array)
-
-
-def _as_contains(node: Quantified, array: Attr) -> Node:
-    """`exists(a, x -> x = 1)` asks for an element, as `array_contains` does."""
-    body = node.body
-    if not isinstance(body, Compare) or body.op != "=" or body.common is not array.element:
-        return node
-    sides = (body.left, body.right)
-    wanted = next((side for side in sides if isinstance(side, Param)), None)
-    if wanted is None or not any(isinstance(side, Element) for side in sides):
-        return node
-    return Call(name="array_contains", args=(array, wanted), span=node.span)
+    return Quantified(array=array, variable=variable.lower(), body=body, is_all=tree.op == "forall", span=tree.span)
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

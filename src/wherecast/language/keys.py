@@ -86,8 +86,8 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 _INSTANT_EPOCH = _EPOCH.replace(tzinfo=dt.UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
-#: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
-_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY, dt.date.max.toordinal() - _EPOCH_DAY - 1
+#: Days whose ends are in the years 1 to 9999 in every zone, and the number of days after which the Gregorian calendar repeats.
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY + 1, dt.date.max.toordinal() - _EPOCH_DAY - 2
 _CYCLE = 146_097
 
 
