@@ -6,12 +6,14 @@ Where Spark's ANSI mode would end the query and a filter is NULL, Spark is asked
 from __future__ import annotations
 
 import datetime as dt
+import random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from wherecast.engine.engine import Engine
+from wherecast.language.java_regex import rlike_regex
 from wherecast.language.schema import Schema
 
 if TYPE_CHECKING:
@@ -185,6 +187,7 @@ SAME = [
     "ts + INTERVAL 1 DAY = TIMESTAMP '2024-10-27 02:30:00+01:00' OR ts + INTERVAL 1 DAY = TIMESTAMP '2024-10-27 03:30:00'",
     "day + INTERVAL 1 MONTH = DATE '2024-02-29' OR day - INTERVAL 1 YEAR < DATE '1969-01-01'",
     "day + INTERVAL 1 WEEK > DATE '2024-03-05' OR day + INTERVAL 2 HOURS = TIMESTAMP '2024-01-31 02:00:00'",
+    "day + - INTERVAL 2 DAYS > DATE '2024-02-01' OR ts - day > -INTERVAL 1 HOUR",
     "day + 1 = DATE '2024-02-01' OR day - 1 < DATE '1600-01-01' OR day + j > DATE '2024-03-01' OR 1 + day > day",
     "day - DATE '2024-01-01' > INTERVAL 40 DAYS OR day - day = INTERVAL 0 SECONDS",
     "ts - TIMESTAMP '2024-01-01 00:00:00' > INTERVAL '100 12:00' DAY TO MINUTE OR ts - day < INTERVAL -1.5 SECONDS",
@@ -219,12 +222,108 @@ PAIRS = [
 ]
 
 
+#: Java's regular expressions beyond the plain ones.
+PATTERNS = [
+    *("(?i)é", "(?iu)É", "(?iu)k", "(?iu)s", "(?iu)i", "(?iu)[à-þ]", "(?i)[A-C]x", "(?iu)σ", "(?iu)ß", "(?iu)ǆ"),
+    *("(?s)a.b", "a.b", "(?is)A.B", "a(?i:b)c", "(?i)a(?-i)b", "(a(?i)b)c", "(?u)é", "(?i)a|B", "(?:(?i)a)b"),
+    *(
+        r"\p{L}",
+        r"\p{Lu}",
+        r"\P{L}",
+        r"\pN",
+        r"\p{IsGreek}",
+        r"\p{IsLatin}+$",
+        r"\p{Upper}",
+        r"\p{Punct}",
+        r"[\p{Ll}1]",
+        r"[^\p{L}]",
+    ),
+    *(
+        r"\p{Alpha}\p{Digit}",
+        r"\p{Space}",
+        r"\p{IsL}",
+        r"\x41",
+        r"\x{1F600}",
+        r"\u0041",
+        r"\0101",
+        r"\cI",
+        r"\e",
+        r"[\x41-\x43]",
+    ),
+    *(
+        r"b\Z",
+        r"^$|b\Z",
+        r"\R",
+        r"\h",
+        r"\H",
+        r"\v",
+        r"\V",
+        r"\Qa.b\E",
+        r"^\Qa.\Eb+$",
+        r"x{1,2000}$",
+        r"^x{1100}$",
+        r"^(xx){1001,}$",
+    ),
+]
+SUBJECTS = [
+    *(
+        "",
+        "a",
+        "A",
+        "é",
+        "É",
+        "K",
+        "ſ",
+        "ı",
+        "İ",
+        "σς",
+        "ẞß",
+        "ǅ",
+        "Bx",
+        "bX",
+        "a\nb",
+        "a\rb",
+        "A\u2028B",
+        "abc",
+        "aBc",
+        "aBC",
+        "AB",
+        "aB",
+        "Ab",
+    ),
+    *(
+        "1",
+        "٣",
+        "α",
+        "Ω",
+        "a1",
+        "a-b",
+        "😀",
+        "\t",
+        "\x1b",
+        "b",
+        "b\n",
+        "b\r\n",
+        "\u00a0",
+        "\u180e",
+        "\x0b",
+        "a.b",
+        "a.bb",
+        "axb",
+        "日本",
+    ),
+    *("x" * 1100, "x" * 2002, "x" * 2003),
+]
+
+
 def columns() -> dict[str, pa.Array]:
-    """Columns whose values meet in many combinations: their numbers of values have few common divisors."""
-    return {
-        name: pa.array([values[(row * 7 + row // 5) % len(values)] for row in range(ROWS)], kind)
-        for name, (_, kind, values) in VALUES.items()
-    }
+    """Columns in which every value occurs, shuffled, so that they meet in many combinations."""
+    out = {}
+    for name, (_, kind, values) in VALUES.items():
+        column = (values * (ROWS // len(values) + 1))[:ROWS]
+        random.Random(name).shuffle(column)
+        out[name] = pa.array(column, kind)
+    return out
 
 
 @pytest.fixture
@@ -272,6 +371,23 @@ def test_values_are_written_as_spark_writes_them(frame: DataFrame) -> None:
         found.column(i).to_pylist().count(value) for i in range(len(TEXTS)) for value in _distinct(found.column(i))
     ]
     assert dict(zip(texts, map(sum, ours(texts)), strict=True)) == dict(zip(texts, counts, strict=True))
+
+
+def test_regular_expressions_find_what_java_finds(frame: DataFrame) -> None:
+    """Flags, classes, escapes and long repetitions."""
+    subjects = frame.sparkSession.createDataFrame(pa.table({"t": pa.array(SUBJECTS)})).coalesce(1)
+    found = answers(subjects, [f"t RLIKE {_escaped(pattern)}" for pattern in PATTERNS])
+    wrong = [
+        f"{pattern} in {text[:20]!r}: Java says {theirs}"
+        for pattern, answer in zip(PATTERNS, found, strict=True)
+        for text, theirs in zip(SUBJECTS, answer, strict=True)
+        if rlike_regex(pattern).is_found(text) != theirs
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _escaped(pattern: str) -> str:
+    return _quoted(pattern.replace("\\", "\\\\"))
 
 
 def _distinct(column: pa.ChunkedArray) -> list[str]:

@@ -81,7 +81,7 @@ MONSTERS = {
     ),
     "lambdas in lambdas": ("exists(tags, t -> " * 30 + "t = 'a'" + ")" * 30, ""),
     "more lambdas in lambdas": ("exists(tags, t -> " * 200 + "t = 'a'" + ")" * 200, "limit"),
-    "LIKE ANY of 900": ("name LIKE ANY (" + ", ".join(["'%a%b'"] * 900) + ")", ""),
+    "LIKE ANY of 500": ("name LIKE ANY (" + ", ".join(["'%a%b'"] * 500) + ")", ""),
     "LIKE ANYs of CASEs": ("CASE WHEN " * 20 + "x" + " THEN name END LIKE ANY ('a', 'b', 'c')" * 20, "limit"),
     "concatenations": ("name" + " || name" * 90 + " = 'x'", ""),
     "intervals": ("day + INTERVAL " + "1 DAY " * 600 + "> day", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pytest
 
 from wherecast.engine.engine import Engine
@@ -12,6 +13,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.intervals import read_amount
 from wherecast.language.schema import Schema
 from wherecast.language.types import Type
+from wherecast.language.zone import UTC
 
 SCHEMA = {
     "i": "int",
@@ -66,6 +68,7 @@ CASES = [
     ("day + INTERVAL 1 MONTH = DATE '2024-02-29' AND day + 1 = DATE '2024-02-01' AND day - INTERVAL 1 WEEK < day", [0]),
     ("ts + INTERVAL '1 01:00:00' DAY TO SECOND = TIMESTAMP '2024-03-31 03:30:00'", [0]),
     ("ts - day > INTERVAL 59 DAYS AND day - DATE '2024-01-01' = INTERVAL 30 DAYS", [0]),
+    ("day + - INTERVAL 1 DAY = DATE '2024-01-30' AND ts - day > -INTERVAL 1 HOUR", [0]),
     ("marks[0] = 1 AND marks[1] IS NULL AND marks[i] IS NULL AND tags[1] = 'b'", [0]),
     ("exists(marks, m -> m > 8)", [0]),
     ("exists(marks, m -> m = 9) AND exists(tags, t -> t IN ('b', 'c') AND i > 1)", [0]),
@@ -157,12 +160,28 @@ def test_amounts_that_are_none(unit: str, text: str) -> None:
         read_amount(unit, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("1." + "0" * 5_000 + "1", Type.DECIMAL, 100),
+        ("0." + "0" * 5_000 + "1", Type.DECIMAL, 0),
+        ("9" * 5_000, Type.DECIMAL, None),
+        ("1e999999999", Type.DECIMAL, None),
+        ("9" * 5_000, Type.BIGINT, None),
+        ("0x1p99999", Type.DOUBLE, float("inf")),
+        ("-0x1p99999", Type.DOUBLE, float("-inf")),
+        ("9999999-01-01", Type.DATE, None),
+        ("2024-01-01 00:00:00 ../../etc", Type.TIMESTAMP, None),
+    ],
+)
+def test_hostile_texts_are_cast(text: str, kind: Type, value: object) -> None:
+    """A text of an event is cast or NULL; it never raises."""
+    values, valid = cast(np.array([text], object), np.ones(1, bool), Type.STRING, 0, kind, (10, 2), UTC)
+    assert (values[0] if valid[0] else None) == value
+
+
 def test_a_cast_of_nothing() -> None:
     """A bare NULL can be cast to every type."""
-    import numpy as np
-
-    from wherecast.language.zone import UTC
-
     for kind in (Type.BIGINT, Type.STRING, Type.DECIMAL, Type.DATE):
         _, valid = cast(np.zeros(2, bool), np.zeros(2, bool), Type.NULL, 0, kind, (10, 2), UTC)
         assert not valid.any()

@@ -28,11 +28,14 @@ import pyarrow as pa
 from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
-from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
+from wherecast.language.casts import cast
+from wherecast.language.expression import Compare, InList, IntervalLiteral, Like, Negate, Node, Param
 from wherecast.language.filters import LiteralValues, Program
+from wherecast.language.intervals import read_amount
 from wherecast.language.java_regex import rlike_regex
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Residual, Truth
+from wherecast.language.nullable import decimal_scale
 from wherecast.language.parser import parse_shape
 from wherecast.language.patterns import like_parts
 from wherecast.language.render import render
@@ -40,6 +43,7 @@ from wherecast.language.schema import Schema
 from wherecast.language.skeletons import Shape
 from wherecast.language.sql import Checker, SlotKind
 from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
+from wherecast.language.zone import UTC
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
@@ -105,6 +109,7 @@ def unpack_programs(facts: Mapping[str, Any], arrays: Mapping[str, StoredArray],
             length, residuals = _read_program(text, reader)
             literals: LiteralValues = {key: pools.literals(key, length) for key in _literal_keys(residuals)}
             _check_patterns(residuals, literals)
+            _check_amounts(residuals, literals)
         except (FilterError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SnapshotError(f"residual program {number} cannot be read: {error!s:.200}; {_REMEDY}") from None
         programs.append(Program(residuals, literals, length))
@@ -250,6 +255,18 @@ def _check_patterns(residuals: tuple[Residual, ...], literals: LiteralValues) ->
                 rlike_regex(pattern)
             elif "\\" in pattern:
                 like_parts(pattern)
+
+
+def _check_amounts(residuals: tuple[Residual, ...], literals: LiteralValues) -> None:
+    """The same for the amounts of intervals."""
+    nodes = (n for residual in residuals for n in residual.node.walk() if isinstance(n, IntervalLiteral))
+    for node in nodes:
+        for amount, unit in zip(node.amounts, node.units, strict=True):
+            values = literals[amount]
+            scale = decimal_scale(amount)
+            texts, _ = cast(values, np.ones(values.size, bool), amount.type, scale, Type.STRING, (0, 0), UTC)
+            for text in set(texts.tolist()):
+                read_amount(unit, text)
 
 
 # -- literals ---------------------------------------------------------------------------------------------------------

@@ -155,13 +155,16 @@ def _decimal_maker(source: Type, scale: int, digits: Digits) -> Callable[[Any], 
     return lambda value: fit(int(value), scale, digits)
 
 
+_MOST_FRACTION = 100
+
+
 def _fit_decimal(value: Decimal, digits: Digits) -> int | None:
     sign, mantissa, exponent = value.as_tuple()
     assert isinstance(exponent, int), "it is finite"
     if len(mantissa) + exponent > 39:
         return None
-    if exponent < -400:
-        return 0
+    if exponent < -_MOST_FRACTION:  # digits that far behind the point do not show in a rounded decimal
+        mantissa, exponent = mantissa[: exponent + _MOST_FRACTION] or (0,), -_MOST_FRACTION
     unscaled = int("".join(map(str, mantissa))) * (-1 if sign else 1)
     return fit(unscaled * 10 ** max(exponent, 0), max(-exponent, 0), digits)
 
@@ -213,7 +216,7 @@ def read_double(text: str, target: Type = Type.DOUBLE) -> float | None:
     if _DOUBLE.fullmatch(text):
         value = float(text.rstrip("fFdD") if text[-1] in "fFdD" and not text.endswith("inf") else text)
     elif _HEX_DOUBLE.fullmatch(text):
-        value = float.fromhex(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+        value = _read_hex(text)
     else:
         found = _NAMED_DOUBLES.get(text.lower())
         if found is None:
@@ -221,6 +224,13 @@ def read_double(text: str, target: Type = Type.DOUBLE) -> float | None:
         value = found
     with np.errstate(over="ignore"):
         return float(np.float32(value)) if target is Type.FLOAT else value
+
+
+def _read_hex(text: str) -> float:
+    try:
+        return float.fromhex(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+    except OverflowError:
+        return float("-inf") if text.startswith("-") else float("inf")
 
 
 def read_boolean(text: str) -> bool | None:

@@ -19,6 +19,7 @@ from wherecast.language.expression import (
     Elapsed,
     Element,
     IntervalLiteral,
+    Negate,
     Node,
     Not,
     Or,
@@ -198,6 +199,8 @@ def moment_arithmetic(checker: Checker, op: str, left: Node, right: Node, span: 
 
 def _is_days(node: Node) -> bool:
     """Whether an interval is in whole days by its type, so that a date plus it is a date."""
+    if isinstance(node, Negate):
+        return _is_days(node.item)
     if isinstance(node, IntervalLiteral):
         return all(unit in _DAY_UNITS for unit in node.units)
     return isinstance(node, Elapsed) and node.end.type is node.start.type is Type.DATE

@@ -592,7 +592,8 @@ class _Parser:
         lexeme = self.lexeme
         self.at += 1
         self.lexeme = self.lexemes[self.at]
-        self._check_limit()
+        if self.lexeme.kind == "limit":
+            self._check_limit()
         return lexeme
 
     def _peek(self) -> Lexeme:

@@ -326,7 +326,7 @@ class Checker:
 
     def _negative(self, tree: Branch, depth: int) -> Node:
         item = self.expression(tree.items[0], depth + 1)
-        if item.type not in (*NUMBERS, Type.NULL):
+        if item.type not in (*NUMBERS, *INTERVALS, Type.NULL):
             raise self.error("type", f"- needs a number, found {self.describe(item)}", item.span)
         # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
         digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
