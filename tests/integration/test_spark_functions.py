@@ -131,7 +131,7 @@ date_trunc('YEAR', ts) ; date_trunc('quarter', ts) ; date_trunc('mon', ts) ; dat
 date_trunc('minute', ts) ; date_trunc('second', ts) ; date_trunc('millisecond', ts) ; date_trunc('microsecond', ts) ; date_trunc('x', ts) ; date_trunc('hour', w)
 datediff(d, ts) ; date_diff(ts, w) ; datediff(d, '2024-01-01') ; date_add(d, 7) ; date_add(d, b) ; date_sub(ts, 7) ; date_sub(d, b) ; dateadd(d, 1) ; add_months(d, b) ; add_months(ts, 1) ; add_months(d, -13)
 last_day(d) ; last_day(ts) ; next_day(d, 'Mon') ; next_day(ts, 'su') ; next_day(d, 'FRIDAY')
-unix_timestamp(ts) ; unix_timestamp(d) ; unix_timestamp(w) ; to_unix_timestamp(ts) ; unix_seconds(ts) ; unix_seconds(w) ; unix_seconds(d) ; to_unix_timestamp(w) ; unix_millis(ts) ; unix_micros(ts) ; unix_date(d)
+unix_timestamp(ts) ; unix_timestamp(d) ; unix_timestamp(w) ; to_unix_timestamp(ts) ; unix_seconds(ts) ; to_unix_timestamp(w) ; unix_millis(ts) ; unix_micros(ts) ; unix_date(d)
 date_from_unix_date(b) ; timestamp_seconds(n) ; timestamp_micros(k)
 """
 #: Those that end a query of Spark for some row: one zone will do.

@@ -315,6 +315,8 @@ def _clock(name: str, unit: int, count: int, says: str, example: str) -> Functio
 
 
 _ANY_MOMENT = Takes("a timestamp", MOMENTS, text_as=_TIMESTAMP)
+#: Spark does not take a date here.
+_ONLY_INSTANT = Takes("a timestamp with a time zone", (_TIMESTAMP,), text_as=_TIMESTAMP)
 _UNIT = literal(TEXT)
 
 MOMENT_FUNCTIONS = (
@@ -471,16 +473,16 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_seconds",
         "t",
-        INSTANT,
+        _ONLY_INSTANT,
         result=_BIGINT,
         evaluate=vectorised(lambda t: t // _SECOND_US),
-        says="the same, rounded down; a wall clock is one in the schema's time zone",
+        says="the same of an instant, rounded down",
         example="unix_seconds(time) % 60 = 0",
     ),
     function(
         "unix_millis",
         "t",
-        INSTANT,
+        _ONLY_INSTANT,
         result=_BIGINT,
         evaluate=vectorised(lambda t: t // 1000),
         says="milliseconds since 1970 in UTC",
@@ -489,7 +491,7 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_micros",
         "t",
-        INSTANT,
+        _ONLY_INSTANT,
         result=_BIGINT,
         evaluate=vectorised(lambda t: t),
         says="microseconds since 1970 in UTC",
