@@ -7,6 +7,7 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
+from wherecast.index.codes import KeyCodes
 from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.compile import Compiler
 from wherecast.language.events import EventBatch
@@ -313,3 +314,19 @@ class TestFilterSet:
         assert 0 < stats["servers_per_event"] < 1
         assert "12 filters (12 subscriptions) on 4 servers" in partition.explain()
         assert "x, y" in partition.explain()
+
+
+def test_the_share_of_arrays_counts_every_element_and_every_null() -> None:
+    """NULL and empty arrays at either end of a sample are counted like the others."""
+    schema = Schema.of({"tags": "array<integer>"})
+    filters = Compiler(schema).compile("array_contains(tags, 1)")
+    rows = [{"tags": None}, {"tags": [1, 1]}, {"tags": []}, {"tags": [1, 7]}]
+    for sample in (rows, rows[::-1], rows[1:], rows[:1]):
+        axes = Axes.choose(filters, ones(filters), schema, EventBatch.read(schema, sample))
+        codes = axes.codebook.codes[0]
+        assert isinstance(codes, KeyCodes)
+        first, there, asked = axes.chances[0][[0, 1, codes.encode_value(1)]]
+        nulls, ones_in = sum(r["tags"] is None for r in sample), sum(1 in (r["tags"] or []) for r in sample)
+        assert first == pytest.approx(nulls / len(sample), abs=0.05)
+        assert there == pytest.approx(1 - nulls / len(sample), abs=0.05)
+        assert asked == pytest.approx(ones_in / len(sample), abs=0.05)

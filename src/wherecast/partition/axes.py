@@ -31,7 +31,7 @@ from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, ValueCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters
+from wherecast.language.filters import AT, Filters, take_ranges
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Attribute, Schema
 from wherecast.language.types import Kind
@@ -272,9 +272,9 @@ def _estimate_chances(book: Codebook, sample: EventBatch | None) -> list[Floats]
             out.append(even)
             continue
         cells = events.codes[:, attr]
-        if book.schema.attributes[attr].is_array:
-            first, end = events.list_ptr[~cells[0]], events.list_ptr[~cells[-1] + 1]
-            cells = events.list_codes[first:end]
+        if (cells < 0).any():
+            elements, _ = take_ranges(events.list_ptr, ~cells[cells < 0].astype(np.int64))
+            cells = np.concatenate((cells[cells >= 0], events.list_codes[elements]))
         seen = np.bincount(cells, minlength=codes.width) / events.n_events
         out.append(_UNSEEN * even + (1 - _UNSEEN) * seen)
     return out
