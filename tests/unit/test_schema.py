@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language import arrow, convert, schema, types, values
+from wherecast.language import arrow, convert, schema_forms, types, values
 from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
 from wherecast.language.types import WIDTHS, Kind, integer_range
 
@@ -551,7 +551,7 @@ def test_a_text_attribute_has_three_columns():
 def test_every_kind_is_in_every_table():
     """A kind that is left out of one would be a KeyError at the first value; instants are coerced with their zone, apart."""
     assert set(types.TYPE_OF_KIND) == set(Kind)
-    assert {kind for kind, _ in schema._TYPES.values()} == set(Kind)
+    assert {kind for kind, _ in schema_forms._TYPES.values()} == set(Kind)
     assert set(arrow._CANONICAL) == {kind for _, kind in arrow._KIND_TESTS} == set(Kind)
     assert set(convert._PLAIN_TYPES) == set(Kind)
     assert {*values._COERCE, Kind.TIMESTAMP} == set(Kind)

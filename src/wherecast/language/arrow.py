@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Attribute, Fields, check_size, nest, refuse_type
+from wherecast.language.attributes import Attribute, Fields, check_size, nest
+from wherecast.language.schema_forms import refuse_type
 from wherecast.language.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import TIME_ZONE, Schema
+from wherecast.language.schema import Schema
+from wherecast.language.schema_forms import TIME_ZONE
 from wherecast.language.types import Kind
 from wherecast.language.zone import UTC, find_zone
 

@@ -1,0 +1,146 @@
+"""Attributes: the names, types and domains of which a schema is made.
+
+Everything that can be wrong with one attribute alone is found when the `Attribute` is made.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Union
+
+from wherecast.errors import SchemaError
+from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
+from wherecast.language.values import Scalar, UnfitValueError, coerce, is_finite, iso_text
+
+MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
+_MAX_DEPTH = 32  # of nested structs
+_RESERVED_PREFIX = "__wherecast"
+_ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values an attribute can take: an enumeration, or a range with an optional step between values.
+
+    `Attribute` checks a domain against its kind and puts the values into canonical form (ISO texts become dates). Here, a
+    timestamp without a time zone is UTC; the written form of a schema reads it in the zone of the schema.
+    """
+
+    values: tuple[Scalar, ...] | None = None
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    precision: int | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A named, typed value of an event. Domain and width of an array attribute are those of its elements."""
+
+    name: str
+    kind: Kind
+    is_array: bool = False
+    domain: Domain | None = None
+    bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        kind: object = self.kind
+        if not isinstance(kind, Kind):
+            raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
+        widths = WIDTHS.get(self.kind, (FULL_WIDTH,))
+        if self.bits not in widths:
+            known = " or ".join(map(str, widths))
+            raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
+        if self.domain is not None:
+            object.__setattr__(self, "domain", _check_domain(self.name, self.kind, self.bits, self.domain))
+
+    @property
+    def type_name(self) -> str:
+        """The type as the written form has it: `integer`, `tinyint`, `array<string>`."""
+        name = type_name(self.kind, self.bits)
+        return f"array<{name}>" if self.is_array else name
+
+
+def check_name(name: object) -> str:
+    """The name, if it may be one; `SchemaError` otherwise."""
+    if not isinstance(name, str):
+        raise SchemaError(f"attribute {name!r}: a name must be text; put it in quotes")
+    parts = name.split(".")
+    if not all(parts):
+        raise SchemaError(f"attribute {name!r}: a name, and each part of a dotted name, must not be empty; name it")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        raise SchemaError(
+            f"attribute {name!r}: control characters and lone surrogates cannot be in a name; remove them"
+        )
+    if name.lower().startswith(_RESERVED_PREFIX):
+        raise SchemaError(f"attribute {name!r}: names that begin with {_RESERVED_PREFIX} are ours; choose another name")
+    return name
+
+
+def _check_domain(name: str, kind: Kind, bits: int, domain: Domain) -> Domain:
+    place = f"attribute {name!r}"
+    bounds = (domain.minimum, domain.maximum, domain.precision)
+    if domain.values is not None:
+        if bounds != (None, None, None):
+            raise SchemaError(f"{place}: a domain is either values or min, max and precision; give one of them")
+        values = tuple(_check_value(place, "values", kind, value, bits) for value in domain.values)
+        if not values:
+            raise SchemaError(f"{place}: values is empty; list the values or leave the domain out")
+        if len(set(values)) != len(values):
+            twice = next(v for i, v in enumerate(values) if v in values[:i])
+            raise SchemaError(f"{place}: {twice!r} is there twice in values; remove one")
+        return Domain(values=values)
+    if bounds == (None, None, None):
+        raise SchemaError(f"{place}: the domain says nothing; give values or min and max, or leave it out")
+    if kind not in _ORDERED:
+        raise SchemaError(f"{place}: min, max and precision do not fit type {kind}; list its values instead")
+    low, high, step = domain.minimum, domain.maximum, domain.precision
+    low = None if low is None else _check_value(place, "min", kind, low, bits)
+    high = None if high is None else _check_value(place, "max", kind, high, bits)
+    if low is not None and high is not None and low > high:  # type: ignore[operator]
+        raise SchemaError(f"{place}: min {iso_text(low)} is greater than max {iso_text(high)}; exchange them")
+    if step is not None:
+        if kind not in (Kind.INTEGER, Kind.FLOAT):
+            raise SchemaError(f"{place}: precision is for integers and floats, not for type {kind}; leave it out")
+        checked = _check_value(place, "precision", kind, step)
+        if not isinstance(checked, int | float) or checked <= 0:
+            raise SchemaError(f"{place}: precision must be greater than 0, got {checked}; give the step between values")
+        step = checked
+    return Domain(minimum=low, maximum=high, precision=step)
+
+
+def _check_value(place: str, key: str, kind: Kind, value: object, bits: int = FULL_WIDTH) -> Scalar:
+    try:
+        checked = coerce(kind, value, bits)
+    except UnfitValueError as misfit:
+        raise SchemaError(f"{place}: {key}: {misfit}; correct the value or the type") from None
+    if checked is None or not is_finite(checked):
+        shown = "NULL" if checked is None else checked
+        raise SchemaError(f"{place}: {key}: {shown} cannot bound or be part of a domain; leave it out")
+    return checked
+
+
+#: Attributes by the parts of their names: a struct is a tree of its own.
+Fields = dict[str, Union[Attribute, "Fields"]]
+
+
+def nest(attributes: Iterable[Attribute]) -> Fields:
+    """Rebuild the structs; each stands at the place of its first field."""
+    tree: Fields = {}
+    for attribute in attributes:
+        *parents, leaf = attribute.name.split(".")
+        node: Any = tree
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[leaf] = attribute
+    return tree
+
+
+def check_size(name: str, read: list[Attribute], depth: int) -> None:
+    """Refuse one attribute too many, before a hostile schema has grown large, and structs nested too deep."""
+    if len(read) >= MAX_ATTRIBUTES:
+        raise SchemaError(f"attribute {name!r} is one too many: at most {MAX_ATTRIBUTES:,} attributes; leave some out")
+    if depth > _MAX_DEPTH:
+        raise SchemaError(f"attribute {name!r}: structs are nested more than {_MAX_DEPTH} deep; flatten them")
