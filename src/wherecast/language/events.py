@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import canonical_type
+from wherecast.language.arrow import ArrowArray, ArrowStream, as_table, canonical_type
 from wherecast.language.convert import (
     Converted,
     convert_array,
@@ -37,7 +37,6 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.tables import ArrowArray, ArrowStream, as_table
 from wherecast.language.types import Kind
 from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from wherecast.language.tables import ArrowStream, ArrowTypes
+    from wherecast.language.arrow import ArrowStream, ArrowTypes
 
     #: What a schema is read from.
     SchemaSource: TypeAlias = (
@@ -146,7 +146,7 @@ class Schema:
         struct: Any = getattr(source, "schema", source)
         if hasattr(struct, "jsonValue"):  # of Spark, which is not imported here
             return cls.from_spark(struct, time_zone=time_zone or UTC.name)
-        from wherecast.language.tables import arrow_types  # noqa: PLC0415 - imports PyArrow
+        from wherecast.language.arrow import arrow_types  # noqa: PLC0415 - imports PyArrow
 
         types = arrow_types(source)
         if types is None:
