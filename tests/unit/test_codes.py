@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 
-from wherecast.index.codes import KeyCodes, key_of, lower_texts
+from wherecast.index.codes import KeyCodes, lower_texts
 from wherecast.index.strings import StringCodes
 from wherecast.language.keys import float_keys, key_floats
+from wherecast.language.values import key_of
 
 KEYS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),

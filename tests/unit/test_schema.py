@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language import arrow, convert, schema_forms, types, values
+from wherecast.language import arrow, convert, kinds
 from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
-from wherecast.language.types import WIDTHS, Kind, integer_range
+from wherecast.language.types import Kind, integer_range
 
 STOCK = {
     "symbol": "string",
@@ -82,7 +82,7 @@ def schemas(draw) -> Schema:
         fields = draw(st.just([""]) | st.lists(names, min_size=1, max_size=3, unique_by=str.lower))
         for field in fields:
             kind = draw(st.sampled_from(Kind))
-            bits = draw(st.sampled_from(WIDTHS.get(kind, (64,))))
+            bits = draw(st.sampled_from(list(kinds.ROWS[kind].forms)))
             domain = draw(st.none() | domains(kind, bits))
             attributes.append(Attribute(f"{top}.{field}" if field else top, kind, draw(st.booleans()), domain, bits))
     return Schema(tuple(attributes), draw(st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])))
@@ -549,9 +549,12 @@ def test_a_text_attribute_has_three_columns():
 
 
 def test_every_kind_is_in_every_table():
-    """A kind that is left out of one would be a KeyError at the first value; instants are coerced with their zone, apart."""
-    assert set(types.TYPE_OF_KIND) == set(Kind)
-    assert {kind for kind, _ in schema_forms._TYPES.values()} == set(Kind)
-    assert set(arrow._CANONICAL) == {kind for _, kind in arrow._KIND_TESTS} == set(Kind)
-    assert set(convert._PLAIN_TYPES) == set(Kind)
-    assert {*values._COERCE, Kind.TIMESTAMP} == set(Kind)
+    """A kind that is left out of one would be a KeyError at the first value."""
+    assert set(kinds.ROWS) == set(arrow.ARROW) == set(convert._CONVERT) == set(Kind)
+
+
+def test_names_of_types_are_unambiguous():
+    """No two rows claim one name, in written schemas or in Spark's."""
+    forms = [form for row in kinds.ROWS.values() for form in row.forms.values()]
+    assert len(kinds.NAMES) == sum(len(form.names) for form in forms)
+    assert len(kinds.SPARK_NAMES) == sum(len(form.spark) for form in forms)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +24,8 @@ import pyarrow.csv
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
+from wherecast.language.arrow import canonical_type
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind
 
 BLOCK_BYTES = 1 << 20
 
@@ -112,21 +112,6 @@ def _numbers_without(start: int, count: int, missing: list[int]) -> npt.NDArray[
     return numbers[~np.isin(numbers, missing)][:count] if missing else numbers
 
 
-_INTEGER = r"^\s*-?[0-9]+\s*$"
-_FLOAT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"
-_BOOLEAN = r"(?i)^\s*(?:true|false)\s*$"
-#: Kinds whose fields are not used as they are; dates and timestamps are texts to the engine too.
-_FORMS = {
-    Kind.INTEGER: (re.compile(_INTEGER), pa.int64()),
-    Kind.FLOAT: (re.compile(_FLOAT), pa.float64()),
-    Kind.BOOLEAN: (re.compile(_BOOLEAN), pa.bool_()),
-}
-_PARSE: dict[Kind, Callable[[str], object]] = {
-    Kind.INTEGER: int,
-    Kind.FLOAT: float,
-    Kind.BOOLEAN: lambda text: text.strip().lower() == "true",
-}
-
 #: A record batch or mappings; PyArrow has no types.
 Events = Any
 
@@ -147,14 +132,13 @@ def convert_fields(batch: pa.RecordBatch, schema: Schema) -> Events:
 
 def _convert_column(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
     """The column in the attribute's type; None if some field is not well-formed."""
-    form = _FORMS.get(attribute.kind)
-    if form is None:
+    plain = attribute.row.plain
+    if plain is None:
         return texts
-    pattern, target = form
     try:
-        if pc.all(pc.match_substring_regex(texts, pattern.pattern)).as_py() is False:
+        if pc.all(pc.match_substring_regex(texts, plain.pattern)).as_py() is False:
             return None
-        return pc.utf8_trim_whitespace(texts).cast(target)
+        return pc.utf8_trim_whitespace(texts).cast(canonical_type(attribute))
     except pa.ArrowException:  # out of range, or not UTF-8
         return None
 
@@ -177,7 +161,7 @@ def _convert_field(attribute: Attribute, text: str | bytes | None) -> object:
     try:
         if attribute.is_array:
             return json.loads(text)
-        form = _FORMS.get(attribute.kind)
-        return text if form is None or not form[0].match(text) else _PARSE[attribute.kind](text)
+        plain = attribute.row.plain
+        return text if plain is None or not re.match(plain.pattern, text) else plain.read(text)
     except (ValueError, RecursionError):
         return text

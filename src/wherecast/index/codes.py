@@ -17,8 +17,6 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -39,10 +37,9 @@ from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key, key_floats
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind
-from wherecast.language.values import Scalar
+from wherecast.language.values import Scalar, key_of
 
 
 class KeyCodes:
@@ -160,25 +157,6 @@ def keys_of(values: pa.Array) -> Longs:
 
 def _zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int64()).cast(kind) if not pa.types.is_date32(kind) else pa.scalar(0, pa.int32()).cast(kind)
-
-
-def key_of(value: Scalar) -> int:
-    """Sortable key of one canonical value."""
-    if type(value) is int:
-        return value
-    if isinstance(value, float):
-        return NAN_KEY if math.isnan(value) else float_key(value)
-    if isinstance(value, dt.datetime):
-        return (value - (_EPOCH if value.tzinfo else _WALL_EPOCH)) // _MICROSECOND
-    if isinstance(value, dt.date):
-        return value.toordinal() - _EPOCH_DAY
-    return int(value)
-
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_WALL_EPOCH = _EPOCH.replace(tzinfo=None)
-_EPOCH_DAY = _EPOCH.toordinal()
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class Codebook:
@@ -311,7 +289,7 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]
         made = schema.columns[number]
         attribute = schema.attributes[made.attr]
         make: _Maker = _key_codes
-        if attribute.kind is Kind.STRING:
+        if attribute.is_text:
             make = _string_codes if made.reading is Reading.VALUE else _literal_codes
         codes[number], lo[real], hi[real] = make(filters, rows, real, attribute)
     return Codebook(schema, codes), lo, hi

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import key_of
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
@@ -32,9 +31,9 @@ from wherecast.language.filters import Program
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
-from wherecast.language.schema import Schema
-from wherecast.language.types import Kind, Type
-from wherecast.language.values import Scalar
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Type
+from wherecast.language.values import Scalar, key_of
 from wherecast.language.zone import Zone
 
 
@@ -74,7 +73,7 @@ class Residuals:
     def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
         """Which residuals hold for one event, from its canonical values; not for residuals that read arrays."""
         return self._hold(
-            lambda attr: _one_value(values[attr], schema.attributes[attr].kind),
+            lambda attr: _one_value(values[attr], schema.attributes[attr]),
             schema.zone,
             np.zeros(residual_ids.size, np.int64),
             residual_ids,
@@ -131,41 +130,49 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
     attribute = events.schema.attributes[attr]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     if attribute.is_array:
-        return Nullable(_objects(_plain_lists(array, attribute.kind)), valid)
-    if attribute.kind is Kind.STRING:
+        return Nullable(_objects(_plain_lists(array)), valid)
+    if attribute.is_text:
         return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
-    return Nullable(_plain_numbers(array, attribute.kind), valid)
+    return Nullable(_plain_numbers(array), valid)
 
 
-def _one_value(value: Scalar | None, kind: Kind) -> Nullable:
+def _one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
     """The value of a scalar attribute in one event, as the evaluator wants it."""
-    if kind is Kind.STRING:
-        return Nullable(np.array(["" if value is None else value], object), np.array([value is not None]))
-    if kind in (Kind.FLOAT, Kind.BOOLEAN):
-        dtype = np.float64 if kind is Kind.FLOAT else np.bool_
-        return Nullable(np.array([0 if value is None else value], dtype), np.array([value is not None]))
-    return Nullable(np.array([0 if value is None else key_of(value)], np.int64), np.array([value is not None]))
+    valid = np.array([value is not None])
+    if attribute.is_text:
+        return Nullable(np.array(["" if value is None else value], object), valid)
+    if isinstance(value, bool | float):
+        return Nullable(np.array([value]), valid)
+    dtype = _DTYPES.get(attribute.type, np.int64)
+    return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
+
+
+_DTYPES = {Type.BOOLEAN: np.bool_, Type.FLOAT: np.float64, Type.DOUBLE: np.float64}
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:
     return np.fromiter(values, object)
 
 
-def _plain_numbers(array: pa.Array, kind: Kind) -> npt.NDArray[Any]:
+def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
-    if kind is Kind.DATE:
-        array = array.cast(pa.int32()).cast(pa.int64())
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
-        array = array.cast(pa.int64())
+    array = _as_integers(array)
     if array.null_count:
-        array = array.fill_null(False if kind is Kind.BOOLEAN else 0)
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def _plain_lists(array: pa.Array, kind: Kind) -> list[list[Any]]:
-    if kind is Kind.DATE:
+def _as_integers(array: pa.Array) -> pa.Array:
+    """Dates as days and timestamps as microseconds."""
+    if pa.types.is_date32(array.type):
+        return array.cast(pa.int32()).cast(pa.int64())
+    return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
+
+
+def _plain_lists(array: pa.Array) -> list[list[Any]]:
+    if pa.types.is_date32(array.type.value_type):
         array = array.cast(pa.list_(pa.int32()))
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    elif pa.types.is_timestamp(array.type.value_type):
         array = array.cast(pa.list_(pa.int64()))
     return [[] if v is None else v for v in array.to_pylist()]
 

@@ -7,35 +7,21 @@ stream of record batches by `__arrow_c_stream__`, one batch by `__arrow_c_array_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
 from wherecast.language.attributes import Attribute, Fields, check_size, nest
+from wherecast.language.kinds import ROWS
 from wherecast.language.schema_forms import refuse_type
 from wherecast.language.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_CANONICAL = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.FLOAT: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-}
-_NARROW = {
-    (Kind.INTEGER, 8): pa.int8(),
-    (Kind.INTEGER, 16): pa.int16(),
-    (Kind.INTEGER, 32): pa.int32(),
-    (Kind.FLOAT, 32): pa.float32(),
-}
-_CANONICAL_ARRAY = {kind: pa.list_(data_type) for kind, data_type in _CANONICAL.items()}
 _LIST_TESTS = (
     types.is_list,
     types.is_large_list,
@@ -50,25 +36,34 @@ def is_text(data_type: pa.DataType) -> bool:
     return bool(types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type))
 
 
-_KIND_TESTS = (
-    (types.is_boolean, Kind.BOOLEAN),
-    (types.is_integer, Kind.INTEGER),
-    (types.is_floating, Kind.FLOAT),
-    (is_text, Kind.STRING),
-    (types.is_date, Kind.DATE),
-    (lambda t: types.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMP),
-    (types.is_timestamp, Kind.TIMESTAMP_NTZ),
-)
+class ArrowRow(NamedTuple):
+    """What Arrow has for a kind."""
+
+    canonical: pa.DataType  # in which its values reach an index: numbers of every width have 64 bits there
+    holds: Callable[[pa.DataType], bool]  # whether values of a type are read as this kind
+    narrow: Mapping[int, pa.DataType] = {}  # by width, where schemas have another type
+
+
+ARROW: Mapping[Kind, ArrowRow] = {
+    Kind.BOOLEAN: ArrowRow(pa.bool_(), types.is_boolean),
+    Kind.INTEGER: ArrowRow(pa.int64(), types.is_integer, {8: pa.int8(), 16: pa.int16(), 32: pa.int32()}),
+    Kind.FLOAT: ArrowRow(pa.float64(), types.is_floating, {32: pa.float32()}),
+    Kind.STRING: ArrowRow(pa.string(), is_text),
+    Kind.DATE: ArrowRow(pa.date32(), types.is_date),
+    Kind.TIMESTAMP: ArrowRow(pa.timestamp("us", tz="UTC"), lambda t: types.is_timestamp(t) and t.tz is not None),
+    Kind.TIMESTAMP_NTZ: ArrowRow(pa.timestamp("us"), lambda t: types.is_timestamp(t) and t.tz is None),
+}
+_CANONICAL_ARRAY = {kind: pa.list_(row.canonical) for kind, row in ARROW.items()}
 
 
 def canonical_type(attribute: Attribute) -> pa.DataType:
-    """The one Arrow type in which the values of an attribute reach an index: numbers of every width have 64 bits there."""
-    return (_CANONICAL_ARRAY if attribute.is_array else _CANONICAL)[attribute.kind]
+    """The one Arrow type in which the values of an attribute reach an index."""
+    return _CANONICAL_ARRAY[attribute.kind] if attribute.is_array else ARROW[attribute.kind].canonical
 
 
 def declared_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that an attribute has in a schema: its canonical type, in its own width."""
-    narrow = _NARROW.get((attribute.kind, attribute.bits))
+    narrow = ARROW[attribute.kind].narrow.get(attribute.bits)
     if narrow is None:
         return canonical_type(attribute)
     return pa.list_(narrow) if attribute.is_array else narrow
@@ -76,7 +71,7 @@ def declared_type(attribute: Attribute) -> pa.DataType:
 
 def kind_of(data_type: pa.DataType) -> Kind | None:
     """The kind whose values an Arrow type holds, if there is one."""
-    return next((kind for test, kind in _KIND_TESTS if test(data_type)), None)
+    return next((kind for kind, row in ARROW.items() if row.holds(data_type)), None)
 
 
 def signed_width(data_type: pa.DataType) -> int:
@@ -85,10 +80,11 @@ def signed_width(data_type: pa.DataType) -> int:
 
 
 def _bits_of(kind: Kind, data_type: pa.DataType) -> int:
-    """The width of an attribute whose values have this type."""
-    if kind is Kind.INTEGER:
-        return min(FULL_WIDTH, signed_width(data_type))
-    return max(32, data_type.bit_width) if kind is Kind.FLOAT else FULL_WIDTH
+    """The width of an attribute whose values have this type: the least that holds them all, or the widest."""
+    needed = signed_width(data_type) if types.is_integer(data_type) else FULL_WIDTH
+    needed = data_type.bit_width if types.is_floating(data_type) else needed
+    widths = ROWS[kind].forms
+    return next((bits for bits in widths if bits >= needed), max(widths))
 
 
 def is_text_extension(data_type: pa.DataType) -> bool:

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from wherecast.errors import SchemaError
-from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, type_name
-from wherecast.language.values import Scalar, UnfitValueError, coerce, is_finite, iso_text
+from wherecast.language.kinds import ROWS, Form, Row
+from wherecast.language.types import FULL_WIDTH, Kind, Type
+from wherecast.language.values import (
+    Scalar,
+    UnfitValueError,
+    expected,
+    is_finite,
+    is_missing,
+    iso_text,
+    refuse_misplaced,
+    unwrap_numpy,
+)
+from wherecast.language.zone import UTC, Zone
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs
 _RESERVED_PREFIX = "__wherecast"
-_ORDERED = (Kind.INTEGER, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +53,78 @@ class Attribute:
     is_array: bool = False
     domain: Domain | None = None
     bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
+    #: what is known about the kind, and about it in this width
+    row: Row = field(init=False, repr=False, compare=False)
+    form: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
         kind: object = self.kind
         if not isinstance(kind, Kind):
             raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
-        widths = WIDTHS.get(self.kind, (FULL_WIDTH,))
-        if self.bits not in widths:
-            known = " or ".join(map(str, widths))
+        row = ROWS[self.kind]
+        if self.bits not in row.forms:
+            known = " or ".join(map(str, row.forms))
             raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
+        object.__setattr__(self, "row", row)
+        object.__setattr__(self, "form", row.forms[self.bits])
         if self.domain is not None:
-            object.__setattr__(self, "domain", _check_domain(self.name, self.kind, self.bits, self.domain))
+            object.__setattr__(self, "domain", _check_domain(self, self.domain))
 
     @property
     def type_name(self) -> str:
         """The type as the written form has it: `integer`, `tinyint`, `array<string>`."""
-        name = type_name(self.kind, self.bits)
-        return f"array<{name}>" if self.is_array else name
+        return f"array<{self.element_name}>" if self.is_array else self.element_name
+
+    @property
+    def element_name(self) -> str:
+        """The type of a value or, of an array, of an element."""
+        return self.form.names[0]
+
+    @property
+    def type(self) -> Type:
+        """The type of a value, or of an element, in expressions."""
+        return self.form.type
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are ordered as texts, not by keys."""
+        return self.form.is_text
+
+    def fit(self, value: object, zone: Zone = UTC) -> Scalar | None:
+        """The canonical value for `value`, or None for NULL; `UnfitValueError` if it does not fit.
+
+        `zone` is that of a timestamp without one. Of an array, `value` is an element.
+        """
+        if type(value) not in _PLAIN:
+            if type(value).__module__ == "numpy":
+                value = unwrap_numpy(value)
+            if is_missing(value):
+                return None
+            refuse_misplaced(value)
+        fitted: Scalar = self.row.fit(value, self, zone)
+        return fitted
+
+    def fit_array(self, value: object, zone: Zone = UTC) -> list[Scalar | None] | None:
+        """The canonical elements of an array value, or None for NULL."""
+        if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
+            value = list(value)  # type: ignore[call-overload]
+        if is_missing(value):
+            return None
+        refuse_misplaced(value)
+        if not isinstance(value, list | tuple):
+            raise expected(self.type_name, value)
+        elements = []
+        for position, element in enumerate(value):
+            try:
+                elements.append(self.fit(element, zone))
+            except UnfitValueError as misfit:
+                raise UnfitValueError(f"element {position}: {misfit}") from None
+        return elements
+
+
+#: Types of values that are neither NULL nor wrapped, which most are.
+_PLAIN = frozenset((bool, int, float, str))
 
 
 def check_name(name: object) -> str:
@@ -79,13 +143,13 @@ def check_name(name: object) -> str:
     return name
 
 
-def _check_domain(name: str, kind: Kind, bits: int, domain: Domain) -> Domain:
-    place = f"attribute {name!r}"
+def _check_domain(attribute: Attribute, domain: Domain) -> Domain:
+    place, kind, row = f"attribute {attribute.name!r}", attribute.kind, attribute.row
     bounds = (domain.minimum, domain.maximum, domain.precision)
     if domain.values is not None:
         if bounds != (None, None, None):
             raise SchemaError(f"{place}: a domain is either values or min, max and precision; give one of them")
-        values = tuple(_check_value(place, "values", kind, value, bits) for value in domain.values)
+        values = tuple(_check_value(place, "values", attribute, value) for value in domain.values)
         if not values:
             raise SchemaError(f"{place}: values is empty; list the values or leave the domain out")
         if len(set(values)) != len(values):
@@ -94,26 +158,26 @@ def _check_domain(name: str, kind: Kind, bits: int, domain: Domain) -> Domain:
         return Domain(values=values)
     if bounds == (None, None, None):
         raise SchemaError(f"{place}: the domain says nothing; give values or min and max, or leave it out")
-    if kind not in _ORDERED:
+    if not row.has_range:
         raise SchemaError(f"{place}: min, max and precision do not fit type {kind}; list its values instead")
     low, high, step = domain.minimum, domain.maximum, domain.precision
-    low = None if low is None else _check_value(place, "min", kind, low, bits)
-    high = None if high is None else _check_value(place, "max", kind, high, bits)
+    low = None if low is None else _check_value(place, "min", attribute, low)
+    high = None if high is None else _check_value(place, "max", attribute, high)
     if low is not None and high is not None and low > high:  # type: ignore[operator]
         raise SchemaError(f"{place}: min {iso_text(low)} is greater than max {iso_text(high)}; exchange them")
     if step is not None:
-        if kind not in (Kind.INTEGER, Kind.FLOAT):
+        if not row.has_step:
             raise SchemaError(f"{place}: precision is for integers and floats, not for type {kind}; leave it out")
-        checked = _check_value(place, "precision", kind, step)
+        checked = _check_value(place, "precision", Attribute(attribute.name, kind), step)
         if not isinstance(checked, int | float) or checked <= 0:
             raise SchemaError(f"{place}: precision must be greater than 0, got {checked}; give the step between values")
         step = checked
     return Domain(minimum=low, maximum=high, precision=step)
 
 
-def _check_value(place: str, key: str, kind: Kind, value: object, bits: int = FULL_WIDTH) -> Scalar:
+def _check_value(place: str, key: str, attribute: Attribute, value: object) -> Scalar:
     try:
-        checked = coerce(kind, value, bits)
+        checked = attribute.fit(value)
     except UnfitValueError as misfit:
         raise SchemaError(f"{place}: {key}: {misfit}; correct the value or the type") from None
     if checked is None or not is_finite(checked):

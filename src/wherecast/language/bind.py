@@ -29,8 +29,8 @@ from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.patterns import find_form, prefix_end
-from wherecast.language.schema import Schema
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
 from wherecast.language.zone import Zone
 
 
@@ -178,19 +178,19 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     if predicate.op == "true":
         ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
-    if attribute.kind is Kind.STRING:
+    if attribute.is_text:
         return _place_strings(predicate, literals, pool)
     if predicate.op == "in":
-        return _place_list(predicate, literals, attribute.kind)
+        return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
-    return single(*_bounds(op, attribute.kind, predicate, param, literals.scalar(param), literals.zone))
+    return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
 
 
-def _place_list(predicate: Predicate, literals: Literals, kind: Kind) -> Ragged:
+def _place_list(predicate: Predicate, literals: Literals, attribute: Attribute) -> Ragged:
     piles = []
     for param in predicate.params:
         values, ptr = literals.listed(param, predicate.common)
-        lo, hi = _bounds("=", kind, predicate, param, values, literals.zone)
+        lo, hi = _bounds("=", attribute, predicate, param, values, literals.zone)
         piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
@@ -246,11 +246,11 @@ def _place_prefixes(predicate: Predicate, values: npt.NDArray[Any], pool: String
 
 
 def _bounds(
-    op: str, kind: Kind, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
+    op: str, attribute: Attribute, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
 ) -> tuple[Longs, Longs]:
-    own = TYPE_OF_KIND[kind]
+    own = attribute.type
     if own not in MOMENTS:
-        return _number_bounds(op, kind, param, values)
+        return _number_bounds(op, own, param, values)
     return _moment_bounds(op, own, predicate.common, as_moments(values, param.type, predicate.common, zone), zone)
 
 
@@ -266,13 +266,13 @@ def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) 
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
 
-def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
+def _number_bounds(op: str, own: Type, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
     """Closed key intervals of `attribute op literal`, for many literals."""
-    if kind is Kind.FLOAT:
+    if own in FLOATS:
         return _exact_bounds(op, float_keys(_as_doubles(param, values)))
-    if kind is Kind.INTEGER and param.type is Type.DECIMAL:
+    if own in INTEGERS and param.type is Type.DECIMAL:
         return _rounded_bounds(op, [(u // 10**s, -(-u // 10**s)) for u, s in values])
-    if kind is Kind.INTEGER and param.type is Type.DOUBLE:
+    if own in INTEGERS and param.type is Type.DOUBLE:
         return _rounded_bounds(op, [_integers_around(v) for v in values.tolist()])
     return _exact_bounds(op, values.astype(np.int64))
 
@@ -370,15 +370,14 @@ def _constraints(
 ) -> list[Constraint]:
     """The constraints of one clause on one column: one, or one per element asked of a set."""
     attribute, number = schema.attributes[column.attr], schema.number_of(column)
-    is_string = attribute.kind is Kind.STRING
-    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.predicates}
+    resolved = {t: _resolve(t, placed[t], ranks, attribute.is_text, n) for v in unions for t in v.predicates}
     elements = [v for v in unions if v.is_elements]
     plain = [v for v in unions if not v.is_elements]
     out: list[Constraint] = []
     if plain:
         sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
         null = all(any(t.null for t in v.predicates) for v in plain)
-        if attribute.kind is Kind.BOOLEAN and not attribute.is_array:
+        if attribute.type is Type.BOOLEAN and not attribute.is_array:
             sets = _whole_booleans(sets)
         if elements and not null and sets.rows.size == n:
             pass  # "the array is there" follows from any element asked for
@@ -388,8 +387,8 @@ def _constraints(
     return out
 
 
-def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
-    if is_string and predicate.op != "all":
+def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_text: bool, n: int) -> Ragged:
+    if is_text and predicate.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
     if not predicate.complement or predicate.op == "true":  # the complement of a boolean was placed as its other value
         return sets

@@ -37,8 +37,8 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.types import Kind
-from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
+from wherecast.language.types import INTEGERS
+from wherecast.language.values import Misplaced, Scalar, UnfitValueError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -306,12 +306,7 @@ class _PandasSource:
     def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Converted:
         if series.dtype != object:
             try:
-                if (
-                    attribute.kind is Kind.INTEGER
-                    and not attribute.is_array
-                    and series.dtype.kind == "f"
-                    and not fields
-                ):
+                if attribute.type in INTEGERS and not attribute.is_array and series.dtype.kind == "f" and not fields:
                     return convert_array(attribute, _whole_numbers(series), zone)
                 array = pa.array(series, from_pandas=True)
             except (pa.ArrowException, TypeError, ValueError):
@@ -423,7 +418,7 @@ def read_event(
         if value is None and "." in name and name not in event:
             value = _descend(event, name.split("."))
         try:
-            values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
+            values[index] = None if value is None else attribute.fit(value, schema.zone)
         except UnfitValueError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     if names is not None and None in values.values():

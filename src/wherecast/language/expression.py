@@ -10,15 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from wherecast.language.schema import Attribute
-from wherecast.language.types import NARROW_TYPES, TYPE_OF_KIND, Type
+from wherecast.language.types import Type
 
 Span = tuple[int, int]
-
-
-def element_type(attribute: Attribute) -> Type:
-    """The type of an attribute's values or, of an array attribute, of its elements."""
-    return NARROW_TYPES.get((attribute.kind, attribute.bits)) or TYPE_OF_KIND[attribute.kind]
 
 
 _FIELDS: dict[type[Node], tuple[str, ...]] = {}

@@ -20,7 +20,6 @@ from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the c
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from functools import lru_cache
 
 import numpy as np
@@ -39,21 +38,6 @@ def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
     keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
     return np.where(np.isnan(values), np.int64(NAN_KEY), keys)
-
-
-def float_key(value: float) -> int:
-    """Order-preserving key of one double that is not NaN."""
-    bits: int = _LONG.unpack(_DOUBLE.pack(value + 0.0))[0]
-    return bits ^ KEY_MAX if bits < 0 else bits
-
-
-_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
-
-
-def key_float(key: int) -> float:
-    """The double of one key made by `float_key`; a key of no double is NaN."""
-    value: float = _DOUBLE.unpack(_LONG.pack(key ^ KEY_MAX if key < 0 else key))[0]
-    return value
 
 
 def key_floats(keys: Longs) -> npt.NDArray[np.float64]:

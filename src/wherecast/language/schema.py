@@ -91,7 +91,7 @@ class Schema:
     _by_lower_name: dict[str, int] = field(init=False, repr=False, compare=False)
     #: what an index can take from an event; their numbers are what filters and boxes speak of
     columns: tuple[Column, ...] = field(init=False, repr=False, compare=False)
-    #: by column, whether its constants are strings
+    #: by column, whether its constants are texts
     are_texts: tuple[bool, ...] = field(init=False, repr=False, compare=False)
     _numbers: dict[Column, int] = field(init=False, repr=False, compare=False)
 
@@ -108,7 +108,7 @@ class Schema:
             raise SchemaError(
                 f"{len(self.columns):,} columns, at most {MAX_ATTRIBUTES:,}, and a text attribute has three; leave some out"
             )
-        is_text = [a.kind is Kind.STRING for a in self.attributes]
+        is_text = [a.is_text for a in self.attributes]
         object.__setattr__(self, "are_texts", tuple(is_text[column.attr] for column in self.columns))
         object.__setattr__(self, "_numbers", {column: i for i, column in enumerate(self.columns)})
 

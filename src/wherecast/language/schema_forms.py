@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from wherecast.errors import SchemaError
 from wherecast.language.attributes import Attribute, Domain, Fields, check_name, check_size, nest
-from wherecast.language.types import FULL_WIDTH, Kind, type_name
-from wherecast.language.values import UnfitValueError, coerce, iso_text
+from wherecast.language.kinds import NAMES, SPARK_NAMES
+from wherecast.language.types import Kind
+from wherecast.language.values import UnfitValueError, iso_text
 from wherecast.language.zone import UTC, Zone, find_zone
 
 #: Where the written form has the time zone of the schema.
@@ -22,35 +24,6 @@ TIME_ZONE = "__wherecast_time_zone"
 #: Where it has the columns that no filter can name.
 UNUSABLE = "__wherecast_unusable"
 
-#: A kind and its width. `integer` and `float` have 64 bits: that is what schemas written before there were widths mean.
-_TYPES = {
-    **dict.fromkeys(("boolean", "bool"), (Kind.BOOLEAN, FULL_WIDTH)),
-    **dict.fromkeys(("tinyint", "byte"), (Kind.INTEGER, 8)),
-    **dict.fromkeys(("smallint", "short"), (Kind.INTEGER, 16)),
-    "int": (Kind.INTEGER, 32),
-    **dict.fromkeys(("integer", "bigint", "long"), (Kind.INTEGER, FULL_WIDTH)),
-    "real": (Kind.FLOAT, 32),
-    **dict.fromkeys(("float", "double"), (Kind.FLOAT, FULL_WIDTH)),
-    **dict.fromkeys(("string", "text", "varchar"), (Kind.STRING, FULL_WIDTH)),
-    "date": (Kind.DATE, FULL_WIDTH),
-    **dict.fromkeys(("timestamp", "timestamp_ltz"), (Kind.TIMESTAMP, FULL_WIDTH)),
-    "timestamp_ntz": (Kind.TIMESTAMP_NTZ, FULL_WIDTH),
-}
-#: Spark's JSON says `integer` and `float` for 32 bits.
-_SPARK_TYPES = {
-    **_TYPES,
-    "integer": (Kind.INTEGER, 32),
-    "float": (Kind.FLOAT, 32),
-    "char": (Kind.STRING, FULL_WIDTH),
-}
-_SPARK_NAMES = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "integer": "long",
-    "real": "float",
-    "float": "double",
-}
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
@@ -156,35 +129,37 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
                 raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
             _read_fields(nested, name + ".", out, depth + 1, zone)
         else:
-            kind, bits, is_array = _read_type(name, written)
-            out.append(Attribute(name, kind, is_array, _read_domain(name, kind, spec, zone), bits))
+            attribute = _read_type(name, written)
+            domain = _read_domain(attribute, spec, zone)
+            out.append(attribute if domain is None else replace(attribute, domain=domain))
 
 
-def _read_type(name: str, written: str) -> tuple[Kind, int, bool]:
+def _read_type(name: str, written: str) -> Attribute:
     text = written.strip().lower()
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
-    found = _TYPES.get(element)
+    found = NAMES.get(element)
     if found is None:
         raise refuse_type(name, text, element)
-    return *found, array is not None
+    kind, bits = found
+    return Attribute(name, kind, array is not None, bits=bits)
 
 
-def _read_domain(name: str, kind: Kind, spec: Mapping[Any, Any], zone: Zone) -> Domain | None:
+def _read_domain(attribute: Attribute, spec: Mapping[Any, Any], zone: Zone) -> Domain | None:
     if all(spec.get(key) is None for key in _DOMAIN_KEYS):
         return None
     values = spec.get("values")
     if values is not None and (isinstance(values, str) or not isinstance(values, Sequence)):
-        raise SchemaError(f"attribute {name!r}: values must be a list, got {values!r:.60}; write [a, b]")
-    listed = None if values is None else tuple(_in_zone(kind, value, zone) for value in values)
-    low, high = (_in_zone(kind, spec.get(key), zone) for key in ("min", "max"))
+        raise SchemaError(f"attribute {attribute.name!r}: values must be a list, got {values!r:.60}; write [a, b]")
+    listed = None if values is None else tuple(_in_zone(attribute, value, zone) for value in values)
+    low, high = (_in_zone(attribute, spec.get(key), zone) for key in ("min", "max"))
     return Domain(listed, low, high, spec.get("precision"))
 
 
-def _in_zone(kind: Kind, value: Any, zone: Zone) -> Any:
-    """A value of a domain, as an instant if it is a timestamp; `Attribute` says what is wrong with one that is not."""
+def _in_zone(attribute: Attribute, value: Any, zone: Zone) -> Any:
+    """A value of a domain in its zone; `Attribute` says what is wrong with one that does not fit."""
     try:
-        return coerce(kind, value, zone=zone) if kind is Kind.TIMESTAMP else value
+        return attribute.fit(value, zone)
     except UnfitValueError:
         return value
 
@@ -244,7 +219,7 @@ def _read_spark_field(name: str, data_type: Mapping[str, Any], metadata: Mapping
     is_array = data_type["type"] == "array"
     element = data_type["elementType"] if is_array else data_type["type"]
     element = str(element["type"] if isinstance(element, dict) else element)
-    found = _SPARK_TYPES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
+    found = SPARK_NAMES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
     if found is None:
         raise refuse_type(name, f"array<{element}>" if is_array else element, element)
     kind, bits = found
@@ -261,6 +236,5 @@ def _write_spark_struct(tree: Fields) -> dict[str, object]:
 def _write_spark_type(node: Attribute | Fields) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
-    name = type_name(node.kind, node.bits)
-    element = _SPARK_NAMES.get(name, name)
+    element = node.form.spark[0]
     return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element

@@ -36,7 +36,6 @@ from wherecast.language.expression import (
     Or,
     Param,
     Span,
-    element_type,
 )
 from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
@@ -177,10 +176,9 @@ class Checker:
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
             raise self._error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
-        element = element_type(attribute)
         if attribute.is_array:
-            return Attr(index=index, type=Type.ARRAY, element=element, span=span)
-        return Attr(index=index, type=element, span=span)
+            return Attr(index=index, type=Type.ARRAY, element=attribute.type, span=span)
+        return Attr(index=index, type=attribute.type, span=span)
 
     def _name_hint(self, name: str) -> str:
         inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]

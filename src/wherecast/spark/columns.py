@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from wherecast.errors import SchemaError
 from wherecast.language.schema import Schema
 from wherecast.language.schema_forms import TIME_ZONE
-from wherecast.language.types import Kind
+from wherecast.language.types import MOMENTS
 from wherecast.language.zone import UTC, find_zone
 
 if TYPE_CHECKING:
@@ -261,7 +261,6 @@ def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
 # Time zones
 
 _ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
-_MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
 def schema_in_session(schema: SchemaSource, spark: SparkSession) -> Schema:
@@ -293,7 +292,7 @@ def check_moments(columns: StructType, schema: Schema, where: Mapping[str, Path]
     """
     for attribute in (schema[name] for name in where):
         found = _type_of(columns, where[attribute.name])
-        if attribute.kind in _MOMENTS and found in tuple(_MOMENTS) and found != attribute.kind:
+        if attribute.type in MOMENTS and found in tuple(MOMENTS) and found != attribute.type:
             raise SchemaError(
                 f"the column {attribute.name!r} is a {found}, its attribute a {attribute.kind}; cast the column, or build "
                 f"the index with {attribute.name!r} as {found}"
@@ -325,7 +324,7 @@ def _session_zone(spark: SparkSession) -> str:
 
 
 def _has_moments(schema: Schema) -> bool:
-    return any(attribute.kind in _MOMENTS for attribute in schema)
+    return any(attribute.type in MOMENTS for attribute in schema)
 
 
 def _type_of(columns: StructType, path: Path) -> str:

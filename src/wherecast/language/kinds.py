@@ -1,0 +1,217 @@
+"""The table of types: everything that the rest of the program asks about a kind, one row each.
+
+A row says what a kind is called, which values fit it, how its values are ordered in an index, and how they are written.
+Other modules ask the row (`Attribute.row`, `Attribute.form`); they do not test for kinds. Adding a type is adding a row here, and one
+each in the two tables that need Arrow: `arrow` (which Arrow types hold it) and `convert` (whole columns at once).
+
+A kind has one or several *forms*, by width. The form says how values are ordered:
+
+- by a 64-bit *key* (see `keys`): numbers, days, instants. Cut points and events are compared as integers;
+- as a *text*: kinds whose values do not fit 64 bits. The constants of filters are ranked in one pool of texts, whose order
+  is that of the values.
+
+Everything behind `index.codes` knows these two only.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wherecast.language import values as v
+from wherecast.language.types import FULL_WIDTH, Kind, Type
+from wherecast.language.values import key_float
+
+if TYPE_CHECKING:
+    from wherecast.language.attributes import Attribute
+    from wherecast.language.zone import Zone
+
+
+class Form(NamedTuple):
+    """One width of a kind, or its only form."""
+
+    names: tuple[str, ...]  # in written schemas; the first is the one that is written, and never changes
+    spark: tuple[str, ...]  # in the JSON form of Spark's types; the first is the one that is written
+    type: Type  # of an expression that is such an attribute
+    is_text: bool = False  # ordered as a text, not by a key
+
+
+class Plain(NamedTuple):
+    """Values as plain texts, in CSV files and logs."""
+
+    pattern: str  # means the same to Python's `re` and to Arrow's RE2
+    read: Callable[[str], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What there is to know about a kind."""
+
+    kind: Kind
+    forms: Mapping[int, Form]  # by width in bits
+    #: the canonical value for a Python value; raises UnfitValueError
+    fit: Callable[[Any, Attribute, Zone], Any]
+    #: Python types whose values Arrow converts by itself, many at once
+    python: frozenset[type]
+    #: a position (the key, or the text) as a SQL literal; and as a value for people, as JSON has it
+    write: Callable[[Any, Attribute], str]
+    show: Callable[[Any, Attribute], object] = lambda key, _: key
+    #: whether SQL can write a key: not so infinity, and years beyond 1 to 9999
+    can_write: Callable[[int], bool] = lambda _: True
+    has_range: bool = True  # a domain may have min and max
+    has_step: bool = False  # and precision, the step between values
+    #: how values stand in plain texts, if not as the texts that `fit` takes
+    plain: Plain | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return row_of, (self.kind,)
+
+
+def quote(text: str) -> str:
+    """A text as a SQL literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+# -- dates and timestamps ----------------------------------------------------------------------------------------------
+
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+_HOUR = 3_600_000_000
+_DAYS = (dt.date.min - _EPOCH.date()).days, (dt.date.max - _EPOCH.date()).days
+_WALLS = _DAYS[0] * 24 * _HOUR, (_DAYS[1] + 1) * 24 * _HOUR - 1
+_INSTANTS = _WALLS[0] - 18 * _HOUR, _WALLS[1] + 18 * _HOUR
+
+
+def _within(ends: tuple[int, int]) -> Callable[[int], bool]:
+    return lambda key: ends[0] <= key <= ends[1]
+
+
+def _day(key: int) -> dt.date:
+    return _EPOCH.date() + dt.timedelta(days=key)
+
+
+def _wall(key: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=key)
+
+
+def _write_date(key: int, _: Attribute) -> str:
+    return f"DATE '{_day(key)}'" if _within(_DAYS)(key) else f"day {key}"
+
+
+def _write_wall(key: int, _: Attribute) -> str:
+    return f"TIMESTAMP_NTZ '{_wall(key)}'" if _within(_WALLS)(key) else str(key)
+
+
+def _write_instant(key: int, _: Attribute) -> str:
+    if not _within(_INSTANTS)(key):
+        return str(key)
+    # At the ends of time, a clock elsewhere still shows a year from 1 to 9999.
+    hours = 18 if key < _WALLS[0] else -18 if key > _WALLS[1] else 0
+    return f"TIMESTAMP '{_wall(key + hours * _HOUR)}{f'{hours:+03d}:00' if hours else 'Z'}'"
+
+
+def _show_float(key: int, _: Attribute) -> object:
+    value = key_float(key)
+    return value if math.isfinite(value) else str(value)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+_FLOAT_TEXT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"
+
+_TABLE = (
+    Row(
+        Kind.BOOLEAN,
+        {FULL_WIDTH: Form(("boolean", "bool"), ("boolean",), Type.BOOLEAN)},
+        fit=lambda value, of, _: v.boolean(value, of.element_name),
+        python=frozenset({bool}),
+        write=lambda key, _: "TRUE" if key else "FALSE",
+        show=lambda key, _: bool(key),
+        has_range=False,
+        plain=Plain(r"(?i)^\s*(?:true|false)\s*$", lambda text: text.strip().lower() == "true"),
+    ),
+    # `integer` and `float` have 64 bits: that is what schemas written before there were widths mean. To Spark they have 32.
+    Row(
+        Kind.INTEGER,
+        {
+            8: Form(("tinyint", "byte"), ("byte", "tinyint"), Type.TINYINT),
+            16: Form(("smallint", "short"), ("short", "smallint"), Type.SMALLINT),
+            32: Form(("int",), ("integer", "int"), Type.INT),
+            64: Form(("integer", "bigint", "long"), ("long", "bigint"), Type.BIGINT),
+        },
+        fit=lambda value, of, _: v.integer(value, of.element_name, of.bits),
+        python=frozenset({int}),
+        write=lambda key, _: str(key),
+        has_step=True,
+        plain=Plain(r"^\s*-?[0-9]+\s*$", int),
+    ),
+    Row(
+        Kind.FLOAT,
+        {
+            32: Form(("real",), ("float", "real"), Type.FLOAT),
+            64: Form(("float", "double"), ("double",), Type.DOUBLE),
+        },
+        fit=lambda value, of, _: v.double(value, of.element_name, of.bits),
+        python=frozenset({float, int}),
+        write=lambda key, _: repr(key_float(key)),
+        show=_show_float,
+        can_write=lambda key: math.isfinite(key_float(key)),
+        has_step=True,
+        plain=Plain(_FLOAT_TEXT, float),
+    ),
+    Row(
+        Kind.STRING,
+        {
+            FULL_WIDTH: Form(
+                ("string", "text", "varchar"), ("string", "text", "varchar", "char"), Type.STRING, is_text=True
+            )
+        },
+        fit=lambda value, of, _: v.string(value, of.element_name),
+        python=frozenset({str}),
+        write=lambda text, _: quote(text),
+        has_range=False,
+    ),
+    Row(
+        Kind.DATE,
+        {FULL_WIDTH: Form(("date",), ("date",), Type.DATE)},
+        fit=lambda value, of, _: v.date(value, of.element_name),
+        python=frozenset({dt.date}),
+        write=_write_date,
+        show=lambda key, _: _day(key).isoformat(),
+        can_write=_within(_DAYS),
+    ),
+    Row(
+        Kind.TIMESTAMP,
+        {FULL_WIDTH: Form(("timestamp", "timestamp_ltz"), ("timestamp", "timestamp_ltz"), Type.TIMESTAMP)},
+        fit=lambda value, of, zone: v.timestamp(value, of.element_name, zone),
+        python=frozenset({dt.datetime}),
+        write=_write_instant,
+        show=lambda key, _: _wall(key).isoformat() + "+00:00",
+        can_write=_within(_INSTANTS),
+    ),
+    Row(
+        Kind.TIMESTAMP_NTZ,
+        {FULL_WIDTH: Form(("timestamp_ntz",), ("timestamp_ntz",), Type.TIMESTAMP_NTZ)},
+        fit=lambda value, of, _: v.timestamp_ntz(value, of.element_name),
+        python=frozenset({dt.datetime}),
+        write=_write_wall,
+        show=lambda key, _: _wall(key).isoformat(),
+        can_write=_within(_WALLS),
+    ),
+)
+
+ROWS: Mapping[Kind, Row] = {row.kind: row for row in _TABLE}
+#: The kind and width of every name in written schemas, and in Spark's JSON.
+NAMES = {name: (row.kind, bits) for row in _TABLE for bits, form in row.forms.items() for name in form.names}
+SPARK_NAMES = {name: (row.kind, bits) for row in _TABLE for bits, form in row.forms.items() for name in form.spark}
+
+
+def row_of(kind: Kind) -> Row:
+    return ROWS[kind]
+
+
+#: `plain` of a row, ready for Python.
+PLAIN_PATTERNS = {row.kind: re.compile(row.plain.pattern) for row in _TABLE if row.plain is not None}
