@@ -47,6 +47,7 @@ scalars = {
     Kind.BOOLEAN: st.booleans(),
     Kind.INTEGER: st.integers(-(2**63), 2**63 - 1),
     Kind.FLOAT: st.floats(allow_nan=False, allow_infinity=False),
+    Kind.DECIMAL: st.decimals(-999, 999, places=2),
     Kind.STRING: texts,
     Kind.DATE: st.dates(),
     Kind.TIMESTAMP: st.datetimes(timezones=st.just(dt.UTC)),
@@ -62,7 +63,7 @@ narrow_scalars = {
 
 @st.composite
 def domains(draw, kind: Kind, bits: int) -> Domain:
-    of_width = scalars[kind] if bits == 64 else narrow_scalars[kind, bits]
+    of_width = narrow_scalars.get((kind, bits), scalars[kind])
     if kind in (Kind.BOOLEAN, Kind.STRING) or draw(st.booleans()):
         return Domain(values=tuple(draw(st.lists(of_width, min_size=1, max_size=4, unique=True))))
     low, high = sorted([draw(of_width), draw(of_width)])
@@ -84,12 +85,16 @@ def schemas(draw) -> Schema:
             kind = draw(st.sampled_from(Kind))
             bits = draw(st.sampled_from(list(kinds.ROWS[kind].forms)))
             domain = draw(st.none() | domains(kind, bits))
-            attributes.append(Attribute(f"{top}.{field}" if field else top, kind, draw(st.booleans()), domain, bits))
+            digits = (bits // 8, draw(st.integers(2, 5))) if kinds.ROWS[kind].has_digits else (0, 0)
+            name = f"{top}.{field}" if field else top
+            attributes.append(Attribute(name, kind, draw(st.booleans()), domain, bits, digits))
     return Schema(tuple(attributes), draw(st.sampled_from(["UTC", "Europe/Berlin", "+05:30"])))
 
 
 def without_domains(schema: Schema) -> Schema:
-    return Schema(tuple(Attribute(a.name, a.kind, a.is_array, bits=a.bits) for a in schema), schema.time_zone)
+    return Schema(
+        tuple(Attribute(a.name, a.kind, a.is_array, bits=a.bits, digits=a.digits) for a in schema), schema.time_zone
+    )
 
 
 # Round trips
@@ -375,8 +380,8 @@ def double(**domain):
         ({"a.b.c": "int", "a": "int"}, "attribute 'a' is a value, but 'a.b.c' makes it a struct"),
         ({"a.b": "int", "A.c": "int"}, "attribute 'A.c': its struct differs from that of 'a.b' only in case"),
         ({"a": "varchar2"}, "attribute 'a': type varchar2 is not supported; use one of boolean"),
-        ({"a": "decimal(10,2)"}, "attribute 'a': type decimal.* use double"),
-        ({"a": "array<decimal(10,2)>"}, "use double"),
+        ({"a": "decimal(39,2)"}, r"attribute 'a': type decimal\(39,2\) does not exist"),
+        ({"a": "smallint(5)"}, r"type smallint\(5\) is not supported"),
         ({"a": "array<array<int>>"}, "an array holds plain values only"),
         ({"a": "struct"}, "attribute 'a': a struct needs fields"),
         ({"a": {"type": "struct", "fields": {}}}, "a struct needs fields"),
@@ -467,7 +472,8 @@ def test_unreadable_file(tmp_path):
 @pytest.mark.parametrize(
     ("data_type", "message"),
     [
-        (pa.decimal128(10, 2), r"attribute 'x': type decimal128\(10, 2\) is not supported; use double"),
+        (pa.decimal256(50, 2), r"attribute 'x': type decimal\(50,2\) does not exist; use a precision of 1 to 38"),
+        (pa.decimal128(5, -2), r"attribute 'x': type decimal\(5,-2\) does not exist"),
         (pa.binary(), "type binary is not supported"),
         (pa.bool8(), "bool8> is not supported"),
         (pa.null(), "type null is not supported"),
@@ -494,7 +500,7 @@ def test_refused_arrow():
 @pytest.mark.parametrize(
     ("data_type", "message"),
     [
-        ("decimal(10,2)", "use double"),
+        ("interval", "type interval is not supported"),
         ("binary", "type binary is not supported"),
         ("void", "type void is not supported"),
         ({"type": "map", "keyType": "string", "valueType": "string"}, "type map is not supported"),

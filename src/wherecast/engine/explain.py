@@ -13,6 +13,7 @@ from wherecast.index.packed import unpack_clauses
 from wherecast.language.events import EventBatch
 from wherecast.language.html import html_table
 from wherecast.language.render import describe_constraint
+from wherecast.language.schema import Attribute
 from wherecast.language.written import write_residual
 
 
@@ -82,6 +83,13 @@ class Explanation:
         return html_table(title, ("clause", "", "predicate", "event"), rows)
 
 
+def _loaded(stored: object, attribute: Attribute) -> object:
+    """The value that an index has in another form."""
+    if isinstance(stored, list):
+        return [_loaded(element, attribute) for element in stored]
+    return None if stored is None else attribute.row.load(stored, attribute)
+
+
 def _shown(value: object) -> str:
     """What an event has, in words; nothing where a predicate speaks of several attributes."""
     return "" if value is NO_VALUE else "is NULL" if value is None else f"is {value!r}"
@@ -96,7 +104,8 @@ def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explana
     for clause in range(len(clauses)):
         found = []
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            value = events.array(events.schema.columns[int(boxes.attr[end - 1])].attr)[0].as_py()
+            attr = events.schema.columns[int(boxes.attr[end - 1])].attr
+            value = _loaded(events.array(attr)[0].as_py(), events.schema.attributes[attr])
             found.append(PredicateOutcome(describe_constraint(filters, events.schema, first, end), value, held))
         if boxes.residuals[clause] >= 0:
             held = bool(segment.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])

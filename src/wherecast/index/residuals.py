@@ -28,6 +28,7 @@ from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters import Program
+from wherecast.language.kinds import unscaled_of
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
@@ -129,6 +130,8 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
     array = events.array(attr)
     attribute = events.schema.attributes[attr]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if attribute.type is Type.DECIMAL:
+        return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
         return Nullable(_objects(_plain_lists(array)), valid)
     if attribute.is_text:
@@ -139,6 +142,8 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 def _one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
     """The value of a scalar attribute in one event, as the evaluator wants it."""
     valid = np.array([value is not None])
+    if attribute.type is Type.DECIMAL:
+        return Nullable(_unscaled([value], is_array=False), valid)
     if attribute.is_text:
         return Nullable(np.array(["" if value is None else value], object), valid)
     if isinstance(value, bool | float):
@@ -148,6 +153,13 @@ def _one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
 
 
 _DTYPES = {Type.BOOLEAN: np.bool_, Type.FLOAT: np.float64, Type.DOUBLE: np.float64}
+
+
+def _unscaled(stored: list[Any], *, is_array: bool) -> npt.NDArray[np.object_]:
+    """Decimals, unscaled, of which an evaluator knows the scale; NULLs as zero."""
+    if is_array:
+        return _objects([None if e is None else unscaled_of(e) for e in v or ()] for v in stored)
+    return _objects(0 if v is None else unscaled_of(v) for v in stored)
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:

@@ -39,31 +39,37 @@ def is_text(data_type: pa.DataType) -> bool:
 class ArrowRow(NamedTuple):
     """What Arrow has for a kind."""
 
-    canonical: pa.DataType  # in which its values reach an index: numbers of every width have 64 bits there
+    canonical: pa.DataType  # in which its keys reach an index: numbers of every width have 64 bits there
     holds: Callable[[pa.DataType], bool]  # whether values of a type are read as this kind
     narrow: Mapping[int, pa.DataType] = {}  # by width, where schemas have another type
+    declared: Callable[[Attribute], pa.DataType] | None = None  # what schemas have, if it depends on more
 
 
 ARROW: Mapping[Kind, ArrowRow] = {
     Kind.BOOLEAN: ArrowRow(pa.bool_(), types.is_boolean),
     Kind.INTEGER: ArrowRow(pa.int64(), types.is_integer, {8: pa.int8(), 16: pa.int16(), 32: pa.int32()}),
     Kind.FLOAT: ArrowRow(pa.float64(), types.is_floating, {32: pa.float32()}),
+    Kind.DECIMAL: ArrowRow(pa.int64(), types.is_decimal, declared=lambda of: pa.decimal128(*of.digits)),
     Kind.STRING: ArrowRow(pa.string(), is_text),
     Kind.DATE: ArrowRow(pa.date32(), types.is_date),
     Kind.TIMESTAMP: ArrowRow(pa.timestamp("us", tz="UTC"), lambda t: types.is_timestamp(t) and t.tz is not None),
     Kind.TIMESTAMP_NTZ: ArrowRow(pa.timestamp("us"), lambda t: types.is_timestamp(t) and t.tz is None),
 }
+_TEXTS = pa.list_(pa.string())
 _CANONICAL_ARRAY = {kind: pa.list_(row.canonical) for kind, row in ARROW.items()}
 
 
 def canonical_type(attribute: Attribute) -> pa.DataType:
-    """The one Arrow type in which the values of an attribute reach an index."""
+    """The one Arrow type in which the values of an attribute reach an index; ordered texts are strings."""
+    if attribute.is_text:
+        return _TEXTS if attribute.is_array else pa.string()
     return _CANONICAL_ARRAY[attribute.kind] if attribute.is_array else ARROW[attribute.kind].canonical
 
 
 def declared_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that an attribute has in a schema: its canonical type, in its own width."""
-    narrow = ARROW[attribute.kind].narrow.get(attribute.bits)
+    row = ARROW[attribute.kind]
+    narrow = row.narrow.get(attribute.bits) if row.declared is None else row.declared(attribute)
     if narrow is None:
         return canonical_type(attribute)
     return pa.list_(narrow) if attribute.is_array else narrow
@@ -143,6 +149,8 @@ def _read_plain(name: str, data_type: pa.DataType, plain: pa.DataType) -> Attrib
     kind = kind_of(element)
     if kind is None:
         raise refuse_type(name, str(data_type), str(element))
+    if ROWS[kind].has_digits:
+        return Attribute(name, kind, is_array, digits=(element.precision, element.scale))
     return Attribute(name, kind, is_array, bits=_bits_of(kind, element))
 
 

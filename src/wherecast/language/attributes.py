@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from wherecast.errors import SchemaError
-from wherecast.language.kinds import ROWS, Form, Row
-from wherecast.language.types import FULL_WIDTH, Kind, Type
+from wherecast.language.kinds import ROWS, Form, Row, width_of_digits
+from wherecast.language.types import FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
 from wherecast.language.values import (
     Scalar,
     UnfitValueError,
@@ -53,6 +53,7 @@ class Attribute:
     is_array: bool = False
     domain: Domain | None = None
     bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
+    digits: Digits = (0, 0)  # precision and scale of a decimal, which its width follows from
     #: what is known about the kind, and about it in this width
     row: Row = field(init=False, repr=False, compare=False)
     form: Form = field(init=False, repr=False, compare=False)
@@ -63,6 +64,8 @@ class Attribute:
         if not isinstance(kind, Kind):
             raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
         row = ROWS[self.kind]
+        if row.has_digits or self.digits != (0, 0):
+            object.__setattr__(self, "bits", _check_digits(self.name, row, self.digits))
         if self.bits not in row.forms:
             known = " or ".join(map(str, row.forms))
             raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
@@ -79,7 +82,7 @@ class Attribute:
     @property
     def element_name(self) -> str:
         """The type of a value or, of an array, of an element."""
-        return self.form.names[0]
+        return f"{self.kind}({self.digits[0]},{self.digits[1]})" if self.row.has_digits else self.form.names[0]
 
     @property
     def type(self) -> Type:
@@ -105,6 +108,10 @@ class Attribute:
         fitted: Scalar = self.row.fit(value, self, zone)
         return fitted
 
+    def stored(self, value: Scalar | None) -> Scalar | None:
+        """What stands for a canonical value in an index: most values themselves, else a number or an ordered text."""
+        return value if self.row.store is None or value is None else self.row.store(value, self)
+
     def fit_array(self, value: object, zone: Zone = UTC) -> list[Scalar | None] | None:
         """The canonical elements of an array value, or None for NULL."""
         if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
@@ -125,6 +132,19 @@ class Attribute:
 
 #: Types of values that are neither NULL nor wrapped, which most are.
 _PLAIN = frozenset((bool, int, float, str))
+
+
+def _check_digits(name: str, row: Row, digits: Digits) -> int:
+    """The width of a type with a precision and a scale."""
+    if not row.has_digits:
+        raise SchemaError(f"attribute {name!r}: type {row.kind} has no precision and scale; leave them out")
+    precision, scale = digits
+    if not (0 < precision <= MAX_PRECISION and 0 <= scale <= precision):
+        raise SchemaError(
+            f"attribute {name!r}: type {row.kind}({precision},{scale}) does not exist; use a precision of 1 to "
+            f"{MAX_PRECISION} digits, of which 0 to all are after the point"
+        )
+    return width_of_digits(precision)
 
 
 def check_name(name: object) -> str:

@@ -14,7 +14,7 @@ takes the gaps. Union is a merge of piles and intersection follows by De Morgan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +26,12 @@ from wherecast.language.evaluate import Nullable, as_moments, holds
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
+from wherecast.language.kinds import decimal_text
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.patterns import find_form, prefix_end
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
 from wherecast.language.zone import Zone
 
 
@@ -178,6 +179,8 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     if predicate.op == "true":
         ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
+    if attribute.is_text and attribute.type is Type.DECIMAL:
+        return _place_wide(predicate, literals, attribute, pool)
     if attribute.is_text:
         return _place_strings(predicate, literals, pool)
     if predicate.op == "in":
@@ -224,6 +227,25 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
     return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
 
 
+def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, pool: StringPool) -> Ragged:
+    """Decimals that are ordered as texts: positions beside the values next to each literal."""
+    owners, lows, highs = [], [], []
+    for param in predicate.params:
+        is_list = predicate.op == "in"
+        values, ptr = literals.listed(param, predicate.common) if is_list else (literals.scalar(param), None)
+        around = _decimals_around(attribute.digits, param, values)
+        floor, ceil = (4 * pool.intern([decimal_text(ends[i]) for ends in around]) for i in range(2))
+        owners.append(np.arange(values.size) if ptr is None else np.repeat(np.arange(literals.length), np.diff(ptr)))
+        op = "=" if predicate.op in ("in", "contains") else predicate.op
+        low, high = np.full(floor.size, KEY_MIN, np.int64), np.full(floor.size, KEY_MAX, np.int64)
+        lows.append({"=": ceil + AT, ">=": ceil + AT, ">": floor + AFTER}.get(op, low))
+        highs.append({"=": floor + AT, "<=": floor + AT, "<": ceil + BEFORE}.get(op, high))
+        if op == "=":  # a literal between two values equals none, one that is a double may equal several
+            some = np.array([least <= greatest for greatest, least in around], bool)
+            owners[-1], lows[-1], highs[-1] = owners[-1][some], lows[-1][some], highs[-1][some]
+    return Ragged(np.concatenate(owners), np.concatenate(lows), np.concatenate(highs))
+
+
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
     if predicate.pattern:
@@ -249,6 +271,8 @@ def _bounds(
     op: str, attribute: Attribute, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
 ) -> tuple[Longs, Longs]:
     own = attribute.type
+    if own is Type.DECIMAL:
+        return _rounded_bounds(op, _decimals_around(attribute.digits, param, values))
     if own not in MOMENTS:
         return _number_bounds(op, own, param, values)
     return _moment_bounds(op, own, predicate.common, as_moments(values, param.type, predicate.common, zone), zone)
@@ -308,14 +332,31 @@ def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Longs, Long
     return np.ascontiguousarray(lows), np.ascontiguousarray(highs)
 
 
+def _decimals_around(digits: Digits, param: Param, values: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """For each literal the greatest unscaled value that is not above it, and the least that is not below it."""
+    most, unit = 10 ** digits[0], 10 ** digits[1]
+    if param.type is Type.DOUBLE:  # Spark compares the doubles of both
+        around = [_numbers_around(v, lambda u: u / unit, most) for v in values.tolist()]
+    elif param.type is Type.DECIMAL:
+        around = [(u * unit // 10**s, -(-u * unit // 10**s)) for u, s in values]
+    else:
+        around = [(v * unit, v * unit) for v in values.tolist()]
+    return [(min(max(floor, -most), most), min(max(ceil, -most), most)) for floor, ceil in around]
+
+
 def _integers_around(value: float) -> tuple[int, int]:
     """Greatest integer whose double is <= value, and least whose double is >= value (casting rounds)."""
+    return _numbers_around(value, float, KEY_MAX)
 
-    def last(holds_for: Any) -> int:
-        low, high = KEY_MIN - 1, KEY_MAX  # invariant: holds at `low` (a sentinel) and below
+
+def _numbers_around(value: float, double: Callable[[int], float], most: int) -> tuple[int, int]:
+    """Greatest integer down to `-most - 2` whose double is <= value, and least up to `most + 1` whose double is >= value."""
+
+    def last(holds_for: Callable[[float], bool]) -> int:
+        low, high = -most - 2, most  # invariant: holds at `low` (a sentinel) and below
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if holds_for(float(middle)) else (low, middle - 1)
+            low, high = (middle, high) if holds_for(double(middle)) else (low, middle - 1)
         return low
 
     return last(lambda f: f <= value), last(lambda f: f < value) + 1

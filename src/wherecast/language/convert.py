@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,10 +26,16 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import ARROW, canonical_type, is_any_list, is_text, is_text_extension, signed_width
+from wherecast.language.arrow import (
+    canonical_type,
+    declared_type,
+    is_any_list,
+    is_text,
+    is_text_extension,
+    signed_width,
+)
 from wherecast.language.attributes import Attribute
 from wherecast.language.keys import NAN_KEY, instants, key_floats
-from wherecast.language.kinds import ROWS
 from wherecast.language.types import FULL_WIDTH, MOMENTS, Kind, Type, integer_range
 from wherecast.language.values import (
     DATE_PATTERN,
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _NONE_BAD: npt.NDArray[np.int64] = np.empty(0, np.int64)
-_ELEMENTS = {(kind, bits): Attribute("element", kind, bits=bits) for kind, row in ROWS.items() for bits in row.forms}
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
 _NO_ZONE = pa.timestamp("us")
@@ -57,6 +65,11 @@ class Converted(NamedTuple):
     values: pa.Array  # canonical type, NULL in bad rows
     bad: npt.NDArray[np.int64]  # ascending rows
     describe: Callable[[int], str]
+
+
+@lru_cache
+def _element_of(attribute: Attribute) -> Attribute:
+    return replace(attribute, name="element", is_array=False, domain=None)
 
 
 class _Part(NamedTuple):
@@ -109,9 +122,14 @@ def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC)
 
 def from_positions(attribute: Attribute, positions: npt.NDArray[np.int64], strings: list[str]) -> pa.Array:
     """Values of an attribute, or elements, near the ends of constraints (see `filters`); all of them fit."""
-    element = ARROW[attribute.kind].canonical
+    row, of = attribute.row, _element_of(attribute)
+    element = canonical_type(of)
     if attribute.is_text:
-        return pa.array([strings[rank] for rank in (positions >> 2).tolist()], element)
+        texts = (strings[rank] for rank in (positions >> 2).tolist())
+        return pa.array([row.load(text, of) for text in texts], declared_type(of))
+    if row.has_digits:
+        most = 10 ** attribute.digits[0] - 1
+        return pa.array([row.load(key, of) for key in positions.clip(-most, most).tolist()], declared_type(of))
     if types.is_floating(element):
         floats = np.where(positions == NAN_KEY, np.nan, key_floats(positions))
         with np.errstate(over="ignore"):  # beyond 32 bits is infinity, which fits
@@ -139,6 +157,8 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
         if found <= attribute.row.python:
             if found == {dt.datetime}:
                 return _convert_datetimes(attribute, values, elements, zone)
+            if attribute.row.store is not None:
+                return convert_array(attribute, whole_array(pa.array(values, declared_type(attribute)), attribute))
             array = pa.array(values, canonical_type(attribute))
             return array if attribute.bits == FULL_WIDTH else convert_array(attribute, whole_array(array, attribute))
         if found == {str} and attribute.type in MOMENTS:
@@ -169,11 +189,17 @@ def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) 
     bad = []
     for row, value in enumerate(values):
         try:
-            out.append(fit(value, zone))
+            out.append(_stored(attribute, fit(value, zone)))
         except UnfitValueError:
             out.append(None)
             bad.append(row)
     return _Part(pa.array(out, canonical_type(attribute)), np.array(bad, np.int64))
+
+
+def _stored(attribute: Attribute, fitted: Any) -> Any:
+    if attribute.row.store is None or not attribute.is_array or fitted is None:
+        return attribute.stored(fitted)
+    return [attribute.stored(element) for element in fitted]
 
 
 def _explain_value(attribute: Attribute, value: object) -> str:
@@ -210,7 +236,7 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(_ELEMENTS[attribute.kind, attribute.bits], _decode(elements), zone)
+    part = _convert_scalars(_element_of(attribute), _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -223,7 +249,7 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
 
 def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     target = canonical_type(attribute)
-    if array.type == target and not attribute.is_text and attribute.bits == FULL_WIDTH:
+    if array.type == target and attribute.row.store is None and not attribute.is_text and attribute.bits == FULL_WIDTH:
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
@@ -255,6 +281,38 @@ def _convert_floats(attribute: Attribute, array: pa.Array, target: pa.DataType, 
     doubles = array.cast(target, safe=False)  # unsafe: an integer goes to the nearest double
     is_narrow = types.is_floating(array.type) and array.type.bit_width <= attribute.bits
     return _Part(doubles, _NONE_BAD) if is_narrow or attribute.bits == FULL_WIDTH else _rounded(doubles)
+
+
+def _convert_decimals(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    declared = declared_type(attribute)
+    if is_text(array.type):
+        return _convert_one_by_one(attribute, array.to_pylist() if _is_valid(array) else _read_text(array), zone)
+    if not (types.is_decimal(array.type) or types.is_integer(array.type) or types.is_floating(array.type)):
+        return None
+    try:
+        if types.is_floating(array.type):  # the number that it is written as
+            array = array.cast(pa.float64()).cast(pa.string())
+        elif types.is_integer(array.type):
+            array = array.cast(pa.decimal128(20, 0))
+        return _Part(_stored_decimals(array.cast(declared), is_text=attribute.is_text), _NONE_BAD)
+    except pa.ArrowInvalid:  # some value does not fit, or not without rounding
+        return _convert_one_by_one(attribute, array.to_pylist(), zone)
+
+
+def _stored_decimals(array: pa.Array, *, is_text: bool) -> pa.Array:
+    """Decimals of 128 bits as an index has them (see `kinds`): unscaled, as integers of 64 bits or as ordered texts."""
+    n = len(array)
+    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + n)]
+    if is_text:
+        raw = words.view(np.uint8).reshape(n, 16)[:, ::-1].copy()
+        raw[:, 0] ^= 0x80  # so that negative ones come first
+        digits = np.empty((n, 32), np.uint8)
+        digits[:, 0::2], digits[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+        offsets = np.arange(0, 32 * n + 1, 32, dtype=np.int32)
+        stored = pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(digits))
+    else:
+        stored = pa.array(words[0::2])
+    return pc.if_else(array.is_valid(), stored, None) if array.null_count else stored
 
 
 def _convert_dates(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
@@ -304,6 +362,7 @@ _CONVERT: dict[Kind, Callable[[Attribute, pa.Array, pa.DataType, Zone], _Part | 
     Kind.BOOLEAN: _convert_booleans,
     Kind.INTEGER: _convert_integers,
     Kind.FLOAT: _convert_floats,
+    Kind.DECIMAL: _convert_decimals,
     Kind.STRING: _convert_strings,
     Kind.DATE: _convert_dates,
     Kind.TIMESTAMP: _convert_instants,
@@ -438,7 +497,7 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
-        element, elements = _ELEMENTS[attribute.kind, attribute.bits], _decode(one.flatten())
+        element, elements = _element_of(attribute), _decode(one.flatten())
         position = int(_convert_scalars(element, elements, UTC).bad[0])
         return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):

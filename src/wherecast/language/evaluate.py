@@ -302,6 +302,8 @@ def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.ND
         items = array.values[i]
         present = [v for v in items if v is not None]
         keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
+        if element is Type.DECIMAL:
+            keys = [v * 10 ** (MAX_PRECISION - digits_of(node.args[0])[1]) for v in present]
         found[i] = wanted[i] in keys
         known[i] = found[i] or len(present) == len(items)
     return Nullable(found, known)

@@ -418,7 +418,7 @@ def read_event(
         if value is None and "." in name and name not in event:
             value = _descend(event, name.split("."))
         try:
-            values[index] = None if value is None else attribute.fit(value, schema.zone)
+            values[index] = None if value is None else attribute.stored(attribute.fit(value, schema.zone))
         except UnfitValueError as misfit:
             raise EventError(str(misfit), row=0, attribute=name) from None
     if names is not None and None in values.values():

@@ -51,10 +51,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attr(Node):
-    """An attribute, by its position in the schema. `element` is the type inside an array attribute."""
+    """An attribute, by its position in the schema. `element` is the type inside an array attribute.
+
+    `digits` is (precision, scale) where that, or the type, is DECIMAL.
+    """
 
     index: int
     element: Type = Type.NULL
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

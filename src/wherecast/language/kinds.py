@@ -20,10 +20,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wherecast.language import values as v
-from wherecast.language.types import FULL_WIDTH, Kind, Type
+from wherecast.language.types import FULL_WIDTH, MAX_PRECISION, Kind, Type
 from wherecast.language.values import key_float
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class Row:
     can_write: Callable[[int], bool] = lambda _: True
     has_range: bool = True  # a domain may have min and max
     has_step: bool = False  # and precision, the step between values
+    has_digits: bool = False  # a precision and a scale are part of the type; the width follows from them
+    #: what stands for a canonical value in an index, if not the value itself: a number or an ordered text; and back
+    store: Callable[[Any, Attribute], int | str] | None = None
+    load: Callable[[Any, Attribute], Any] = lambda stored, _: stored
     #: how values stand in plain texts, if not as the texts that `fit` takes
     plain: Plain | None = None
 
@@ -118,6 +123,44 @@ def _show_float(key: int, _: Attribute) -> object:
     return value if math.isfinite(value) else str(value)
 
 
+# -- decimals ----------------------------------------------------------------------------------------------------------
+
+#: Unscaled values up to so many digits are their own keys.
+KEY_DIGITS = 18
+#: The others are ordered as hexadecimal texts of one length, from the least integer of 128 bits on.
+_LEAST = -(2**127)
+
+
+def width_of_digits(precision: int) -> int:
+    return FULL_WIDTH if precision <= KEY_DIGITS else 2 * FULL_WIDTH
+
+
+def decimal_text(unscaled: int) -> str:
+    """The text whose order is that of unscaled values of up to 38 digits."""
+    return f"{unscaled - _LEAST:032X}"
+
+
+def unscaled_of(stored: int | str) -> int:
+    """The unscaled value of a decimal as an index has it."""
+    return int(stored, 16) + _LEAST if isinstance(stored, str) else int(stored)
+
+
+def _store_decimal(value: Decimal, of: Attribute) -> int | str:
+    unscaled = int(value.scaleb(of.digits[1], _EXACT))
+    return decimal_text(unscaled) if of.is_text else unscaled
+
+
+def _load_decimal(stored: int | str, of: Attribute) -> Decimal:
+    return Decimal(unscaled_of(stored)).scaleb(-of.digits[1], _EXACT)
+
+
+def _write_decimal(stored: int | str, of: Attribute) -> str:
+    return f"{_load_decimal(stored, of):f}"
+
+
+_EXACT = Context(prec=2 * MAX_PRECISION)
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 _FLOAT_TEXT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"
@@ -161,6 +204,20 @@ _TABLE = (
         can_write=lambda key: math.isfinite(key_float(key)),
         has_step=True,
         plain=Plain(_FLOAT_TEXT, float),
+    ),
+    Row(
+        Kind.DECIMAL,
+        {
+            FULL_WIDTH: Form(("decimal", "numeric", "dec"), ("decimal",), Type.DECIMAL),
+            2 * FULL_WIDTH: Form((), (), Type.DECIMAL, is_text=True),
+        },
+        fit=lambda value, of, _: v.decimal(value, of.element_name, of.digits),
+        python=frozenset({Decimal, int}),
+        write=_write_decimal,
+        show=_write_decimal,
+        has_digits=True,
+        store=_store_decimal,
+        load=_load_decimal,
     ),
     Row(
         Kind.STRING,

@@ -223,7 +223,10 @@ def _point(attribute: Attribute, position: int, strings: list[str]) -> str:
 
 #: Stand for the attributes whose values literals are.
 _LIKE_LITERALS = {
-    form.type: Attribute("literal", kind, bits=bits) for kind, row in ROWS.items() for bits, form in row.forms.items()
+    form.type: Attribute("literal", kind, bits=bits)
+    for kind, row in ROWS.items()
+    for bits, form in row.forms.items()
+    if not row.has_digits
 }
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from wherecast.errors import SchemaError
 from wherecast.language.attributes import Attribute, Domain, Fields, check_name, check_size, nest
-from wherecast.language.kinds import NAMES, SPARK_NAMES
-from wherecast.language.types import Kind
+from wherecast.language.kinds import NAMES, ROWS, SPARK_NAMES
+from wherecast.language.types import Kind, Type
 from wherecast.language.values import UnfitValueError, iso_text
 from wherecast.language.zone import UTC, Zone, find_zone
 
@@ -24,15 +24,14 @@ TIME_ZONE = "__wherecast_time_zone"
 #: Where it has the columns that no filter can name.
 UNUSABLE = "__wherecast_unusable"
 
+_PARAMETERS = re.compile(r"([a-z_]+)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\))?")
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
 
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
     """Why a type cannot be that of an attribute, and what to do. `element` is the type itself or, of an array, its element's."""
-    if element.startswith(("decimal", "numeric")):
-        way_out = "use double, or integer if all values are whole; DECIMAL columns of events are converted to either"
-    elif element.startswith(("array", "list", "struct", "map")) and written != element:
+    if element.startswith(("array", "list", "struct", "map")) and written != element:
         way_out = "an array holds plain values only; leave it out or flatten it"
     else:
         way_out = f"use one of {', '.join(Kind)} or an array of one, or leave it out"
@@ -138,11 +137,23 @@ def _read_type(name: str, written: str) -> Attribute:
     text = written.strip().lower()
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
-    found = NAMES.get(element)
-    if found is None:
-        raise refuse_type(name, text, element)
+    return _attribute_of(name, text, element, NAMES, is_array=array is not None)
+
+
+def _attribute_of(
+    name: str, written: str, element: str, names: Mapping[str, tuple[Kind, int]], *, is_array: bool
+) -> Attribute:
+    """The attribute of a type; `decimal(10, 2)` has its digits in parentheses, `varchar(20)` a length that does not matter."""
+    match = _PARAMETERS.fullmatch(element)
+    found = names.get(match[1]) if match else None
+    if match is None or found is None:
+        raise refuse_type(name, written, element)
     kind, bits = found
-    return Attribute(name, kind, array is not None, bits=bits)
+    if ROWS[kind].has_digits:
+        return Attribute(name, kind, is_array, digits=(int(match[2] or 10), int(match[3] or 0)))
+    if match[3] is not None or (match[2] is not None and ROWS[kind].forms[bits].type is not Type.STRING):
+        raise refuse_type(name, written, element)
+    return Attribute(name, kind, is_array, bits=bits)
 
 
 def _read_domain(attribute: Attribute, spec: Mapping[Any, Any], zone: Zone) -> Domain | None:
@@ -219,11 +230,7 @@ def _read_spark_field(name: str, data_type: Mapping[str, Any], metadata: Mapping
     is_array = data_type["type"] == "array"
     element = data_type["elementType"] if is_array else data_type["type"]
     element = str(element["type"] if isinstance(element, dict) else element)
-    found = SPARK_NAMES.get(re.sub(r"\([0-9]+\)$", "", element))  # varchar(20)
-    if found is None:
-        raise refuse_type(name, f"array<{element}>" if is_array else element, element)
-    kind, bits = found
-    return Attribute(name, kind, is_array, bits=bits)
+    return _attribute_of(name, f"array<{element}>" if is_array else element, element, SPARK_NAMES, is_array=is_array)
 
 
 def _write_spark_struct(tree: Fields) -> dict[str, object]:
@@ -236,5 +243,5 @@ def _write_spark_struct(tree: Fields) -> dict[str, object]:
 def _write_spark_type(node: Attribute | Fields) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
-    element = node.form.spark[0]
+    element = node.element_name if node.row.has_digits else node.form.spark[0]
     return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element

@@ -177,8 +177,8 @@ class Checker:
             raise self._error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
         if attribute.is_array:
-            return Attr(index=index, type=Type.ARRAY, element=attribute.type, span=span)
-        return Attr(index=index, type=attribute.type, span=span)
+            return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
+        return Attr(index=index, type=attribute.type, digits=attribute.digits, span=span)
 
     def _name_hint(self, name: str) -> str:
         inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
@@ -403,7 +403,7 @@ def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Param, Arith, Negate)) and node.digits != (0, 0):
+    if isinstance(node, (Attr, Param, Arith, Negate)) and node.digits != (0, 0):
         return node.digits
     if isinstance(node, Call) and node.type is Type.DECIMAL:
         return digits_of(node.args[0])

@@ -23,6 +23,7 @@ class Kind(enum.StrEnum):
     BOOLEAN = "boolean"
     INTEGER = "integer"  # signed
     FLOAT = "float"  # IEEE 754
+    DECIMAL = "decimal"  # exact, with a precision and a scale
     STRING = "string"  # Unicode, compared as UTF-8 bytes
     DATE = "date"
     TIMESTAMP = "timestamp"  # an instant: microseconds, UTC

@@ -21,7 +21,7 @@ import re
 import reprlib
 import struct
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple
 
 from wherecast.language.types import integer_range
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wherecast.language.zone import Zone
 
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
-Scalar = bool | int | float | str | dt.date | dt.datetime
+Scalar = bool | int | float | str | Decimal | dt.date | dt.datetime
 
 INTEGER_MAX = 2**63 - 1
 
@@ -158,6 +158,40 @@ def _single(number: float, name: str, value: object) -> float:
 _SINGLE = struct.Struct("<f")
 
 
+def decimal(value: object, name: str, digits: tuple[int, int]) -> Decimal:
+    """A decimal of so many digits. Nothing is rounded: what has more fraction digits than the type does not fit.
+
+    A float stands for the number that it is written as, 0.1, as in Spark's cast. A text may say what a float cannot.
+    """
+    number = _as_decimal(value)
+    if number is None:
+        raise expected(name, value)
+    precision, scale = digits
+    try:
+        fitted = number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    except InvalidOperation:  # more digits than any type has
+        raise expected(name, value, ", which has too many digits") from None
+    if fitted != number or fitted.adjusted() >= precision - scale:
+        what = "fraction digits" if fitted != number else "digits"
+        raise expected(name, value, f", which has too many {what}")
+    return fitted
+
+
+def _as_decimal(value: object) -> Decimal | None:
+    if isinstance(value, str) and _DECIMAL_TEXT.fullmatch(value):
+        value = Decimal(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = Decimal(value)
+    if isinstance(value, float):
+        value = Decimal(repr(float(value)))
+    return value if isinstance(value, Decimal) and value.is_finite() else None
+
+
+#: Long enough for every type; what needs more is refused, not computed.
+_EXACT = Context(prec=100, traps=[InvalidOperation])
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+
+
 def string(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise expected(name, value)
@@ -226,9 +260,11 @@ def is_finite(value: Scalar) -> bool:
 
 
 def iso_text(value: Scalar) -> Scalar:
-    """A date or timestamp as ISO text; any other value as it is."""
+    """A date or timestamp as ISO text, a decimal as text; any other value as it is."""
     if isinstance(value, dt.datetime):
         return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value.isoformat() if isinstance(value, dt.date) else value
 
 

@@ -122,8 +122,9 @@ _STRING_CELLS = 256**_STRING_BYTES
 _FINE_CELLS = 2**40
 
 
-def ring_key(value: Scalar) -> Key:
-    """The key of a canonical value (see `language.values`)."""
+def ring_key(value: Scalar | None) -> Key:
+    """The key of a value as an index has it (see `Attribute.stored`)."""
+    assert value is not None
     return value.encode() if isinstance(value, str) else key_of(value)
 
 
@@ -216,7 +217,7 @@ def _grid(attribute: Attribute) -> tuple[float | int, float | int, int] | None:
     values = domain.values or tuple(v for v in (domain.minimum, domain.maximum) if v is not None)
     if not domain.values and len(values) < 2:
         return None
-    keys = [key for key in (ring_key(value) for value in values) if isinstance(key, int)]
+    keys = [key for key in (ring_key(attribute.stored(value)) for value in values) if isinstance(key, int)]
     first, last = min(keys), max(keys)
     if attribute.type in FLOATS:
         low, high = key_floats(np.array([first, last], np.int64)).tolist()

@@ -1,0 +1,123 @@
+"""Types as Spark has them: decimals, binaries, maps, arrays of structs, and columns with dots in their names."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.integration.test_spark_oracle import ask_spark
+
+from wherecast.engine.engine import Engine
+from wherecast.language.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
+
+
+def compare(
+    spark: SparkSession,
+    schema: Schema,
+    events: pa.Table,
+    filters: list[str],
+    *,
+    spark_texts: dict[str, str] | None = None,
+    least: float = 0.9,
+) -> None:
+    """Wherecast, in a batch and event by event, answers what Spark answers; most filters compile.
+
+    `spark_texts` has what Spark is asked where an error would stop the query: `try_add(a, b)` for `a + b`.
+    """
+    engine = Engine(schema)
+    refused = engine.subscribe_many(list(enumerate(filters))).quarantined
+    assert len(refused) <= (1 - least) * len(filters), [str(r) for r in refused[:5]]
+    known = [i for i in range(len(filters)) if i not in {r.id for r in refused}]
+    theirs = ask_spark(
+        spark.createDataFrame(events).coalesce(1), [(spark_texts or {}).get(filters[i], filters[i]) for i in known]
+    )
+    batch = [set(found) for found in engine.match_batch(events)]
+    single = [set(engine.match(event)) for event in events.to_pylist()]
+    different = [
+        f"{filters[i]} on {events.slice(row, 1).to_pylist()}: Spark {held}, batch {i in batch[row]}, single {i in single[row]}"
+        for i, answer in zip(known, theirs, strict=True)
+        for row, held in enumerate(answer)
+        if not held == (i in batch[row]) == (i in single[row])
+    ]
+    assert not different, "\n".join(different[:10])
+
+
+OPS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+
+
+def test_decimals(spark: SparkSession) -> None:
+    """Decimals of few and of many digits against literals of all kinds, integers, doubles and each other."""
+    rng = random.Random(1)
+    schema = Schema.of(
+        {
+            "d": "decimal(10,2)",
+            "w": "decimal(38,10)",
+            "s": "decimal(18,17)",
+            "i": "int",
+            "f": "double",
+            "a": "array<decimal(10,2)>",
+        }
+    )
+    literals = [
+        "0",
+        "1",
+        "1.5",
+        "-1.5",
+        "1.505",
+        "99999999.99",
+        "1e0",
+        "1.5D",
+        "-1.5e2",
+        "12345678901",
+        "0.0000000001",
+        "2L",
+        "1.50BD",
+    ]
+    numbers = [Decimal(text) for text in ("0", "1", "1.5", "-1.5", "1.51", "99999999.99", "-99999999.99", "0.01")]
+
+    def row() -> dict[str, Any]:
+        d = rng.choice(numbers)
+        return {
+            "d": rng.choice([None, d, d]),
+            "w": rng.choice([None, d, d * 10**19 + Decimal("0.0000000001"), d + Decimal("0.0000000001")]),
+            "s": rng.choice([None, Decimal("0.10000000000000001"), Decimal("0.1"), Decimal("1.50000000000000000")]),
+            "i": rng.choice([None, 0, 1, -1, 2**31 - 1]),
+            "f": rng.choice([None, 0.0, 1.5, -1.5, 0.1, float("nan"), 99999999.99]),
+            "a": rng.choice([None, [], [d, None], [d, Decimal("1.5")]]),
+        }
+
+    events = pa.Table.from_pylist([row() for _ in range(40)], schema.to_arrow())
+    filters = [
+        f"{name} {op} {literal}" for name, op, literal in itertools.product("dws", OPS, [*literals, "0.1", "1e-1"])
+    ]
+    filters += [f"{a} {op} {b}" for (a, b), op in itertools.product(itertools.permutations("dwsif", 2), OPS)]
+    tries = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
+    operands = ("w", "s", "i", "f", "2", "0.5", "1e0")
+    computed = {f"d {op} {n} > 1.5": f"{tries[op]}(d, {n}) > 1.5" for op, n in itertools.product(tries, operands)}
+    filters += computed
+    filters += [
+        "d IN (1, 1.5, NULL)",
+        "w NOT IN (1.50, 0)",
+        "s IN (1e-1, 1)",
+        "d IN (i, 1.5)",
+        "d BETWEEN 0 AND 1.5",
+        "-d > 1",
+    ]
+    filters += [
+        "abs(d) = 1.5",
+        "array_contains(a, 1.5)",
+        "array_contains(a, 1)",
+        "NOT array_contains(a, 1.50)",
+        "size(a) = 2",
+    ]
+    filters += [f"NOT (d {op} 1.5 AND w > 0)" for op in OPS] + ["d IS NULL", "w IS NOT NULL"]
+    compare(spark, schema, events, filters, spark_texts=computed, least=0.85)
