@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import pytest
+
 from wherecast import Engine
 
-#: Saved by the build before columns of literals; see `FILTERS` for what was registered.
-SNAPSHOT = Path(__file__).parents[1] / "fixtures" / "snapshot-1"
+#: 1 was saved by the build before columns of literals, 2 by the build before columns of expressions, each with `FILTERS`.
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 FILTERS = {
     1: "symbol = 'IBM' AND price < 120.5",
     3: "symbol LIKE '%BM%' AND volume > 5",
@@ -35,9 +37,10 @@ def answers(engine: Engine) -> list[list[object]]:
     return [sorted(ids) for ids in engine.match_batch(EVENTS).to_lists()]
 
 
-def test_format_1(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_format(version: int, tmp_path: Path) -> None:
     """It answers as an engine of the same filters does, after merging with new ones and after saving, too."""
-    engine = Engine.open(SNAPSHOT)
+    engine = Engine.open(FIXTURES / f"snapshot-{version}")
     fresh = Engine(engine.schema)
     assert fresh.subscribe_many(FILTERS).registered == len(FILTERS) == len(engine)
     assert answers(engine) == answers(fresh)

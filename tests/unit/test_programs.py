@@ -82,7 +82,7 @@ def outcomes(programs: list[Program], events: EventBatch) -> list[list[bool]]:
     """What each row of each program says of each event."""
     owner = np.repeat(np.arange(len(programs), dtype=np.int32), [p.length for p in programs])
     rows = np.concatenate([np.arange(p.length, dtype=np.int32) for p in programs] or [np.zeros(0, np.int32)])
-    residuals = Residuals(programs, owner, rows)
+    residuals = Residuals(programs, owner, rows, np.zeros(owner.size, bool))
     numbers = np.arange(owner.size)
     return [residuals.hold(events, np.full(owner.size, e), numbers).tolist() for e in range(len(events))]
 

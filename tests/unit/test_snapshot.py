@@ -271,11 +271,11 @@ class TestForeign:
         with pytest.raises(SnapshotError):
             open_snapshot(tmp_path)
 
-    @pytest.mark.parametrize("version", [3, 10**30])
+    @pytest.mark.parametrize("version", [module.FORMAT_VERSION + 1, 10**30])
     def test_newer(self, small, version):
         """A newer format is named as such, and not saved over."""
         (small / MANIFEST).write_text(json.dumps({"format": module.FORMAT, "format_version": version, "x": 1}))
-        with pytest.raises(SnapshotError, match=r"newer than 2.*upgrade"):
+        with pytest.raises(SnapshotError, match=rf"newer than {module.FORMAT_VERSION}.*upgrade"):
             open_snapshot(small)
         with pytest.raises(SnapshotError, match="newer"):
             write_snapshot(small, {}, {})
@@ -285,7 +285,10 @@ class TestForeign:
         """A version that there never was is refused."""
         data = (small / MANIFEST).read_bytes()
         (small / MANIFEST).write_bytes(
-            data.replace(b'"format_version": 2', b'"format_version": ' + json.dumps(version).encode())
+            data.replace(
+                f'"format_version": {module.FORMAT_VERSION}'.encode(),
+                f'"format_version": {json.dumps(version)}'.encode(),
+            )
         )
         with pytest.raises(SnapshotError):
             open_snapshot(small)

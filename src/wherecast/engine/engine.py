@@ -56,7 +56,6 @@ from wherecast.language.events import EventBatch, Events, NameCheck, OnError, re
 from wherecast.language.filters import Filters
 from wherecast.language.html import html_table
 from wherecast.language.limits import Limits
-from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
 from wherecast.language.written import write_filter
 from wherecast.matchers.registry import find_matcher
@@ -551,8 +550,8 @@ class Engine:
                     "removed": s.deaths,
                     "filters": s.boxes.n_filters,
                     "clauses": s.boxes.n_clauses,
-                    "residuals": int(s.residuals.rows.size),
-                    "codes": {column_text(self.schema, c): int(s.boxes.widths[c]) for c in s.codebook.used},
+                    "residuals": int((~s.residuals.is_settled).sum()),
+                    "codes": {s.codebook.column_text(c): int(s.boxes.widths[c]) for c in s.codebook.used},
                     "matcher": s.matcher.name,
                     **s.matcher.stats(),
                 }

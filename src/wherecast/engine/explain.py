@@ -102,11 +102,16 @@ def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explana
     codes, filters = segment.encode(events), segment.filters(np.array([number]))
     outcomes = []
     for clause in range(len(clauses)):
-        found = []
+        found, row = [], int(filters.row_ptr[clause])
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            attr = events.schema.columns[int(boxes.attr[end - 1])].attr
+            number = int(boxes.attr[end - 1])
+            if segment.codebook.expression(number) is not None:
+                continue  # its residual is shown
+            attr = events.schema.columns[number].attr
             value = _loaded(events.array(attr)[0].as_py(), events.schema.attributes[attr])
-            found.append(PredicateOutcome(describe_constraint(filters, events.schema, first, end), value, held))
+            text = describe_constraint(filters, events.schema, row, row + end - first)
+            found.append(PredicateOutcome(text, value, held))
+            row += end - first
         if boxes.residuals[clause] >= 0:
             held = bool(segment.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
             text = " AND ".join(write_residual(filters, events.schema, clause))

@@ -19,14 +19,14 @@ from wherecast.engine.ids import open_ids
 from wherecast.engine.segment import ALIVE, Segment, Subscriptions
 from wherecast.errors import SnapshotError, WherecastError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes
+from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, codes_of_column
+from wherecast.index.expressions import ExpressionColumn, open_expressions
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
-from wherecast.language.columns import Reading
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 
@@ -82,7 +82,11 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
         arrays["ids/dead"] = segment.died <= version
     programs, columns = pack_programs(segment.residuals.programs, schema)
     arrays.update({f"programs/{n}": a for n, a in columns.items()})
-    arrays.update({"residuals/program": segment.residuals.program, "residuals/rows": segment.residuals.rows})
+    residuals = segment.residuals
+    arrays.update({"residuals/program": residuals.program, "residuals/rows": residuals.rows})
+    arrays["residuals/is_settled"] = residuals.is_settled
+    found = [(e.program, e.statement, e.row) for e in segment.codebook.expressions]
+    arrays["expressions/places"] = np.array(found, np.int32).reshape(-1, 3).ravel()
     return arrays, {"filters": segment.boxes.n_filters, "codes": kinds, "programs": programs}
 
 
@@ -93,8 +97,10 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
         start = f"{prefix}{name}/"
         return {n.removeprefix(start): stored[n] for n in stored if n.startswith(start)}
 
-    codebook = Codebook(schema, _open_codes(facts["codes"], schema, group))
-    residuals = open_residuals(group("residuals"), unpack_programs(facts["programs"], group("programs"), schema))
+    programs = unpack_programs(facts["programs"], group("programs"), schema)
+    residuals = open_residuals(group("residuals"), programs)
+    expressions = open_expressions(group("expressions"), programs)
+    codebook = Codebook(schema, _open_codes(facts["codes"], schema, expressions, group), expressions)
     filters = _count(facts["filters"])
     boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
     subscriptions, dead = _open_subscriptions(group("ids"), filters)
@@ -108,12 +114,13 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
     return segment
 
 
-def _open_codes(kinds: Mapping[str, str], schema: Schema, group: Callable[[str], Arrays]) -> list[ColumnCodes | None]:
+def _open_codes(
+    kinds: Mapping[str, str], schema: Schema, expressions: list[ExpressionColumn], group: Callable[[str], Arrays]
+) -> list[ColumnCodes | None]:
     numbers = {_count(int(number)): kind for number, kind in kinds.items()}
     codes: list[ColumnCodes | None] = [None] * max(len(schema), max(numbers, default=-1) + 1)
     for number, kind in numbers.items():
-        is_literals = schema.columns[number].reading is not Reading.VALUE
-        if kind != ("literals" if is_literals else "strings" if schema.are_texts[number] else "keys"):
+        if codes_of_column(schema, expressions, number) is not _CODES[kind]:
             raise SnapshotError(f"column {number} cannot have codes of {kind!r:.20}")
         codes[number] = _CODES[kind].from_arrays(group(f"codes{number}"))
     return codes

@@ -90,7 +90,7 @@ class Segment:
         """
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
-        if self.boxes.residuals.size:
+        if self.residuals.is_needed:
             hits = self._settle_residuals(admitted, hits, limits)
         event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
         if rows is None:
@@ -126,7 +126,7 @@ class Segment:
             if not open_codes[point.codes[0, attr]]:
                 return _NO_FILTERS
         clause_ids = self.matcher.match(point)[1]
-        if self.boxes.residuals.size and clause_ids.size:
+        if self.residuals.is_needed and clause_ids.size:
             kept = self._settle_one(values, self.boxes.residuals[clause_ids], limits)
             if kept is None:
                 return None
@@ -137,8 +137,8 @@ class Segment:
         self, values: Mapping[int, Scalar | None], residual: npt.NDArray[np.int32], limits: Limits
     ) -> npt.NDArray[np.bool_] | None:
         """Which clauses, by their residuals (-1: none), hold for one event; None if that might read too much text."""
-        kept = residual < 0
-        unsettled = np.flatnonzero(~kept)
+        unsettled = self.residuals.unsettled(residual)
+        kept = np.ones(residual.size, bool)
         if unsettled.size:
             longest = max((len(v) for v in values.values() if isinstance(v, str)), default=0)
             # A character has at most four bytes.
@@ -161,7 +161,7 @@ class Segment:
 
     def _clauses_say_all(self) -> bool:
         """Whether the subscriptions of the clauses that hold are the answer, each of them once."""
-        return self.died is None and not self.boxes.residuals.size and not self.boxes.filter_ids.size
+        return self.died is None and not self.residuals.is_needed and not self.boxes.filter_ids.size
 
     def dense_matcher(self) -> Matcher | None:
         """The matcher, if it is one that goes from events to subscriptions in one step and nothing stands in its way."""
@@ -175,8 +175,8 @@ class Segment:
         """Keep the hits whose residual, if they have one, holds."""
         residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
-        keep = residual < 0
-        unsettled = np.flatnonzero(~keep)
+        unsettled = self.residuals.unsettled(residual)
+        keep = np.ones(residual.size, bool)
         self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled], limits)
         keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
@@ -214,9 +214,9 @@ class Segment:
         gate = matcher.gate()
         self.matcher = matcher
         others = [c for c in self.codebook.used if gate is None or c != gate[0]]
-        self._read_after_gate = {self.codebook.schema.columns[c].attr for c in others} | self.residuals.attributes
+        self._read_after_gate = {a for c in others for a in self.codebook.read_by(c)} | self.residuals.attributes
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
-        self._gate = gate if gate is not None and not self.codebook.schema.is_set(gate[0]) else None
+        self._gate = gate if gate is not None and not self.codebook.is_set(gate[0]) else None
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
 from wherecast.index.codes import Codebook, KeyCodes, build_codes
+from wherecast.index.expressions import promote
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
@@ -34,16 +35,18 @@ class CodedFilters(NamedTuple):
 
 
 def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
-    codebook, lo, hi = build_codes(filters, schema)
+    filters, expressions, is_settled = promote(filters, schema)
+    codebook, lo, hi = build_codes(filters, schema, expressions)
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
     with_residual = np.flatnonzero(filters.program >= 0)
     residual_of = np.full(owner.size, -1, np.int32)
     residual_of[with_residual] = np.arange(with_residual.size)
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
-    return CodedFilters(
-        codebook, boxes, Residuals(filters.programs, filters.program[with_residual], filters.program_row[with_residual])
+    residuals = Residuals(
+        filters.programs, filters.program[with_residual], filters.program_row[with_residual], is_settled[with_residual]
     )
+    return CodedFilters(codebook, boxes, residuals)
 
 
 class _StringEnds(NamedTuple):
@@ -64,12 +67,12 @@ def restore_filters(
     """
     wanted = np.arange(packed.n_filters) if chosen is None else chosen
     clauses, clause_ptr = _clauses_of(packed, wanted)
-    boxes = unpack_clauses(packed, clauses)
+    boxes = _without_expressions(unpack_clauses(packed, clauses), len(codebook.schema.columns))
     null = (boxes.lo == NULL_CODE) & (boxes.hi == NULL_CODE)
     lo, hi = np.zeros(boxes.attr.size, np.int64), np.zeros(boxes.attr.size, np.int64)
     column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
     texts = []
-    for a in codebook.used:
+    for a in [number for number in codebook.used if codebook.expression(number) is None]:
         here = np.flatnonzero((column == a) & ~null)
         codes, low, high = codebook.codes[a], boxes.lo[here], boxes.hi[here]
         if isinstance(codes, KeyCodes):
@@ -85,6 +88,15 @@ def restore_filters(
     return Filters(
         clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
     )  # fmt: skip
+
+
+def _without_expressions(boxes: Boxes, columns: int) -> Boxes:
+    """The boxes as filters have them: what expression columns say stands in the residuals too."""
+    own = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr) < columns
+    if own.all():
+        return boxes
+    ptr = np.concatenate(([0], np.cumsum(own)))[boxes.ptr]
+    return boxes._replace(ptr=ptr, attr=boxes.attr[own], lo=boxes.lo[own], hi=boxes.hi[own])
 
 
 def _clauses_of(packed: PackedBoxes, wanted: Longs) -> tuple[Longs, Longs]:

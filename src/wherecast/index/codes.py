@@ -18,7 +18,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,23 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
+from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
+from wherecast.index.operands import attribute_values, one_value
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
+from wherecast.language.evaluate import Nullable
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.render import column_text
+from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar, key_of
+from wherecast.language.written import write_value
 
 
 class KeyCodes:
@@ -162,14 +167,38 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
 class Codebook:
     """The codes of every column that filters of one index constrain."""
 
-    def __init__(self, schema: Schema, codes: list[ColumnCodes | None]) -> None:
+    def __init__(
+        self, schema: Schema, codes: list[ColumnCodes | None], expressions: Sequence[ExpressionColumn] = ()
+    ) -> None:
         self.schema = schema
         self.codes = codes  # by column, as far as they go; None: no filter constrains it
-        used = [(n, schema.columns[n], c) for n, c in enumerate(codes) if c is not None]
-        self.used = [n for n, _, _ in used]
-        self.attributes = {column.attr for _, column, _ in used}
-        self._encoders = [(n, c.encode_value) for n, _, c in used if isinstance(c, ValueCodes)]
-        self._literals = [(n, column, c) for n, column, c in used if isinstance(c, LiteralCodes)]
+        self.expressions = expressions  # the columns after those of the schema
+        self.used = [n for n, c in enumerate(codes) if c is not None]
+        self.attributes = {attr for n in self.used for attr in self.read_by(n)}
+        own = [(n, schema.columns[n], codes[n]) for n in self.used if n < len(schema.columns)]
+        self._encoders = [(n, c.encode_value) for n, _, c in own if isinstance(c, ValueCodes)]
+        self._literals = [(n, column, c) for n, column, c in own if isinstance(c, LiteralCodes)]
+        self._computed = [n for n in self.used if n >= len(schema.columns)]
+
+    def expression(self, number: int) -> ExpressionColumn | None:
+        """The expression whose value a column has, if it is not one of the schema's."""
+        return self.expressions[number - len(self.schema.columns)] if number >= len(self.schema.columns) else None
+
+    def read_by(self, number: int) -> frozenset[int]:
+        """The attributes that a column is made of."""
+        expression = self.expression(number)
+        return frozenset({self.schema.columns[number].attr}) if expression is None else expression.attributes
+
+    def column_text(self, number: int) -> str:
+        """A column in SQL."""
+        expression = self.expression(number)
+        if expression is None:
+            return column_text(self.schema, number)
+        return write_value(expression.of, self.schema, expression.literals, expression.row)
+
+    def is_set(self, number: int) -> bool:
+        """Whether an event has a set of codes in a column, not one."""
+        return number < len(self.schema.columns) and self.schema.is_set(number)
 
     @property
     def widths(self) -> Ints:
@@ -182,6 +211,10 @@ class Codebook:
             value = values[attr]
             if value is not None:
                 matrix[0, attr] = encode(value)  # type: ignore[arg-type]
+        for number in self._computed:
+            matrix[0, number] = self._compute(
+                number, lambda attr: one_value(values[attr], self.schema.attributes[attr]), 1
+            )[0]
         if not self._literals:
             return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
         found = []
@@ -196,13 +229,26 @@ class Codebook:
         np.cumsum([codes.size for codes in found], out=ptr[1:])
         return EventCodes(frozen(matrix), frozen(ptr), frozen(np.concatenate(found)))
 
-    def encode_column(self, events: EventBatch, attr: int) -> Ints:
-        """Codes of a scalar attribute that filters constrain."""
-        codes = self.codes[attr]
+    def encode_column(self, events: EventBatch, number: int) -> Ints:
+        """Codes of a column of values that filters constrain."""
+        if number >= len(self.schema.columns):
+            return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
+        codes = self.codes[number]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
-            return codes.encode(events.array(attr), events.derive(attr, codes.seed, codes.hash))
-        return codes.encode(events.array(attr))
+            return codes.encode(events.array(number), events.derive(number, codes.seed, codes.hash))
+        return codes.encode(events.array(number))
+
+    def _compute(self, number: int, read: Callable[[int], Nullable], length: int) -> Ints:
+        """Codes of an expression, for so many events whose attributes `read` gives."""
+        expression, codes = self.expression(number), self.codes[number]
+        assert expression is not None
+        values, valid = expression.values(read, length, self.schema.zone)
+        if isinstance(codes, StringCodes):
+            texts = pa.array(values, pa.string(), mask=~valid)
+            return codes.encode(texts, codes.hash(texts))
+        assert isinstance(codes, KeyCodes)
+        return np.where(valid, codes.encode_keys(values), np.int32(NULL_CODE))
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
@@ -213,7 +259,7 @@ class Codebook:
         for number in self.used:
             if known is not None and number in known:
                 matrix[:, number] = known[number]
-            elif self.schema.is_set(number):
+            elif self.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
                 first = sum(p.size for p in list_ptr) - 1
                 matrix[:, number] = ~np.arange(first, first + n, dtype=np.int32)
@@ -271,10 +317,12 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
 
 
 #: Makes the codes of a column, and the intervals of its rows that are not NULL.
-_Maker = Callable[[Filters, Longs, Longs, Attribute], tuple[ColumnCodes, Ints, Ints]]
+_Maker = Callable[[Filters, Longs, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
 
 
-def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]:
+def build_codes(
+    filters: Filters, schema: Schema, expressions: Sequence[ExpressionColumn] = ()
+) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
@@ -286,19 +334,25 @@ def build_codes(filters: Filters, schema: Schema) -> tuple[Codebook, Ints, Ints]
     for number in np.flatnonzero(np.diff(bounds)).tolist():
         rows = order[bounds[number] : bounds[number + 1]]
         real = rows[~filters.null[rows]]
-        made = schema.columns[number]
-        attribute = schema.attributes[made.attr]
-        make: _Maker = _key_codes
-        if attribute.is_text:
-            make = _string_codes if made.reading is Reading.VALUE else _literal_codes
-        codes[number], lo[real], hi[real] = make(filters, rows, real, attribute)
-    return Codebook(schema, codes), lo, hi
+        kind = codes_of_column(schema, expressions, number)
+        has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
+        codes[number], lo[real], hi[real] = _MAKERS[kind](filters, rows, real, has_elements)
+    return Codebook(schema, codes, expressions), lo, hi
 
 
-def _key_codes(filters: Filters, _rows: Longs, real: Longs, attribute: Attribute) -> tuple[KeyCodes, Ints, Ints]:
+def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], number: int) -> type[ColumnCodes]:
+    """What kind of codes a column has."""
+    if number >= len(schema.columns):
+        return StringCodes if expressions[number - len(schema.columns)].is_text else KeyCodes
+    if schema.columns[number].reading is not Reading.VALUE:
+        return LiteralCodes
+    return StringCodes if schema.are_texts[number] else KeyCodes
+
+
+def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
-    first = [KEY_MIN] if attribute.is_array else []
+    first = [KEY_MIN] if has_elements else []
     starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
     codes = KeyCodes.of(starts)
     lo = codes.encode_keys(low)
@@ -306,7 +360,7 @@ def _key_codes(filters: Filters, _rows: Longs, real: Longs, attribute: Attribute
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(filters: Filters, rows: Longs, real: Longs, _attribute: Attribute) -> tuple[StringCodes, Ints, Ints]:
+def _string_codes(filters: Filters, rows: Longs, real: Longs, _has_elements: bool) -> tuple[StringCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
     used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
@@ -317,13 +371,18 @@ def _string_codes(filters: Filters, rows: Longs, real: Longs, _attribute: Attrib
     return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
 
 
-def _literal_codes(
-    filters: Filters, _rows: Longs, real: Longs, _attribute: Attribute
-) -> tuple[LiteralCodes, Ints, Ints]:
+def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: bool) -> tuple[LiteralCodes, Ints, Ints]:
     """Every row asks for one literal."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
     return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
+
+
+_MAKERS: dict[type[ColumnCodes], _Maker] = {
+    KeyCodes: _key_codes,
+    StringCodes: _string_codes,
+    LiteralCodes: _literal_codes,
+}
 
 
 def _tells_gaps_apart(filters: Filters, rows: Longs, real: Longs, lo: Ints, hi: Ints, n_strings: int) -> bool:

@@ -60,7 +60,7 @@ def open_boxes(arrays: Mapping[str, Any], n_filters: int, codebook: Codebook, re
     the compiler makes.
     """
     widths = codebook.widths
-    several = np.array([codebook.schema.is_set(number) for number in range(widths.size)], bool)
+    several = np.array([codebook.is_set(number) for number in range(widths.size)], bool)
     stored = StoredArrays(arrays, "boxes")
     rows = Rows(
         stored.column("ptr", np.int32),

@@ -23,31 +23,48 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.operands import attribute_values, one_value
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import Nullable, holds
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters import Program
-from wherecast.language.kinds import unscaled_of
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.schema import Schema
 from wherecast.language.types import Type
-from wherecast.language.values import Scalar, key_of
+from wherecast.language.values import Scalar
 from wherecast.language.zone import Zone
 
 
 class Residuals:
-    """The residuals of an index: number r is row `program_rows[r]` of program `program[r]`."""
+    """The residuals of an index: number r is row `rows[r]` of program `program[r]`.
 
-    def __init__(self, programs: list[Program], program: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
+    Those that are settled need no evaluation: the boxes of their clauses say the same (see `expressions`).
+    """
+
+    def __init__(
+        self, programs: list[Program], program: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], is_settled: Bools
+    ) -> None:
         self.programs = programs
         self.program = program
         self.rows = rows
-        in_use = [programs[number] for number in np.unique(program).tolist()]  # of dead clauses programs may be left
+        self.is_settled = is_settled
+        # Of dead clauses programs may be left.
+        in_use = [programs[number] for number in np.unique(program[~is_settled]).tolist()]
         self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a candidate may need evaluation."""
+        return not self.is_settled.all()
+
+    def unsettled(self, residual_ids: npt.NDArray[np.int32]) -> Longs:
+        """The places of the residuals (-1: none) that have to be evaluated."""
+        there = np.flatnonzero(residual_ids >= 0)
+        return there[~self.is_settled[residual_ids[there]]]
 
     def find_overwork(
         self,
@@ -74,7 +91,7 @@ class Residuals:
     def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
         """Which residuals hold for one event, from its canonical values; not for residuals that read arrays."""
         return self._hold(
-            lambda attr: _one_value(values[attr], schema.attributes[attr]),
+            lambda attr: one_value(values[attr], schema.attributes[attr]),
             schema.zone,
             np.zeros(residual_ids.size, np.int64),
             residual_ids,
@@ -122,71 +139,11 @@ def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residu
     stored.within(program, 0, len(programs), "program")
     lengths = np.array([p.length for p in programs], np.int64)
     stored.require(((rows >= 0) & (rows < lengths[program])).all(), "rows", "has a row that its program does not have")
-    return Residuals(programs, program, rows)
-
-
-def attribute_values(events: EventBatch, attr: int) -> Nullable:
-    """An attribute's values as the evaluator wants them."""
-    array = events.array(attr)
-    attribute = events.schema.attributes[attr]
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    if attribute.type is Type.DECIMAL:
-        return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
-    if attribute.is_array:
-        return Nullable(_objects(_plain_lists(array)), valid)
-    if attribute.is_text:
-        return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
-    return Nullable(_plain_numbers(array), valid)
-
-
-def _one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
-    """The value of a scalar attribute in one event, as the evaluator wants it."""
-    valid = np.array([value is not None])
-    if attribute.type is Type.DECIMAL:
-        return Nullable(_unscaled([value], is_array=False), valid)
-    if attribute.is_text:
-        return Nullable(np.array(["" if value is None else value], object), valid)
-    if isinstance(value, bool | float):
-        return Nullable(np.array([value]), valid)
-    dtype = _DTYPES.get(attribute.type, np.int64)
-    return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
-
-
-_DTYPES = {Type.BOOLEAN: np.bool_, Type.FLOAT: np.float64, Type.DOUBLE: np.float64}
-
-
-def _unscaled(stored: list[Any], *, is_array: bool) -> npt.NDArray[np.object_]:
-    """Decimals, unscaled, of which an evaluator knows the scale; NULLs as zero."""
-    if is_array:
-        return _objects([None if e is None else unscaled_of(e) for e in v or ()] for v in stored)
-    return _objects(0 if v is None else unscaled_of(v) for v in stored)
-
-
-def _objects(values: Any) -> npt.NDArray[np.object_]:
-    return np.fromiter(values, object)
-
-
-def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
-    array = _as_integers(array)
-    if array.null_count:
-        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
-    return np.asarray(array.to_numpy(zero_copy_only=False))
-
-
-def _as_integers(array: pa.Array) -> pa.Array:
-    """Dates as days and timestamps as microseconds."""
-    if pa.types.is_date32(array.type):
-        return array.cast(pa.int32()).cast(pa.int64())
-    return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
-
-
-def _plain_lists(array: pa.Array) -> list[list[Any]]:
-    if pa.types.is_date32(array.type.value_type):
-        array = array.cast(pa.list_(pa.int32()))
-    elif pa.types.is_timestamp(array.type.value_type):
-        array = array.cast(pa.list_(pa.int64()))
-    return [[] if v is None else v for v in array.to_pylist()]
+    # Snapshots of format 2 and older have none that is settled.
+    is_settled = (
+        stored.column("is_settled", np.bool_, size=rows.size) if "is_settled" in stored else np.zeros(rows.size, bool)
+    )
+    return Residuals(programs, program, rows, is_settled)
 
 
 # -- work --------------------------------------------------------------------------------------------------------------

@@ -66,9 +66,9 @@ from wherecast.index.arrow_file import Extent, StoredArray, find_fault, is_count
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 
 FORMAT = "wherecast-snapshot"
-#: 2: columns of literals. What 1 has, 2 has in the same form.
-FORMAT_VERSION = 2
-_READABLE = (1, 2)
+#: 2: columns of literals, 3: of expressions. What an older one has, the newer has in the same form.
+FORMAT_VERSION = 3
+_READABLE = (1, 2, 3)
 MANIFEST = "manifest.json"
 #: A manifest has some hundred bytes per array; texts by the million belong in string arrays.
 MANIFEST_LIMIT = 64 << 20

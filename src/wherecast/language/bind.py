@@ -212,19 +212,27 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
     values = literals.scalar(predicate.params[0])
     if predicate.op == "prefix":
         return _place_prefixes(predicate, values, pool)
-    base = 4 * pool.intern(_read_literals(predicate, values))
-    low, high = np.full(n, KEY_MIN, np.int64), np.full(n, KEY_MAX, np.int64)
-    ends = {
-        "=": (AT, AT),
-        "contains": (AT, AT),
-        "<": (None, BEFORE),
-        "<=": (None, AT),
-        ">": (AFTER, None),
-        ">=": (AT, None),
-    }
-    lo_side, hi_side = ends[predicate.op]
-    rows = np.arange(n)
-    return Ragged(rows, low if lo_side is None else base + lo_side, high if hi_side is None else base + hi_side)
+    places = 4 * pool.intern(_read_literals(predicate, values))
+    return Ragged(np.arange(n), *string_bounds(predicate.op, places))
+
+
+_SIDES: dict[str, tuple[int | None, int | None]] = {
+    "=": (AT, AT),
+    "contains": (AT, AT),
+    "<": (None, BEFORE),
+    "<=": (None, AT),
+    ">": (AFTER, None),
+    ">=": (AT, None),
+}
+
+
+def string_bounds(op: str, places: Longs) -> tuple[Longs, Longs]:
+    """Closed intervals of positions of `text op literal`, for many literals by four times their ranks."""
+    low, high = _SIDES[op]
+    return (
+        np.full(places.size, KEY_MIN, np.int64) if low is None else places + low,
+        np.full(places.size, KEY_MAX, np.int64) if high is None else places + high,
+    )
 
 
 def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, pool: StringPool) -> Ragged:
@@ -281,11 +289,11 @@ def _bounds(
 def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) -> tuple[Longs, Longs]:
     """Bounds of an attribute of type `own` that is compared with values of type `common`."""
     if own is common:
-        return _exact_bounds(op, values)
+        return key_bounds(op, values)
     if (
         common is Type.TIMESTAMP and own is Type.TIMESTAMP_NTZ
     ):  # `check_literals` has refused values that have no only wall
-        return _exact_bounds(op, only_walls(zone, values)[0])
+        return key_bounds(op, only_walls(zone, values)[0])
     floor, ceil = days_around(zone, values) if common is Type.TIMESTAMP else (values // DAY_US, -(-values // DAY_US))
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
@@ -293,12 +301,12 @@ def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) 
 def _number_bounds(op: str, own: Type, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
     """Closed key intervals of `attribute op literal`, for many literals."""
     if own in FLOATS:
-        return _exact_bounds(op, float_keys(_as_doubles(param, values)))
+        return key_bounds(op, float_keys(_as_doubles(param, values)))
     if own in INTEGERS and param.type is Type.DECIMAL:
         return _rounded_bounds(op, [(u // 10**s, -(-u // 10**s)) for u, s in values])
     if own in INTEGERS and param.type is Type.DOUBLE:
         return _rounded_bounds(op, [_integers_around(v) for v in values.tolist()])
-    return _exact_bounds(op, values.astype(np.int64))
+    return key_bounds(op, values.astype(np.int64))
 
 
 def _as_doubles(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -307,7 +315,8 @@ def _as_doubles(param: Param, values: npt.NDArray[Any]) -> npt.NDArray[np.float6
     return values.astype(np.float64)
 
 
-def _exact_bounds(op: str, keys: Longs) -> tuple[Longs, Longs]:
+def key_bounds(op: str, keys: Longs) -> tuple[Longs, Longs]:
+    """Closed intervals of keys of `value op literal`, for many literals by their keys; an empty one ends before it begins."""
     low, high = np.full(keys.size, KEY_MIN, np.int64), np.full(keys.size, KEY_MAX, np.int64)
     if op == "=":
         return keys, keys

@@ -65,11 +65,11 @@ def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
         )
         return _statement(node.item, found, literals)
     node, truth = plain_truth(node, truth)
-    return _sequence(str(truth), [_value(node, literals)])
+    return _sequence(str(truth), [value_writer(node, literals)])
 
 
-def _value(node: Node, literals: LiteralValues) -> Writer:
-    """The words of an expression, whatever its truth."""
+def value_writer(node: Node, literals: LiteralValues) -> Writer:
+    """The words of an expression, whatever its truth, by the row of its literals."""
     if isinstance(node, Attr):
         return _fixed(f"#{node.index}")
     if isinstance(node, Param):
@@ -83,10 +83,10 @@ def _value(node: Node, literals: LiteralValues) -> Writer:
     if isinstance(node, InList):
         return _membership(node, literals)
     if isinstance(node, (And, Or)):
-        return _unordered(type(node).__name__, [_value(item, literals) for item in node.items])
+        return _unordered(type(node).__name__, [value_writer(item, literals) for item in node.items])
     if isinstance(node, Arith) and node.op in "+*":
-        return _pair(node.op, [_value(node.left, literals), _value(node.right, literals)])
-    parts = [_value(child, literals) for child in node.children()]
+        return _pair(node.op, [value_writer(node.left, literals), value_writer(node.right, literals)])
+    parts = [value_writer(child, literals) for child in node.children()]
     return _sequence(_head(node), parts)
 
 
@@ -105,7 +105,7 @@ def _head(node: Node) -> str:
 
 
 def _comparison(node: Compare, literals: LiteralValues) -> Writer:
-    left, right, op = _value(node.left, literals), _value(node.right, literals), node.op
+    left, right, op = value_writer(node.left, literals), value_writer(node.right, literals), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
     head = f"{op} {node.common}"
@@ -113,7 +113,7 @@ def _comparison(node: Compare, literals: LiteralValues) -> Writer:
 
 
 def _membership(node: InList, literals: LiteralValues) -> Writer:
-    item, lists = _value(node.item, literals), [literals[value, node.common] for value in node.values]
+    item, lists = value_writer(node.item, literals), [literals[value, node.common] for value in node.values]
     head = f"in {node.common} {node.has_null}"
 
     def write(row: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.expression import (
     And,
     Arith,
@@ -33,7 +33,7 @@ from wherecast.language.expression import (
     Param,
     attributes_of,
 )
-from wherecast.language.keys import DAY_US, float_keys, instants
+from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, float_keys, instants
 from wherecast.language.normalize import Truth
 from wherecast.language.patterns import text_test
 from wherecast.language.sql import digits_of
@@ -147,7 +147,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
-    left, right = (_as_common(side, node.common, scale, scope) for side in (node.left, node.right))
+    left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if node.op == "<=>":
         same = np.asarray(np.equal(left.values, right.values), bool) & both
@@ -168,7 +168,7 @@ def comparison_scale(node: Compare) -> int:
     return common_scale(*(digits_of(s) for s in sides))
 
 
-def _as_common(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
+def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
@@ -360,11 +360,23 @@ def _integer_arith(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid:
         divisor = np.where(b == 0, 1, b)
         divisor = np.where(divisor == -1, 1, divisor)  # x % -1 is 0 too, and the lowest integer would trap
         return Nullable(np.fmod(a, divisor), valid & (b != 0))
-    if node.type is Type.BIGINT:
-        a, b = a.astype(object), b.astype(object)
-    exact = _DOUBLE_OPS[node.op](a, b)  # 64 bits hold every sum and product of 32
-    fits = np.asarray((exact >= low) & (exact <= high), bool)
-    return Nullable(np.where(fits, exact, 0).astype(np.int64), valid & fits)
+    result = _DOUBLE_OPS[node.op](a, b)  # modulo 2**64, which holds every sum and product of 32 bits
+    fits = _fits_long(node.op, a, b, result) if node.type is Type.BIGINT else (result >= low) & (result <= high)
+    return Nullable(result, valid & fits)
+
+
+def _fits_long(op: str, a: Longs, b: Longs, result: Longs) -> Bools:
+    """Whether sums, differences or products modulo 2**64 are the exact ones."""
+    if op == "+":  # overflow: both have one sign, the sum has the other
+        return np.asarray(((a ^ result) & (b ^ result)) >= 0)
+    if op == "-":
+        return np.asarray(((a ^ b) & (a ^ result)) >= 0)
+    # Doubles are off by less than one part in 2**52: far from the limit they decide, near it Python's integers do.
+    size = np.abs(a.astype(np.float64) * b.astype(np.float64))
+    fits = size < 2.0**62
+    for i in np.flatnonzero((size >= 2.0**62) & (size <= 2.0**64)).tolist():
+        fits[i] = KEY_MIN <= int(a[i]) * int(b[i]) <= KEY_MAX
+    return fits
 
 
 def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Longs
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.expression import Param
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import Residual
@@ -102,11 +102,8 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
     hi = np.concatenate([np.zeros(0, np.int64), *(p.hi for p in parts)])
     strings, ranks = _rank_strings(parts)
     offsets = np.repeat(np.cumsum([0, *(len(p.strings) for p in parts)])[:-1], [p.attr.size for p in parts])
-    is_string = np.array(schema.are_texts)
-    text = is_string[np.where(attr < 0, ~attr, attr)] & ~null
-    for ends, open_end in ((lo, KEY_MIN), (hi, KEY_MAX)):
-        bounded = text & (ends != open_end)
-        ends[bounded] = 4 * ranks[offsets[bounded] + (ends[bounded] >> 2)] + (ends[bounded] & 3)
+    text = np.array(schema.are_texts)[np.where(attr < 0, ~attr, attr)] & ~null
+    _move_ranks(text, lo, hi, ranks, offsets)
     programs, program, program_row = _unite_programs(parts)
     return Filters(
         _join_ptrs([p.clause_ptr for p in parts]),
@@ -117,6 +114,21 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
         programs,
         [d for p in parts for d in p.digests],
     )  # fmt: skip
+
+
+def rank_anew(filters: Filters, schema: Schema, strings: list[str], ranks: Longs) -> Filters:
+    """The same filters with more strings: `ranks` has the place of each string of theirs among `strings`."""
+    lo, hi = filters.lo.copy(), filters.hi.copy()
+    text = np.array(schema.are_texts)[np.where(filters.attr < 0, ~filters.attr, filters.attr)] & ~filters.null
+    _move_ranks(text, lo, hi, ranks, np.zeros(lo.size, np.int64))
+    return filters._replace(strings=strings, lo=lo, hi=hi)
+
+
+def _move_ranks(text: Bools, lo: Longs, hi: Longs, ranks: Longs, offsets: Longs) -> None:
+    """Give the ends of text rows, in place, the ranks that their strings have now; those of a row begin at its offset."""
+    for ends, open_end in ((lo, KEY_MIN), (hi, KEY_MAX)):
+        bounded = text & (ends != open_end)
+        ends[bounded] = 4 * ranks[offsets[bounded] + (ends[bounded] >> 2)] + (ends[bounded] & 3)
 
 
 def _rank_strings(parts: Sequence[Filters]) -> tuple[list[str], Longs]:

@@ -52,9 +52,10 @@ def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
 DAY_US = 86_400_000_000
 _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+_EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 #: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
-_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - 719_163, dt.date.max.toordinal() - 719_163 - 1
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY, dt.date.max.toordinal() - _EPOCH_DAY - 1
 _CYCLE = 146_097
 
 

@@ -92,9 +92,20 @@ def _residuals(filters: Filters, clause: int) -> tuple[Residual, ...]:
 
 
 def _write_one(residual: Residual, schema: Schema, literals: LiteralValues, row: int) -> str:
+    text = write_value(residual.node, schema, literals, row)
+    is_plain = isinstance(residual.node, (Attr, Call))
+    if residual.truth is Truth.TRUE:
+        return f"({text})" if isinstance(residual.node, Or) else text
+    if residual.truth is Truth.FALSE:
+        return f"NOT {text}" if is_plain else f"NOT ({text})"
+    return f"({text}) IS {residual.truth.upper()}"
+
+
+def write_value(node: Node, schema: Schema, literals: LiteralValues, row: int) -> str:
+    """The SQL of an expression with the literals of a row."""
     lists = {key[0]: key for key in literals if isinstance(key, tuple)}
     # A sign right before a literal would become a part of it.
-    apart = {node.item for node in residual.node.walk() if isinstance(node, Negate) and isinstance(node.item, Param)}
+    apart = {n.item for n in node.walk() if isinstance(n, Negate) and isinstance(n.item, Param)}
 
     def literal(param: Param) -> str:
         if param is _ZERO:
@@ -105,13 +116,7 @@ def _write_one(residual: Residual, schema: Schema, literals: LiteralValues, row:
         key = lists[param]
         return ", ".join(_write_member(key[1], value) for value in sorted(literals[key][row]))
 
-    text = render(_with_types(residual.node), attribute_namer(schema), literal)
-    is_plain = isinstance(residual.node, (Attr, Call))
-    if residual.truth is Truth.TRUE:
-        return f"({text})" if isinstance(residual.node, Or) else text
-    if residual.truth is Truth.FALSE:
-        return f"NOT {text}" if is_plain else f"NOT ({text})"
-    return f"({text}) IS {residual.truth.upper()}"
+    return render(_with_types(node), attribute_namer(schema), literal)
 
 
 def _write_scalar(param: Param, value: Any) -> str:

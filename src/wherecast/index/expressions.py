@@ -1,0 +1,363 @@
+"""Expression columns: what filters compute of an event, computed once per event and indexed like a value.
+
+Theory of operation
+-------------------
+The naive way: what is not a set of values of one attribute (`price * volume > 1e6`, `length(cmd) > 100`, `high > low`) is a
+residual, evaluated for every candidate. A thousand filters that ask for `price * volume > ?` compute the product a thousand
+times.
+
+Here a residual statement is taken apart first: it compares an *expression* with a literal, or looks it up in a list, or is
+a condition as a whole. The value of the expression is a column of the index: an event has one code in it, a statement is an
+interval of codes, and the box of its clause says all there is to say. Three things make that exact with little work:
+
+- Both sides of a comparison have a form whose plain order is Spark's (`evaluate.comparable`): a key of 64 bits, or a
+  text. The column holds that form of the expression, so the form of the literal is the end of the interval.
+- A column is named by the canonical words of its expression and the type of the comparison. `x * 2 > ?` and `2 * x > ?`
+  share one, `x * 3 > ?` has another.
+- Filters stay as they are compiled. Only the index has expression columns: its boxes get more constraints, and a
+  residual whose statements all became constraints is *settled*. The residual itself is kept, so that filters can be made
+  again, merged and shown as before.
+
+Whether an expression becomes a column is a question of cost: a column is computed for every event, a residual for
+candidates only. So an expression must be shared by a few clauses (`FEW_USES`), and by more if it works on texts, which
+Python computes one by one. Deltas have few filters and thus few columns; when segments are merged, the count is made again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.index.bounds import StoredArrays
+from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.bind import Ragged, complement, key_bounds, merged, string_bounds
+from wherecast.language.canonical import value_writer
+from wherecast.language.evaluate import Nullable, comparable, comparison_scale
+from wherecast.language.expression import (
+    FLIPPED,
+    Compare,
+    InList,
+    Like,
+    Node,
+    Param,
+    attributes_of,
+    is_constant,
+)
+from wherecast.language.filters import Filters, LiteralValues, Program, rank_anew
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.literals import ProgramScope
+from wherecast.language.normalize import Residual, Truth
+from wherecast.language.schema import MAX_ATTRIBUTES, Schema
+from wherecast.language.types import Type
+from wherecast.language.zone import Zone
+
+#: Clauses that must share an expression before it is computed for every event; of one that works on texts, more must.
+FEW_USES, FEW_TEXT_USES = 8, 32
+#: Keys of decimals are bounded to this; literals beyond stay in residuals.
+_FARTHEST = 2**62
+
+
+class Statement(NamedTuple):
+    """What a residual says of the value of an expression: `op` is a comparison, `in`, or `is` (of a condition)."""
+
+    of: Node
+    op: str
+    literals: tuple[Param, ...]
+    common: Type
+    scale: int
+    truth: Truth
+
+
+def statement_of(residual: Residual) -> Statement | None:
+    """A residual in terms of the expression that can be a column, if there is one."""
+    node, truth = residual.node, residual.truth
+    if residual.is_whole or is_constant(node):
+        return None
+    if isinstance(node, Compare):
+        left, op, right = node.left, node.op, node.right
+        if isinstance(left, Param):
+            left, op, right = right, FLIPPED[op], left
+        if isinstance(right, Param) and left.type is not Type.ARRAY:
+            scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
+            return Statement(left, op, (right,), node.common, scale, truth)
+    if isinstance(node, InList):
+        # A NULL in the list makes "no" unknown; an integer looked up among FLOATs is rounded first.
+        is_plain = node.common not in (Type.DECIMAL, Type.FLOAT) and (truth is Truth.TRUE or not node.has_null)
+        return Statement(node.item, "in", node.values, node.common, 0, truth) if is_plain else None
+    # A pattern is cheaper on the candidates that its literals leave.
+    if any(isinstance(n, Like) for n in node.walk()) or node.type is not Type.BOOLEAN:
+        return None
+    return Statement(node, "is", (), Type.BOOLEAN, 0, truth)
+
+
+@dataclass(frozen=True)
+class ExpressionColumn:
+    """A column of an index: the value of an expression with its literals, in the form that it is compared in.
+
+    `program`, `statement` and `row` are where it was found: a snapshot keeps these.
+    """
+
+    program: int
+    statement: int
+    row: int
+    of: Node
+    common: Type
+    scale: int
+    literals: LiteralValues
+
+    @cached_property
+    def attributes(self) -> frozenset[int]:
+        return attributes_of(self.of)
+
+    @property
+    def is_text(self) -> bool:
+        return self.common is Type.STRING
+
+    def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
+        """Keys or texts, for so many events whose attributes `read` gives."""
+        scope = ProgramScope(self.literals, np.full(length, self.row), read, zone)
+        found = comparable(self.of, self.common, self.scale, scope)
+        return found if self.is_text else Nullable(_keys(found.values), found.valid)
+
+
+def _keys(values: npt.NDArray[Any]) -> Longs:
+    """Numbers as 64-bit keys; decimals may be larger, and are bounded where no literal is."""
+    if values.dtype == object:
+        return np.fromiter((min(max(v, -_FARTHEST - 1), _FARTHEST + 1) for v in values), np.int64, values.size)
+    return values.astype(np.int64)
+
+
+def column_at(programs: Sequence[Program], program: int, statement: int, row: int) -> ExpressionColumn:
+    """The column that a statement of a program has with the literals of a row; ValueError if it has none."""
+    found = statement_of(programs[program].residuals[statement])
+    if found is None:
+        raise ValueError(f"statement {statement} of program {program} has no column")
+    return ExpressionColumn(program, statement, row, found.of, found.common, found.scale, programs[program].literals)
+
+
+def open_expressions(arrays: Mapping[str, Any], programs: list[Program]) -> list[ExpressionColumn]:
+    """Columns out of a file; raises SnapshotError if one is not the expression of a statement."""
+    if not arrays:  # format 2 and older
+        return []
+    stored = StoredArrays(arrays, "expressions")
+    flat = stored.column("places", np.int32)
+    stored.require(flat.size % 3 == 0, "places", "has no whole number of columns")
+    columns = []
+    for program, statement, row in flat.reshape(-1, 3).tolist():
+        known = 0 <= program < len(programs)
+        known = known and 0 <= statement < len(programs[program].residuals) and 0 <= row < programs[program].length
+        found = statement_of(programs[program].residuals[statement]) if known else None
+        stored.require(found is not None, "places", f"has no statement {statement} of program {program}, row {row}")
+        columns.append(column_at(programs, program, statement, row))
+    return columns
+
+
+# -- promotion ---------------------------------------------------------------------------------------------------------
+
+
+#: What tells columns apart: canonical words, the type of the comparison and its scale.
+_Name = tuple[str, Type, int]
+
+
+class Promoted(NamedTuple):
+    """Filters with constraints on expression columns, which are numbered after those of the schema."""
+
+    filters: Filters
+    columns: list[ExpressionColumn]
+    is_settled: Bools  # (clauses,) the box says all that the residual says
+
+
+class _Use(NamedTuple):
+    """One statement of one program, and the clauses that have it."""
+
+    program: int
+    number: int  # of the statement
+    statement: Statement
+    clauses: Longs
+    rows: Longs  # of the program's literals, by clause
+    names: list[_Name]  # of the column, by clause
+
+
+class _Constraints(NamedTuple):
+    """Constraint i is one of clause `clause[i]` on column `column[i]`; the rows of `sets` are constraints."""
+
+    clause: Longs
+    column: Longs
+    null: Bools  # whether NULL is allowed
+    sets: Ragged
+
+
+def promote(filters: Filters, schema: Schema) -> Promoted:
+    """Make columns of the expressions that enough clauses share."""
+    uses = _uses(filters)
+    number = _worthwhile(uses, MAX_ATTRIBUTES - len(schema.columns))
+    columns: dict[int, ExpressionColumn] = {}
+    chosen = []
+    for use in uses:
+        column = np.array([number.get(name, -1) for name in use.names], np.int64)
+        kept = np.flatnonzero(column >= 0)
+        column, rows = column[kept], use.rows[kept]
+        for new, place in zip(*(a.tolist() for a in np.unique(column, return_index=True)), strict=True):
+            if new not in columns:
+                columns[new] = column_at(filters.programs, use.program, use.number, int(rows[place]))
+        chosen.append((use._replace(clauses=use.clauses[kept], rows=rows), len(schema.columns) + column))
+    if not columns:
+        return Promoted(filters, [], np.zeros(filters.program.size, bool))
+    values = [_literal_values(use, filters, schema.zone) for use, _ in chosen]
+    filters, ranks = _with_strings(filters, schema, [v for found in values for v in found.flat])
+    constraints = [_constraints(*use, found, ranks) for use, found in zip(chosen, values, strict=True)]
+    met = _met(constraints)
+    is_settled = _settled(filters, constraints, met)
+    return Promoted(_with_rows(filters, met), [columns[n] for n in sorted(columns)], is_settled)
+
+
+def _uses(filters: Filters) -> list[_Use]:
+    uses = []
+    for number, program in enumerate(filters.programs):
+        clauses = np.flatnonzero(filters.program == number)
+        rows = filters.program_row[clauses].astype(np.int64)
+        for at, residual in enumerate(program.residuals if clauses.size else ()):
+            statement = statement_of(residual)
+            if statement is not None:
+                names = _names(statement, program.literals, rows)
+                uses.append(_Use(number, at, statement, clauses, rows, names))
+    return uses
+
+
+def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_Name]:
+    write = value_writer(statement.of, literals)
+    if any(isinstance(n, Param) for n in statement.of.walk()):
+        return [(write(row), statement.common, statement.scale) for row in rows.tolist()]
+    return [(write(0), statement.common, statement.scale)] * rows.size
+
+
+def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
+    """The columns that enough clauses use, numbered; should there be too many, the most used ones."""
+    count: Counter[_Name] = Counter()
+    for use in uses:
+        # Texts are computed one by one: each use of one counts less.
+        share = FEW_USES / FEW_TEXT_USES if _reads_text(use.statement.of) else 1
+        for name, times in Counter(use.names).items():
+            count[name] += share * times  # type: ignore[assignment]  # a count may be a fraction
+    chosen = [name for name, uses_of in count.most_common(most) if uses_of >= FEW_USES]
+    return {name: number for number, name in enumerate(sorted(chosen))}
+
+
+def _reads_text(node: Node) -> bool:
+    return any(n.type in (Type.STRING, Type.ARRAY) for n in node.walk())
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+
+
+class _Values(NamedTuple):
+    """The literals of a use as keys or texts, `ptr[i]` .. `ptr[i + 1] - 1` those of its clause i."""
+
+    flat: list[Any]
+    ptr: Longs
+
+
+def _literal_values(use: _Use, filters: Filters, zone: Zone) -> _Values:
+    statement, n = use.statement, use.clauses.size
+    scope = ProgramScope(filters.programs[use.program].literals, use.rows, _no_attribute, zone)
+    if statement.op == "is":
+        return _Values([1] * n, np.arange(n + 1))
+    if statement.op == "in":
+        lists = [scope.literal_keys(param, statement.common) for param in statement.literals]
+        rows = [[key for keys in row for key in sorted(keys)] for row in zip(*lists, strict=True)]
+        return _Values([key for row in rows for key in row], np.cumsum([0, *map(len, rows)]))
+    (param,) = statement.literals
+    return _Values(comparable(param, statement.common, statement.scale, scope).values.tolist(), np.arange(n + 1))
+
+
+def _no_attribute(index: int) -> Nullable:
+    raise AssertionError(f"a literal reads attribute {index}")
+
+
+def _with_strings(filters: Filters, schema: Schema, values: list[Any]) -> tuple[Filters, dict[str, int]]:
+    """The filters with more strings, ranked anew, and the ranks."""
+    strings = sorted({*filters.strings, *(v for v in values if isinstance(v, str))})
+    ranks = {s: i for i, s in enumerate(strings)}
+    return rank_anew(filters, schema, strings, np.array([ranks[s] for s in filters.strings], np.int64)), ranks
+
+
+def _constraints(use: _Use, column: Longs, values: _Values, ranks: dict[str, int]) -> _Constraints:
+    """What a statement asks of its column, clause by clause; decimals that no key can hold are left out."""
+    statement, is_text = use.statement, use.statement.common is Type.STRING
+    owner = np.repeat(np.arange(column.size), np.diff(values.ptr))
+    fits = np.ones(column.size, bool)
+    if is_text:
+        places = 4 * np.array([ranks[v] for v in values.flat], np.int64)
+    else:
+        near = [abs(v) <= _FARTHEST or statement.common is not Type.DECIMAL for v in values.flat]
+        fits[owner[~np.array(near, bool)]] = False
+        places = np.array([int(v) if ok else 0 for v, ok in zip(values.flat, near, strict=True)], np.int64)
+    op = statement.op if statement.op in ("<", "<=", ">", ">=") else "="
+    sets = merged(Ragged(owner, *(string_bounds if is_text else key_bounds)(op, places)))
+    is_negated = (statement.op == "<>") != (statement.truth in (Truth.FALSE, Truth.NOT_TRUE))
+    if is_negated:
+        sets = complement(sets, column.size)
+    null = is_negated if statement.op == "<=>" else statement.truth.admits_unknown
+    number = np.cumsum(fits) - 1
+    kept = fits[sets.rows]
+    sets = Ragged(number[sets.rows[kept]], sets.lo[kept], sets.hi[kept])
+    return _Constraints(use.clauses[fits], column[fits], np.full(int(fits.sum()), null), sets)
+
+
+def _met(constraints: list[_Constraints]) -> _Constraints:
+    """One constraint for each clause and column: what all of its constraints allow."""
+    key = np.concatenate([(c.clause << 16) | c.column for c in constraints])
+    keys, number = np.unique(key, return_inverse=True)
+    null = np.ones(keys.size, bool)
+    null[number[~np.concatenate([c.null for c in constraints])]] = False
+    gaps, base = [], 0
+    for each in constraints:  # what one of them leaves out, all of them leave out
+        outside = complement(each.sets, each.clause.size)
+        gaps.append(outside._replace(rows=number[base + outside.rows]))
+        base += each.clause.size
+    left_out = merged(Ragged(*(np.concatenate(parts) for parts in zip(*gaps, strict=True))))
+    return _Constraints(keys >> 16, keys & 0xFFFF, null, complement(left_out, keys.size))
+
+
+def _settled(filters: Filters, constraints: list[_Constraints], met: _Constraints) -> Bools:
+    """Which clauses have all their statements in constraints that something can satisfy."""
+    count = np.bincount(np.concatenate([c.clause for c in constraints]), minlength=filters.program.size)
+    wanted = np.array([len(p.residuals) for p in filters.programs])[filters.program]
+    settled: Bools = (filters.program >= 0) & (count == wanted)
+    empty = ~met.null
+    empty[met.sets.rows] = False
+    settled[met.clause[empty]] = False  # nothing satisfies it, and a constraint has to have a row: the residual stays
+    return settled
+
+
+def _with_rows(filters: Filters, met: _Constraints) -> Filters:
+    """The filters with the constraints after those that they have."""
+    full = np.zeros(met.clause.size, bool)
+    full[met.sets.rows[(met.sets.lo == KEY_MIN) & (met.sets.hi == KEY_MAX)]] = True
+    full &= met.null
+    nulls = np.flatnonzero(met.null & ~full)
+    kept = ~full[met.sets.rows]
+    of = np.concatenate((nulls, met.sets.rows[kept]))
+    lo = np.concatenate((np.zeros(nulls.size, np.int64), met.sets.lo[kept]))
+    hi = np.concatenate((np.zeros(nulls.size, np.int64), met.sets.hi[kept]))
+    null = np.arange(of.size) < nulls.size
+    order = np.lexsort((lo, ~null, of))  # constraints are in the order of clauses and columns
+    of, lo, hi, null = of[order], lo[order], hi[order], null[order]
+    attr = met.column[of].astype(np.int16)
+    attr[:-1] = np.where(of[1:] == of[:-1], ~attr[:-1], attr[:-1])
+    owner = np.repeat(np.arange(filters.program.size), np.diff(filters.row_ptr))
+    together = np.concatenate((owner, met.clause[of]))
+    place = np.argsort(together, kind="stable")
+    return filters._replace(
+        row_ptr=np.searchsorted(together[place], np.arange(filters.program.size + 1)).astype(np.int64),
+        attr=np.concatenate((filters.attr, attr))[place],
+        null=np.concatenate((filters.null, null))[place],
+        lo=np.concatenate((filters.lo, lo))[place],
+        hi=np.concatenate((filters.hi, hi))[place],
+    )
