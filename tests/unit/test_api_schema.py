@@ -149,7 +149,7 @@ UNUSABLE = pa.schema(
     {
         "a": pa.int64(),
         "price": pa.duration("s"),
-        "raw": pa.binary(),
+        "raw": pa.list_(pa.list_(pa.int8())),
         "q": pa.struct({"x": pa.float64(), "m": pa.map_(pa.string(), pa.string())}),
         "__wherecast_x": pa.int64(),
         "": pa.int64(),
@@ -164,7 +164,7 @@ UNUSABLE = pa.schema(
         ("a = 1 AND PRICE > 1", "duration"),
         ("q.m IS NULL", r"'q\.m': type map<string, string> is not supported"),
         ("q.m.key = 'x'", r"'q\.m': type map"),
-        ("raw = 'x'", "type binary"),
+        ("raw = 'x'", "type list"),
         ("`__wherecast_x` = 1", "choose another name"),
         ("prize > 1", "unknown attribute 'prize'"),
     ],

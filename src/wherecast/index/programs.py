@@ -41,7 +41,7 @@ from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Di
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
-_TEXTUAL = {Type.STRING: "", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
+_TEXTUAL = {Type.STRING: "", Type.BINARY: "X", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
 _MARK = re.compile(r"`(?:[^`]|``)*+`|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
 _FORMS = ("general", "exact", "prefix", "any", "suffix", "infix", "pieces", "prefixed", "folded")
@@ -271,7 +271,7 @@ def _kind_of(key: LiteralKey) -> str:
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
     if kind in FLOATS:
         return "ints" if is_list else "floats"
-    return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
+    return {Type.STRING: "texts", Type.BINARY: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 
 
 def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:

@@ -36,6 +36,12 @@ def is_text(data_type: pa.DataType) -> bool:
     return bool(types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type))
 
 
+def is_bytes(data_type: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's four kinds of bytes."""
+    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return any(test(data_type) for test in tests)
+
+
 class ArrowRow(NamedTuple):
     """What Arrow has for a kind."""
 
@@ -51,6 +57,7 @@ ARROW: Mapping[Kind, ArrowRow] = {
     Kind.FLOAT: ArrowRow(pa.float64(), types.is_floating, {32: pa.float32()}),
     Kind.DECIMAL: ArrowRow(pa.int64(), types.is_decimal, declared=lambda of: pa.decimal128(*of.digits)),
     Kind.STRING: ArrowRow(pa.string(), is_text),
+    Kind.BINARY: ArrowRow(pa.string(), is_bytes, declared=lambda _: pa.binary()),
     Kind.DATE: ArrowRow(pa.date32(), types.is_date),
     Kind.TIMESTAMP: ArrowRow(pa.timestamp("us", tz="UTC"), lambda t: types.is_timestamp(t) and t.tz is not None),
     Kind.TIMESTAMP_NTZ: ArrowRow(pa.timestamp("us"), lambda t: types.is_timestamp(t) and t.tz is None),

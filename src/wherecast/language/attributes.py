@@ -166,6 +166,8 @@ def check_name(name: object) -> str:
 def _check_domain(attribute: Attribute, domain: Domain) -> Domain:
     place, kind, row = f"attribute {attribute.name!r}", attribute.kind, attribute.row
     bounds = (domain.minimum, domain.maximum, domain.precision)
+    if not row.has_domain:
+        raise SchemaError(f"{place}: a domain does not fit type {kind}; leave it out")
     if domain.values is not None:
         if bounds != (None, None, None):
             raise SchemaError(f"{place}: a domain is either values or min, max and precision; give one of them")

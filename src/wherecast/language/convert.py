@@ -30,6 +30,7 @@ from wherecast.language.arrow import (
     canonical_type,
     declared_type,
     is_any_list,
+    is_bytes,
     is_text,
     is_text_extension,
     signed_width,
@@ -315,6 +316,22 @@ def _stored_decimals(array: pa.Array, *, is_text: bool) -> pa.Array:
     return pc.if_else(array.is_valid(), stored, None) if array.null_count else stored
 
 
+def _convert_bytes(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    if not is_bytes(array.type):
+        return None
+    array = array.cast(pa.binary())
+    n, (_, offsets, data) = len(array), array.buffers()
+    if not n or data is None:
+        return _Part(pc.if_else(array.is_valid(), "", None).cast(target), _NONE_BAD)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + n + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    digits = np.empty(2 * raw.size, np.uint8)
+    digits[0::2], digits[1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+    places = pa.array(2 * (ends - ends[0])).cast(pa.int32())  # raises ArrowInvalid beyond 2 GiB
+    texts = pa.StringArray.from_buffers(n, places.buffers()[1], pa.py_buffer(digits))
+    return _Part(pc.if_else(array.is_valid(), texts, None) if array.null_count else texts, _NONE_BAD)
+
+
 def _convert_dates(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
     if is_text(array.type):
         return _convert_text(attribute, array, target, zone)
@@ -364,6 +381,7 @@ _CONVERT: dict[Kind, Callable[[Attribute, pa.Array, pa.DataType, Zone], _Part | 
     Kind.FLOAT: _convert_floats,
     Kind.DECIMAL: _convert_decimals,
     Kind.STRING: _convert_strings,
+    Kind.BINARY: _convert_bytes,
     Kind.DATE: _convert_dates,
     Kind.TIMESTAMP: _convert_instants,
     Kind.TIMESTAMP_NTZ: _convert_walls,

@@ -42,6 +42,7 @@ from wherecast.language.types import (
     INTEGERS,
     MAX_PRECISION,
     MOMENTS,
+    TEXTS,
     WIDTH_OF,
     Type,
     common_scale,
@@ -192,7 +193,7 @@ def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -
 
 
 def _filler(kind: Type, n: int) -> npt.NDArray[Any]:
-    if kind is Type.STRING:
+    if kind in TEXTS:
         return np.full(n, "", object)
     return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.int64)
 

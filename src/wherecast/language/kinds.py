@@ -63,6 +63,7 @@ class Row:
     show: Callable[[Any, Attribute], object] = lambda key, _: key
     #: whether SQL can write a key: not so infinity, and years beyond 1 to 9999
     can_write: Callable[[int], bool] = lambda _: True
+    has_domain: bool = True
     has_range: bool = True  # a domain may have min and max
     has_step: bool = False  # and precision, the step between values
     has_digits: bool = False  # a precision and a scale are part of the type; the width follows from them
@@ -230,6 +231,17 @@ _TABLE = (
         python=frozenset({str}),
         write=lambda text, _: quote(text),
         has_range=False,
+    ),
+    Row(
+        Kind.BINARY,
+        # In hexadecimal digits: their order is that of the bytes, and a value that another one begins with comes first.
+        {FULL_WIDTH: Form(("binary",), ("binary",), Type.BINARY, is_text=True)},
+        fit=lambda value, of, _: v.binary(value, of.element_name),
+        python=frozenset({bytes}),
+        write=lambda digits, _: f"X'{digits}'",
+        has_domain=False,
+        store=lambda value, _: value.hex().upper(),
+        load=lambda digits, _: bytes.fromhex(digits),
     ),
     Row(
         Kind.DATE,

@@ -140,6 +140,16 @@ def parse_timestamp(text: str) -> tuple[int, int | None]:
     return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros, _offset_us(zone) if zone else None
 
 
+_HEX = re.compile(r"[0-9A-Fa-f]*")
+
+
+def parse_binary(text: str) -> str:
+    """The digits of a literal X'1a2b', in capitals; a zero comes before an odd number of them. Raises ValueError."""
+    if not _HEX.fullmatch(text):
+        raise ValueError(f"{text!r} is not made of hexadecimal digits; write X'1A2B'")
+    return ("0" + text if len(text) % 2 else text).upper()
+
+
 def _civil(text: str, year: int, month: int, day: int) -> dt.date:
     try:
         return dt.date(year, month, day)
@@ -226,6 +236,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     """
     if kind is Type.STRING:
         return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind is Type.BINARY:
+        return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
     if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
         return read_literals(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
     if kind is Type.DOUBLE or kind in INTEGERS:

@@ -450,6 +450,8 @@ def _literal_hint(left: Node, right: Node) -> str:
             return " (write TRUE or FALSE)"
         if other.type is Type.DATE:
             return " (write DATE '2024-01-31')"
+        if other.type is Type.BINARY:
+            return " (write X'1A2B')"
         if other.type in MOMENTS:
             return f" (write {other.type.upper()} '2024-01-31 12:00:00')"
     return ""

@@ -77,6 +77,7 @@ _TYPED = {
     "TIMESTAMP": Type.TIMESTAMP,
     "TIMESTAMP_LTZ": Type.TIMESTAMP,
     "TIMESTAMP_NTZ": Type.TIMESTAMP_NTZ,
+    "X": Type.BINARY,
 }
 #: Words that are operators wherever they stand.
 _RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}

@@ -25,6 +25,7 @@ class Kind(enum.StrEnum):
     FLOAT = "float"  # IEEE 754
     DECIMAL = "decimal"  # exact, with a precision and a scale
     STRING = "string"  # Unicode, compared as UTF-8 bytes
+    BINARY = "binary"  # bytes
     DATE = "date"
     TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
     TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
@@ -50,6 +51,7 @@ class Type(enum.StrEnum):
     FLOAT = "float"
     DOUBLE = "double"
     STRING = "string"
+    BINARY = "binary"
     DATE = "date"
     TIMESTAMP = "timestamp"
     TIMESTAMP_NTZ = "timestamp_ntz"
@@ -62,6 +64,8 @@ WIDTH_OF = {Type.TINYINT: 8, Type.SMALLINT: 16, Type.INT: 32, Type.BIGINT: 64}
 INTEGERS = tuple(WIDTH_OF)
 FLOATS = (Type.FLOAT, Type.DOUBLE)
 NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
+#: Types whose values are texts to an index and to the evaluator; bytes are written in hexadecimal digits.
+TEXTS = (Type.STRING, Type.BINARY)
 #: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
 MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
 

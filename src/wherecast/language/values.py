@@ -202,6 +202,14 @@ def string(value: object, name: str) -> str:
     return str(value)
 
 
+def binary(value: object, name: str) -> bytes:
+    if isinstance(value, str):
+        raise expected(name, value, "; give bytes")
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise expected(name, value)
+    return bytes(value)
+
+
 def date(value: object, name: str) -> dt.date:
     if isinstance(value, str):
         try:
