@@ -128,7 +128,9 @@ def test_binaries(spark: SparkSession) -> None:
     schema = Schema.of({"b": "binary", "c": "binary", "l": "array<binary>"})
     values = [b"", b"\x00", b"\x00\x00", b"\x1a", b"\x1a\x2b", b"\x7f", b"\x80", b"\xff", None]
     rows = [{"b": b, "c": c, "l": [b, c]} for b, c in itertools.product(values, values)]
-    filters = [f"b {op} X'{digits}'" for op, digits in itertools.product(OPS, ("", "00", "1a", "1A2B", "80", "0ff", "ff"))]
+    filters = [
+        f"b {op} X'{digits}'" for op, digits in itertools.product(OPS, ("", "00", "1a", "1A2B", "80", "0ff", "ff"))
+    ]
     filters += [f"b {op} c" for op in OPS] + ["b IN (X'1A', X'')", "b NOT IN (X'1A', NULL)", "b IS NULL"]
     filters += ["array_contains(l, X'80')", "b BETWEEN X'1A' AND X'80'"]
     compare(spark, schema, pa.Table.from_pylist(rows, schema.to_arrow()), filters)

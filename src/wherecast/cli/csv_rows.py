@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
-from wherecast.language.arrow import canonical_type
+from wherecast.language.convert import read_plain
 from wherecast.language.schema import Attribute, Schema
 
 BLOCK_BYTES = 1 << 20
@@ -121,26 +120,13 @@ def convert_fields(batch: pa.RecordBatch, schema: Schema) -> Events:
     attributes = {a.name: a for a in schema.attributes}
     known = [name for name in batch.schema.names if name in attributes]
     if not any(attributes[name].is_array for name in known):
-        columns = [_convert_column(attributes[name], batch.column(name)) for name in known]
+        columns = [read_plain(attributes[name], batch.column(name)) for name in known]
         if all(column is not None for column in columns):
             # An unknown column keeps the number of rows where no column is known.
             rest = [name for name in batch.schema.names if name not in attributes][: not known]
             return pa.RecordBatch.from_arrays(columns + [batch.column(n) for n in rest], known + rest)
     fields = {name: [_convert_field(attributes[name], text) for text in _texts(batch.column(name))] for name in known}
     return [{name: values[row] for name, values in fields.items()} for row in range(batch.num_rows)]
-
-
-def _convert_column(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
-    """The column in the attribute's type; None if some field is not well-formed."""
-    plain = attribute.row.plain
-    if plain is None:
-        return texts
-    try:
-        if pc.all(pc.match_substring_regex(texts, plain.pattern)).as_py() is False:
-            return None
-        return pc.utf8_trim_whitespace(texts).cast(canonical_type(attribute))
-    except pa.ArrowException:  # out of range, or not UTF-8
-        return None
 
 
 def _texts(column: pa.Array) -> list[str | bytes | None]:

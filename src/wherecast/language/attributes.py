@@ -54,6 +54,7 @@ class Attribute:
     domain: Domain | None = None
     bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
     digits: Digits = (0, 0)  # precision and scale of a decimal, which its width follows from
+    coerce: bool = False  # take a text for the number or boolean that it says, or a number or boolean for its text
     #: what is known about the kind, and about it in this width
     row: Row = field(init=False, repr=False, compare=False)
     form: Form = field(init=False, repr=False, compare=False)
@@ -71,6 +72,8 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
         object.__setattr__(self, "row", row)
         object.__setattr__(self, "form", row.forms[self.bits])
+        if self.coerce and row.coerce is None:
+            raise SchemaError(f"attribute {self.name!r}: coerce is for numbers, booleans and strings; leave it out")
         if self.domain is not None:
             object.__setattr__(self, "domain", _check_domain(self, self.domain))
 
@@ -105,6 +108,8 @@ class Attribute:
             if is_missing(value):
                 return None
             refuse_misplaced(value)
+        if self.coerce and self.row.coerce is not None:
+            value = self.row.coerce(value)
         fitted: Scalar = self.row.fit(value, self, zone)
         return fitted
 

@@ -162,7 +162,7 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
                 return convert_array(attribute, whole_array(pa.array(values, declared_type(attribute)), attribute))
             array = pa.array(values, canonical_type(attribute))
             return array if attribute.bits == FULL_WIDTH else convert_array(attribute, whole_array(array, attribute))
-        if found == {str} and attribute.type in MOMENTS:
+        if found == {str} and (attribute.type in MOMENTS or attribute.coerce):
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
             return convert_array(attribute, whole_array(text, attribute), zone)
     except (pa.ArrowException, OverflowError, UnicodeError):
@@ -254,15 +254,42 @@ def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
+    if attribute.coerce:
+        array = _coerced(attribute, array)
     part = _CONVERT[attribute.kind](attribute, array, target, zone)
+    if part is None and attribute.coerce and (is_text(array.type) or types.is_floating(array.type)):
+        return _convert_one_by_one(attribute, array.to_pylist() if _is_valid(array) else _read_text(array), zone)
     return _Part(pa.nulls(len(array), target), valid_rows(array)) if part is None else part
+
+
+def _coerced(attribute: Attribute, array: pa.Array) -> pa.Array:
+    """An array as `Row.coerce` would make it of its values, if that can be done at once."""
+    if is_text(array.type):
+        read = read_plain(attribute, array)
+        return array if read is None else read
+    # Floats have several texts: they are written one by one.
+    is_written = types.is_boolean(array.type) or types.is_integer(array.type) or types.is_decimal(array.type)
+    return array.cast(pa.string()) if attribute.type is Type.STRING and is_written else array
+
+
+def read_plain(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
+    """Plain texts (see `kinds`) in the canonical type of an attribute; None if some text is not well-formed."""
+    plain = attribute.row.plain
+    if plain is None:
+        return texts
+    try:
+        if pc.all(pc.match_substring_regex(texts, plain.pattern)).as_py() is False:
+            return None
+        return pc.utf8_trim_whitespace(texts).cast(canonical_type(_element_of(attribute)))
+    except pa.ArrowException:  # out of range, or not UTF-8
+        return None
 
 
 # One function per kind: the values of an array in the canonical type, or None if none of this array's type fits.
 
 
 def _convert_booleans(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
-    return None
+    return _Part(array, _NONE_BAD) if array.type == target else None
 
 
 def _convert_strings(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:

@@ -72,9 +72,25 @@ class Row:
     load: Callable[[Any, Attribute], Any] = lambda stored, _: stored
     #: how values stand in plain texts, if not as the texts that `fit` takes
     plain: Plain | None = None
+    #: what an attribute with `coerce` makes of a value before it must fit; None: such a kind cannot have it
+    coerce: Callable[[Any], Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return row_of, (self.kind,)
+
+
+def _read_by(plain: Plain) -> Callable[[Any], Any]:
+    """Texts as what they say; a text that says nothing of the kind stays."""
+    return lambda value: plain.read(value) if isinstance(value, str) and re.match(plain.pattern, value) else value
+
+
+def _text_of(value: Any) -> Any:
+    """Numbers and booleans as JSON writes them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return repr(value) if type(value) in (int, float) else value
 
 
 def quote(text: str) -> str:
@@ -164,7 +180,9 @@ _EXACT = Context(prec=2 * MAX_PRECISION)
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-_FLOAT_TEXT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"
+_BOOLEANS = Plain(r"(?i)^\s*(?:true|false)\s*$", lambda text: text.strip().lower() == "true")
+_INTEGERS = Plain(r"^\s*-?[0-9]+\s*$", int)
+_FLOATS = Plain(r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$", float)
 
 _TABLE = (
     Row(
@@ -175,7 +193,8 @@ _TABLE = (
         write=lambda key, _: "TRUE" if key else "FALSE",
         show=lambda key, _: bool(key),
         has_range=False,
-        plain=Plain(r"(?i)^\s*(?:true|false)\s*$", lambda text: text.strip().lower() == "true"),
+        plain=_BOOLEANS,
+        coerce=_read_by(_BOOLEANS),
     ),
     # `integer` and `float` have 64 bits: that is what schemas written before there were widths mean. To Spark they have 32.
     Row(
@@ -190,7 +209,8 @@ _TABLE = (
         python=frozenset({int}),
         write=lambda key, _: str(key),
         has_step=True,
-        plain=Plain(r"^\s*-?[0-9]+\s*$", int),
+        plain=_INTEGERS,
+        coerce=_read_by(_INTEGERS),
     ),
     Row(
         Kind.FLOAT,
@@ -204,7 +224,8 @@ _TABLE = (
         show=_show_float,
         can_write=lambda key: math.isfinite(key_float(key)),
         has_step=True,
-        plain=Plain(_FLOAT_TEXT, float),
+        plain=_FLOATS,
+        coerce=_read_by(_FLOATS),
     ),
     Row(
         Kind.DECIMAL,
@@ -219,6 +240,7 @@ _TABLE = (
         has_digits=True,
         store=_store_decimal,
         load=_load_decimal,
+        coerce=lambda value: value,  # a text is a decimal anyway
     ),
     Row(
         Kind.STRING,
@@ -231,6 +253,7 @@ _TABLE = (
         python=frozenset({str}),
         write=lambda text, _: quote(text),
         has_range=False,
+        coerce=_text_of,
     ),
     Row(
         Kind.BINARY,
@@ -280,7 +303,3 @@ SPARK_NAMES = {name: (row.kind, bits) for row in _TABLE for bits, form in row.fo
 
 def row_of(kind: Kind) -> Row:
     return ROWS[kind]
-
-
-#: `plain` of a row, ready for Python.
-PLAIN_PATTERNS = {row.kind: re.compile(row.plain.pattern) for row in _TABLE if row.plain is not None}

@@ -98,9 +98,13 @@ def read_yaml(text: str, time_zone: str | None = None) -> Read:
 def write_attribute(attribute: Attribute) -> object:
     """What a mapping has for an attribute: its type or, with a domain, a mapping."""
     domain = attribute.domain
-    if domain is None:
+    if domain is None and not attribute.coerce:
         return attribute.type_name
     written: dict[str, object] = {"type": attribute.type_name}
+    if attribute.coerce:
+        written["coerce"] = True
+    if domain is None:
+        return written
     if domain.values is not None:
         written["values"] = [iso_text(value) for value in domain.values]
     bounds = zip(_DOMAIN_KEYS[1:], (domain.minimum, domain.maximum, domain.precision), strict=True)
@@ -121,7 +125,7 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
                 "or for nested fields {type: struct, fields: {...}}"
             )
         is_struct = written.strip().lower() == "struct"
-        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS))
+        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", "coerce", *_DOMAIN_KEYS))
         if is_struct:
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
@@ -130,7 +134,10 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
         else:
             attribute = _read_type(name, written)
             domain = _read_domain(attribute, spec, zone)
-            out.append(attribute if domain is None else replace(attribute, domain=domain))
+            coerce = spec.get("coerce", False)
+            if not isinstance(coerce, bool):
+                raise SchemaError(f"attribute {name!r}: coerce is true or false, got {coerce!r:.60}")
+            out.append(replace(attribute, domain=domain, coerce=coerce) if domain or coerce else attribute)
 
 
 def _read_type(name: str, written: str) -> Attribute:
