@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import random
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from tests.integration.test_spark_oracle import ask_spark
 
+from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.language.schema import Schema
+from wherecast.spark.match import match
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,3 +137,40 @@ def test_binaries(spark: SparkSession) -> None:
     filters += [f"b {op} c" for op in OPS] + ["b IN (X'1A', X'')", "b NOT IN (X'1A', NULL)", "b IS NULL"]
     filters += ["array_contains(l, X'80')", "b BETWEEN X'1A' AND X'80'"]
     compare(spark, schema, pa.Table.from_pylist(rows, schema.to_arrow()), filters)
+
+
+def test_arrays_of_structs_and_names_with_dots(spark: SparkSession, tmp_path: Path) -> None:
+    """In an engine and in a pipeline, `items.price` is an array and `host.name` in backticks a column, as in Spark."""
+    columns = (
+        "id int, host string, `host.name` string, items array<struct<price: double, by: struct<name: string>>>, "
+        "d decimal(20,2), q struct<r: int>"
+    )
+    rows = [
+        (1, "h", "n", [(1.5, ("a",)), (2.5, None)], Decimal("1.50"), (1,)),
+        (2, None, "h", [None, (None, ("b",))], Decimal("12345678901234567.25"), (2,)),
+        (3, "n", None, [], None, None),
+        (4, "h", "h", None, Decimal("-1.50"), (None,)),
+    ]
+    filters = ["`host.name` = 'n'", "host = `host.name`", "array_contains(items.price, 2.5D)", "size(items.price) = 2"]
+    filters += [
+        "items.price IS NULL",
+        "array_contains(items.by.name, 'b')",
+        "d > 1.5",
+        "d = 12345678901234567.25",
+        "q.r = 1",
+    ]
+    events = spark.createDataFrame(rows, columns).coalesce(1)
+    wanted = {(row.id, i) for i, text in enumerate(filters) for row in events.where(text).select("id").collect()}
+    assert len(wanted) >= len(filters)
+    schema = Schema.of(events)
+    assert schema["`host.name`"].type_name == "string"
+    engine = Engine(schema)
+    engine.subscribe_many(list(enumerate(filters)))
+    found = engine.match_batch(events.toArrow()).to_lists()
+    assert {(row[0], i) for row, ids in zip(rows, found, strict=True) for i in ids} == wanted
+    subscriptions = spark.createDataFrame(list(enumerate(filters)), "id int, filter string")
+    for strategy in ("broadcast", "event-space"):
+        ws.build_index(subscriptions, events, str(tmp_path / strategy), strategy=strategy, servers=2, events=events)
+        matched = match(events, str(tmp_path / strategy))
+        assert matched.columns == [*events.columns, "subscription"]
+        assert {(row.id, row.subscription) for row in matched.collect()} == wanted

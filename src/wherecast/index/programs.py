@@ -123,7 +123,7 @@ def _write_residual(residual: Residual, schema: Schema, reader: _Reader) -> dict
     numbers: dict[tuple[_Literal, bool], int] = {}
 
     def name(index: int) -> str:
-        return "`" + schema.attributes[index].name.replace("`", "``") + "`"
+        return ".".join("`" + part.replace("`", "``") + "`" for part in schema.attributes[index].path)
 
     def placeholder(param: Param) -> str:
         known = _Literal(param.slot, param.type, param.digits, forms.get(id(param), "general"))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import Attribute, Fields, check_size, nest
+from wherecast.language.attributes import Attribute, Fields, check_size, flat_name, nest
 from wherecast.language.kinds import ROWS
 from wherecast.language.schema_forms import refuse_type
 from wherecast.language.types import FULL_WIDTH, Kind
@@ -118,7 +118,7 @@ def read_arrow(schema: pa.Schema) -> tuple[list[Attribute], dict[str, str]]:
     out: list[Attribute] = []
     unusable: dict[str, str] = {}
     for field in schema:
-        _read_field(field.name, field.type, out, unusable, 0)
+        _read_field(flat_name(field.name, schema.names), field.type, out, unusable, 0)
     return out, unusable
 
 
@@ -134,25 +134,41 @@ def _write_fields(tree: Fields) -> list[pa.Field]:
     ]
 
 
-def _read_field(name: str, data_type: pa.DataType, out: list[Attribute], unusable: dict[str, str], depth: int) -> None:
+def _read_field(
+    name: str,
+    data_type: pa.DataType,
+    out: list[Attribute],
+    unusable: dict[str, str],
+    depth: int,
+    *,
+    in_array: bool = False,
+) -> None:
     check_size(name, out, depth)
     plain = _plain_type(data_type)
-    if types.is_struct(plain) and plain.num_fields:
-        for i in range(plain.num_fields):
-            _read_field(f"{name}.{plain.field(i).name}", plain.field(i).type, out, unusable, depth + 1)
+    is_array = is_any_list(plain) and not in_array
+    struct = _plain_type(plain.value_type) if is_array else plain
+    if types.is_struct(struct) and struct.num_fields:
+        inside = in_array or is_array
+        for i in range(struct.num_fields):
+            _read_field(
+                f"{name}.{struct.field(i).name}", struct.field(i).type, out, unusable, depth + 1, in_array=inside
+            )
         return
     try:
-        out.append(_read_plain(name, data_type, plain))
+        out.append(_read_plain(name, data_type, plain, in_array=in_array))
     except SchemaError as error:
         unusable[name] = str(error)
 
 
-def _read_plain(name: str, data_type: pa.DataType, plain: pa.DataType) -> Attribute:
-    """Raises SchemaError if a column cannot be an attribute."""
+def _read_plain(name: str, data_type: pa.DataType, plain: pa.DataType, *, in_array: bool) -> Attribute:
+    """Raises SchemaError if a column cannot be an attribute. A field of structs in an array is an array itself."""
+    if in_array and is_any_list(plain):
+        raise refuse_type(name, f"list<{data_type}>", str(data_type))
     if types.is_struct(plain):
         raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
     is_array = is_any_list(plain)
     element = _plain_type(plain.value_type) if is_array else plain
+    is_array = is_array or in_array
     kind = kind_of(element)
     if kind is None:
         raise refuse_type(name, str(data_type), str(element))

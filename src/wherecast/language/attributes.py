@@ -5,6 +5,7 @@ Everything that can be wrong with one attribute alone is found when the `Attribu
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -55,12 +56,17 @@ class Attribute:
     bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
     digits: Digits = (0, 0)  # precision and scale of a decimal, which its width follows from
     coerce: bool = False  # take a text for the number or boolean that it says, or a number or boolean for its text
+    #: the column and the fields in it that the name says, without backticks; and the name of a column for all of them
+    path: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    column: str = field(init=False, repr=False, compare=False)
     #: what is known about the kind, and about it in this width
     row: Row = field(init=False, repr=False, compare=False)
     form: Form = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        object.__setattr__(self, "path", split_name(self.name))
+        object.__setattr__(self, "column", ".".join(self.path))
         kind: object = self.kind
         if not isinstance(kind, Kind):
             raise SchemaError(f"attribute {self.name!r}: {kind!r} is not a kind; use for example Kind.INTEGER")
@@ -139,6 +145,35 @@ class Attribute:
 _PLAIN = frozenset((bool, int, float, str))
 
 
+_PART = re.compile(r"`(?P<flat>[^`]*\.[^`]*)`(?=\.|$)|(?P<plain>[^.]*)")
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """The column and the fields in it that a name says. A part in backticks may have dots: `` `host.name` `` is one column."""
+    if "`" not in name:
+        return tuple(name.split("."))
+    parts, at = [], 0
+    while at <= len(name):
+        match = _PART.match(name, at)
+        assert match is not None  # an empty part matches, too
+        parts.append(match["plain"] if match["flat"] is None else match["flat"])
+        at = match.end() + 1
+    return tuple(parts)
+
+
+def join_name(parts: Iterable[str]) -> str:
+    """The name of a column, or of a field in it; a part with dots stands in backticks."""
+    return ".".join(f"`{part}`" if "." in part and "`" not in part else part for part in parts)
+
+
+def flat_name(column: str, columns: Iterable[str]) -> str:
+    """The name for a column of a table. One that looks like a field of another column stands in backticks."""
+    parts = column.lower().split(".")
+    others = {other.lower() for other in columns}
+    is_clash = any(".".join(parts[:depth]) in others for depth in range(1, len(parts)))
+    return join_name([column]) if is_clash else column
+
+
 def _check_digits(name: str, row: Row, digits: Digits) -> int:
     """The width of a type with a precision and a scale."""
     if not row.has_digits:
@@ -156,8 +191,7 @@ def check_name(name: object) -> str:
     """The name, if it may be one; `SchemaError` otherwise."""
     if not isinstance(name, str):
         raise SchemaError(f"attribute {name!r}: a name must be text; put it in quotes")
-    parts = name.split(".")
-    if not all(parts):
+    if not all(part for whole in split_name(name) for part in whole.split(".")):
         raise SchemaError(f"attribute {name!r}: a name, and each part of a dotted name, must not be empty; name it")
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         raise SchemaError(
@@ -221,7 +255,7 @@ def nest(attributes: Iterable[Attribute]) -> Fields:
     """Rebuild the structs; each stands at the place of its first field."""
     tree: Fields = {}
     for attribute in attributes:
-        *parents, leaf = attribute.name.split(".")
+        *parents, leaf = attribute.path
         node: Any = tree
         for part in parents:
             node = node.setdefault(part, {})

@@ -240,12 +240,32 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     part = _convert_scalars(_element_of(attribute), _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
+    lists, offsets = _relisted(array, part.values, target)
+    # The last list that starts at or before a bad element holds it: empty lists before it start there too.
+    return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
+
+
+def _relisted(array: pa.Array, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Lists of other values, as many as `array.flatten()` has, and where each list begins."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     mask = array.is_null() if array.null_count else None
-    lists = pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), part.values, type=target, mask=mask)
-    # The last list that starts at or before a bad element holds it: empty lists before it start there too.
-    return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), values, type=kind, mask=mask), offsets
+
+
+def struct_of(data_type: pa.DataType, *, in_lists: bool) -> pa.StructType | None:
+    """The struct that a column holds, or holds lists of; None if it holds none."""
+    if in_lists and is_any_list(data_type):
+        data_type = data_type.value_type
+    return data_type if types.is_struct(data_type) else None
+
+
+def field_of(array: pa.Array, index: int) -> pa.Array:
+    """A field of a column of structs; of lists of structs, the lists of the field."""
+    if types.is_struct(array.type):
+        return pc.struct_field(array, indices=[index])
+    values = pc.struct_field(array.flatten(), indices=[index])
+    return _relisted(array, values, pa.list_(values.type))[0]
 
 
 def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:

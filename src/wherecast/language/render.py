@@ -77,11 +77,15 @@ def attribute_namer(schema: Schema) -> Callable[[int], str]:
     """Names as a filter would write them, in backticks where needed."""
 
     def name(index: int) -> str:
-        text = schema.attributes[index].name
-        is_plain = all(part.isidentifier() and part.upper() not in KEYWORDS for part in text.split("."))
-        return text if is_plain else f"`{text.replace('`', '``')}`"
+        return ".".join(map(quote_name, schema.attributes[index].path))
 
     return name
+
+
+def quote_name(part: str) -> str:
+    """A column or a field in SQL, in backticks where needed."""
+    is_plain = part.isidentifier() and part.upper() not in KEYWORDS
+    return part if is_plain else f"`{part.replace('`', '``')}`"
 
 
 def written_literal(param: Param, text: LiteralText) -> str:

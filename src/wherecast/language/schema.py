@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import MAX_ATTRIBUTES, Attribute, Domain, check_size
+from wherecast.language.attributes import MAX_ATTRIBUTES, Attribute, Domain, check_size, join_name, split_name
 from wherecast.language.columns import Column, Reading, columns_of
 from wherecast.language.html import html_table
 from wherecast.language.schema_forms import (
@@ -252,7 +252,9 @@ class Schema:
     def find(self, name: str) -> int | None:
         """The position of an attribute: exact match first, else regardless of case as in Spark SQL; else None."""
         index = self._by_name.get(name)
-        return self._by_lower_name.get(name.lower()) if index is None else index
+        index = self._by_lower_name.get(name.lower()) if index is None else index
+        # A whole name in backticks may also mean a column and a field, as texts of older snapshots do.
+        return self.find(".".join(split_name(name))) if index is None and "`." not in name and "`" in name else index
 
     def why_unusable(self, name: str) -> str | None:
         """Why no filter can name a column, or a field of it, if the schema was read from a table that has it."""
@@ -279,6 +281,7 @@ class Schema:
         # Comparing is slow and names come from users: only short ones, of about the same length, and not too many.
         near = [key for key in self._by_lower_name if abs(len(key) - len(wanted)) <= 3 and len(key) <= 100][:1000]
         found = difflib.get_close_matches(wanted, near, n=1)
+        found = found or [key for key in self._by_lower_name if key.strip("`") == wanted][:1]
         found = found or [key for key in self._by_lower_name if key.rpartition(".")[2] == wanted][:1]
         return self.attributes[self._by_lower_name[found[0]]].name if found else None
 
@@ -317,8 +320,14 @@ def _check_names_together(attributes: Sequence[Attribute]) -> None:
     """Refuse duplicates, struct names that differ only in case, and a name that is both a value and a struct."""
     leaves: dict[str, str] = {}
     structs: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for attribute in attributes:
         name = attribute.name
+        other = columns.setdefault(attribute.column.lower(), name)
+        if other != name and other.lower() != name.lower():
+            raise SchemaError(
+                f"attributes {other!r} and {name!r} are both in the column {attribute.column!r}; rename one"
+            )
         twin = leaves.get(name.lower())
         if twin is not None:
             how = "is there twice" if twin == name else f"differs from {twin!r} only in case"
@@ -326,12 +335,14 @@ def _check_names_together(attributes: Sequence[Attribute]) -> None:
         if name.lower() in structs:
             raise _both(name, structs[name.lower()])
         leaves[name.lower()] = name
-        parent = name.rpartition(".")[0]
-        while parent and parent.lower() not in structs:
+        parents = [join_name(attribute.path[:depth]) for depth in range(len(attribute.path) - 1, 0, -1)]
+        parent = ""
+        for parent in parents:
+            if parent.lower() in structs:
+                break
             if parent.lower() in leaves:
                 raise _both(leaves[parent.lower()], name)
             structs[parent.lower()] = name
-            parent = parent.rpartition(".")[0]
         if parent and not structs[parent.lower()].startswith(parent + "."):
             raise SchemaError(
                 f"attribute {name!r}: its struct differs from that of {structs[parent.lower()]!r} only in case; "

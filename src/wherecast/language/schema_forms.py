@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import Attribute, Domain, Fields, check_name, check_size, nest
+from wherecast.language.attributes import Attribute, Domain, Fields, check_name, check_size, flat_name, nest
 from wherecast.language.kinds import NAMES, ROWS, SPARK_NAMES
 from wherecast.language.types import Kind, Type
 from wherecast.language.values import UnfitValueError, iso_text
@@ -111,7 +111,9 @@ def write_attribute(attribute: Attribute) -> object:
     return written | {key: iso_text(value) for key, value in bounds if value is not None}
 
 
-def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute], depth: int, zone: Zone) -> None:
+def _read_fields(
+    fields: Mapping[Any, object], prefix: str, out: list[Attribute], depth: int, zone: Zone, *, in_array: bool = False
+) -> None:
     for key, value in fields.items():
         name = prefix + check_name(key)
         check_size(name, out, depth)
@@ -124,15 +126,18 @@ def _read_fields(fields: Mapping[Any, object], prefix: str, out: list[Attribute]
                 f"attribute {name!r}: 'type' is missing or no text; write e.g. {{type: double, min: 0}}, "
                 "or for nested fields {type: struct, fields: {...}}"
             )
-        is_struct = written.strip().lower() == "struct"
+        form = re.sub(r"\s", "", written.lower())
+        is_struct, inside = form in ("struct", "array<struct>"), in_array or form == "array<struct>"
         _check_keys(name, spec, ("type", "fields") if is_struct else ("type", "coerce", *_DOMAIN_KEYS))
         if is_struct:
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
                 raise SchemaError(f"attribute {name!r}: a struct needs fields; write {{type: struct, fields: {{...}}}}")
-            _read_fields(nested, name + ".", out, depth + 1, zone)
+            if in_array and form != "struct":
+                raise refuse_type(name, f"array<{written}>", written)
+            _read_fields(nested, name + ".", out, depth + 1, zone, in_array=inside)
         else:
-            attribute = _read_type(name, written)
+            attribute = _read_type(name, f"array<{written}>" if in_array else written)
             domain = _read_domain(attribute, spec, zone)
             coerce = spec.get("coerce", False)
             if not isinstance(coerce, bool):
@@ -213,15 +218,27 @@ def write_spark(attributes: Iterable[Attribute]) -> dict[str, object]:
 
 
 def _read_spark_fields(
-    struct: Mapping[str, Any], prefix: str, out: list[Attribute], unusable: dict[str, str], depth: int
+    struct: Mapping[str, Any],
+    prefix: str,
+    out: list[Attribute],
+    unusable: dict[str, str],
+    depth: int,
+    *,
+    in_array: bool = False,
 ) -> None:
+    siblings = () if prefix else [part["name"] for part in struct["fields"]]
     for part in struct["fields"]:
-        name, data_type = prefix + part["name"], part["type"]
+        name, data_type = prefix + flat_name(part["name"], siblings), part["type"]
         check_size(name, out, depth)
         nested = data_type if isinstance(data_type, dict) else {"type": data_type}
-        if nested["type"] == "struct" and nested["fields"]:
-            _read_spark_fields(nested, name + ".", out, unusable, depth + 1)
+        element = nested.get("elementType")
+        is_array = not in_array and isinstance(element, dict) and element["type"] == "struct"
+        inner = element if is_array and isinstance(element, dict) else nested
+        if inner["type"] == "struct" and inner["fields"]:
+            _read_spark_fields(inner, name + ".", out, unusable, depth + 1, in_array=in_array or is_array)
             continue
+        if in_array:
+            nested = {"type": "array", "elementType": data_type}
         try:
             out.append(_read_spark_field(name, nested, part.get("metadata", {})))
         except SchemaError as error:

@@ -26,6 +26,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
+from wherecast.language.attributes import join_name
 from wherecast.language.expression import Span
 from wherecast.language.skeletons import Shape
 from wherecast.language.types import Type
@@ -272,7 +273,7 @@ class _Reader:
         if self._next().text == "(" and self._next().kind == "op":
             named = self.text[first.start : last.end]
             self._fail(function_advice(named, None), first, "unsupported", last.end)
-        self._add(Operand((first.start, last.end), name=".".join(parts)))
+        self._add(Operand((first.start, last.end), name=join_name(parts)))
 
     def _add(self, operand: Operand) -> None:
         start, end = operand.span

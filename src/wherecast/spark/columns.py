@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from wherecast.language.schema import SchemaSource
+    from wherecast.language.schema import Attribute, SchemaSource
 
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
@@ -178,7 +178,7 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
     must, found, levels = set(needed), {}, _Levels(struct, rule)
     for attribute in schema:
         try:
-            path = levels.resolve(attribute.name)
+            path = levels.resolve(attribute)
         except SchemaError:
             if attribute.name in must:
                 raise
@@ -196,14 +196,16 @@ class _Levels:
         self.rule = rule
         self._groups: dict[Path, Groups] = {}
 
-    def resolve(self, attribute: str) -> Path | None:
+    def resolve(self, attribute: Attribute) -> Path | None:
         """The path of an attribute; None if there is none."""
-        whole = self.rule.find(attribute, self._inside((), self.struct))
+        whole = self.rule.find(attribute.column, self._inside((), self.struct))
         if whole is not None:
             return (whole,)
         path: Path = ()
         kind: DataType = self.struct
-        for part in attribute.split("."):
+        for part in attribute.path:
+            if attribute.is_array:  # of structs: a field of it is an array, too
+                kind = getattr(kind, "elementType", kind)
             if not hasattr(kind, "names"):
                 raise SchemaError(
                     f"the column {'.'.join(path)!r} is {kind.simpleString()}, but filters ask for its field {part!r}; "
@@ -222,6 +224,16 @@ class _Levels:
         return self._groups[path]
 
 
+def without_dots(columns: Iterable[str]) -> dict[str, str]:
+    """Other names for columns with dots in their names, which Spark's Arrow functions take for fields."""
+    return {name: f"{PREFIX}_column{number}" for number, name in enumerate(columns) if "." in name}
+
+
+def renamed(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """A frame with other names for some columns."""
+    return frame.toDF(*(names.get(name, name) for name in frame.columns)) if names else frame
+
+
 def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     """The attributes that events have, each a column of its own name."""
     found = resolve(events.schema, schema, (), Rule.of(events.sparkSession))
@@ -229,7 +241,7 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
         return events
     from pyspark.sql import functions as F  # noqa: N812
 
-    return events.select(*(F.col(quote(*path)).alias(name) for name, path in found.items()))
+    return events.select(*(F.col(quote(*path)).alias(schema[name].column) for name, path in found.items()))
 
 
 def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
@@ -331,5 +343,5 @@ def _type_of(columns: StructType, path: Path) -> str:
     """Spark's name for the type of a column or field, or of the elements of an array."""
     found: Any = columns
     for name in path:
-        found = found[name].dataType
+        found = getattr(found, "elementType", found)[name].dataType
     return str(getattr(found, "elementType", found).typeName())

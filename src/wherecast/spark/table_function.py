@@ -77,9 +77,8 @@ def register_table_function(
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
-    task = MatchTask(
-        index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=tuple(where.items())
-    )
+    found = tuple((schema[name].column, path) for name, path in where.items())
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
     form = to_arrow_schema(wanted, timezone=schema.time_zone)
 
     class WherecastMatch:
