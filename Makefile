@@ -22,7 +22,10 @@ PYTEST    := $(BIN)/python -m pytest
 # Neighbouring tests stay in one process, which has compiled their kernels and made their fixtures; who is done helps the other.
 PARALLEL  := -n $(JOBS) --dist worksteal
 LOCKS     := requirements-build.lock requirements.lock
-FAST      := not spark and not kafka and not slow
+FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
+
+# Byte code is kept, whatever the environment says: without it, each of the many processes of the tests compiles every module anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo bench lab test test-fast kills soak coverage check format lock clean
@@ -54,7 +57,7 @@ test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark, 
 	exit $$status
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
-	$(PYTEST) tests -m "$(FAST)" $(PARALLEL) $(ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) $(FAST) $(PARALLEL) $(ARGS)
 
 kills: $(INSTALLED) ## Kill a stream at every point with every plan; `make test` has each point on the way into a sink once
 	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
@@ -63,7 +66,7 @@ soak: $(INSTALLED) ## Load engines and streams for MINUTES with faults and kills
 	$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(ARGS)
 
 coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the JIT off; less than 95 % fails
-	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "$(FAST)" $(PARALLEL) \
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(FAST) $(PARALLEL) \
 		--cov=wherecast.language --cov=wherecast.index --cov-report=term --cov-fail-under=95 $(ARGS)
 
 check: $(INSTALLED) ## Lint, formatting, types and layers

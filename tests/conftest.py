@@ -1,12 +1,11 @@
-"""What all tests share: Hypothesis profiles and one Spark session."""
+"""What all tests share: the profile of Hypothesis and one Spark session."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from tests import examples  # noqa: F401 - loads the profile before the first property is declared
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
 
 from wherecast.matchers.registry import MATCHERS
@@ -15,12 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-# Every run tries new examples; a failure prints the blob that repeats it. No deadline: the first call of a kernel
-# compiles it. HYPOTHESIS_PROFILE=long searches fifty times longer.
-settings.register_profile("ci", derandomize=False, print_blob=True, deadline=None)
-settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=5_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 start_jvms_quickly()
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
 
 from wherecast import spark as ws
-from wherecast.spark.file_columns import FileColumns, Footers
+from wherecast.spark.files import FileColumns, Footers
 from wherecast.spark.pipeline import brief
 
 CHANGE = pa.table({"sequence": [1, 2], "op": ["upsert", "upsert"], "id": [7, 8], "filter": ["price > 5", "price <"]})

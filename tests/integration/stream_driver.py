@@ -24,7 +24,7 @@ from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
-from wherecast.spark import checkpoint as checkpoint_module
+from wherecast.spark import clean as clean_module
 from wherecast.spark.index import Index
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import Store
@@ -90,7 +90,7 @@ def hook_parquet(reaper: Reaper, folder: Path) -> None:
 
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
-    reaper.around(checkpoint_module.Pins, "pin", before="before the pin", after="after the pin")
+    reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
     hook_parquet(reaper, folder)
     reaper.around(Index, "commit", before="change written", after="change committed")
@@ -135,7 +135,7 @@ class Files:
 
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
-    checkpoint_module._KEPT = 1_000_000  # the test looks at all of them
+    clean_module._KEPT = 1_000_000  # the test looks at all of them
     session = ws.create_session("driver", master, **SETTINGS)
     index = Index(str(folder / "index"))
     if not index.versions():

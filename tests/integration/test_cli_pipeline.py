@@ -261,7 +261,7 @@ def test_damaged_index_stops_the_run(spark: SparkSession, folder: Path) -> None:
 
 def test_brief_finds_our_error() -> None:
     """Of a page of Spark's the line that is ours is kept; of others the first."""
-    page = "[STREAM_FAILED] Query failed\n  at x\nwherecast.spark.errors.IndexStoreError: the layer is gone\n\tat y"
+    page = "[STREAM_FAILED] Query failed\n  at x\nwherecast.spark.store.IndexStoreError: the layer is gone\n\tat y"
     assert brief(RuntimeError(page)) == "the layer is gone"
     page = "An exception was thrown from the Python worker:\nTraceback (most recent call last)\n  x\nKeyError: 'a'\n"
     assert brief(RuntimeError(page)) == "KeyError: 'a'"

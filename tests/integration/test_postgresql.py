@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.case_tables import TABLES, rows_by_filter
+from tests.examples import examples
 from tests.property.database_changes import CHANGES, FORMULATIONS, Change, Clause, clauses, events, follow, found
 from tests.unit.boxes import make_boxes, make_events, random_case
 
@@ -76,7 +77,7 @@ def url(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_equals_the_scan(formulation: type[DatabaseMatcher], server: str) -> None:
     """Every clause that boxes can express, through random changes, in both formulations."""
 
-    @settings(max_examples=20)
+    @examples(20)
     @given(first=st.lists(clauses(), max_size=12), changes=CHANGES, batch=events())
     def check(first: list[Clause], changes: list[Change], batch: EventCodes) -> None:
         follow(formulation, first, changes, batch, server)

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from wherecast.spark.config import read_config
-
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "spark.md"
 
@@ -34,11 +32,3 @@ def test_python(tmp_path: Path) -> None:
     assert re.search(r"\|\s*1\|\s*IBM\|.*ann\|", first)
     assert re.search(r"\|\s*2\|\s*SAP\|.*bob\|", first)
     assert re.search(r"SAP.*\[2, 3\]|SAP.*\[3, 2\]", second)
-
-
-def test_configuration_of_the_guide(tmp_path: Path) -> None:
-    """The file that the guide shows is a valid one."""
-    (block,) = fences(GUIDE, "toml")
-    (tmp_path / "pipeline.toml").write_text(block)
-    config = read_config(tmp_path / "pipeline.toml")
-    assert config.events.per_trigger == 100_000

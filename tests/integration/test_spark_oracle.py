@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.examples import scaled
 from tests.property.columns import events_table
 from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, WIDTH_KINDS, Space, Trial, make_trial
 from tests.property.terms import Term, quote, text
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SEEDS = range(10)
 FILTERS, EVENTS = 60, 40
 #: Trials with numbers of every width; the long profile draws fifty times as many.
-WIDTH_SEEDS = range(250 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 5)
+WIDTH_SEEDS = range(scaled(5))
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
 

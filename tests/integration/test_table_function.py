@@ -11,7 +11,7 @@ import pytest
 
 from wherecast import spark as ws
 from wherecast.errors import SchemaError
-from wherecast.spark.errors import IndexStoreError
+from wherecast.spark.store import IndexStoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

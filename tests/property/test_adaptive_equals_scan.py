@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.strategies import FilterMaker, make_event, make_space
 from tests.property.terms import text
 
 from wherecast import Engine
 from wherecast.engine import log
-
-#: A twentieth of what the profile does with a plain test: an example here is a whole life.
-EXAMPLES = settings.default.max_examples // 20
 
 STEPS = ("add", "add many", "delete", "replace", "merge", "save and open", "plan", "match")
 
@@ -97,7 +95,7 @@ class Life:
         return len(events) * len(self.standing)
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.integers(0, 2**64), st.lists(st.sampled_from(STEPS), min_size=4, max_size=16))
 def test_whatever_happens_to_it(compared: list[int], seed: int, steps: list[str]) -> None:
     """After any sequence of steps the engine finds what a scan over the standing filters finds."""

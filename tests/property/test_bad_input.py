@@ -9,6 +9,7 @@ import tracemalloc
 
 import pytest
 import re2
+from tests.examples import scaled
 from tests.property.monsters import MONSTERS, SCHEMA
 
 from wherecast.errors import FilterError
@@ -277,9 +278,9 @@ def run(count: int, seed: int) -> None:
         assert peak_bytes(Compiler(SCHEMA), text) < MAX_BYTES, text[:200]
 
 
-def test_three_thousand_texts():
+def test_random_texts():
     """Random and mutated texts compile or are refused in their place, with bounded work and within 50 MB."""
-    run(3_000, seed=1)
+    run(scaled(3_000), seed=1)
 
 
 @pytest.mark.slow

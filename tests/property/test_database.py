@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.database_changes import CHANGES, FORMULATIONS, Change, Clause, clauses, events, follow
 
 from wherecast.index.boxes import EventCodes
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @FORMULATIONS
-@settings(max_examples=15)
+@examples(15)
 @given(first=st.lists(clauses(), max_size=12), changes=CHANGES, batch=events())
 def test_equals_the_scan(
     formulation: type[DatabaseMatcher], first: list[Clause], changes: list[Change], batch: EventCodes

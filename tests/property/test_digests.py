@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.strategies import FilterMaker, Trial, make_space, trials
 from tests.property.terms import COMPARISONS, Term, text
 
@@ -33,7 +34,7 @@ def respell(term: Term, rng: random.Random) -> Term:
     return out
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_spellings_of_one_filter_share_a_digest(rng: random.Random, seed: int) -> None:
     """Order, repetition, double negation and the side a constant stands on do not show in a digest."""
@@ -51,7 +52,7 @@ def _is_cover(filters: Filters) -> bool:
     return any(residual.is_whole for program in filters.programs for residual in program.residuals)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_a_digest_does_not_depend_on_the_batch(rng: random.Random) -> None:
     """A filter has the same digest alone and among others."""
@@ -63,7 +64,7 @@ def test_a_digest_does_not_depend_on_the_batch(rng: random.Random) -> None:
         assert together.filters.digests[int(together.filter_of[row])] == compiler.compile(one).digests[0]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(trials(filters=6, events=10))
 def test_filters_that_answer_differently_have_different_digests(trial: Trial) -> None:
     """Two filters of one digest match the same events."""

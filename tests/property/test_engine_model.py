@@ -7,8 +7,8 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from wherecast import Engine, SubscriptionError
 from wherecast.engine import log
@@ -145,5 +145,5 @@ def test_any_sequence_of_changes(matcher: str) -> None:
     An engine treats all matchers alike: it builds, stores and opens them. The others are compared with the naive oracle.
     """
     model = type(f"EngineModel_{matcher}", (EngineModel,), {"matcher": matcher})
-    model.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+    model.TestCase.settings = examples(15, stateful_step_count=25)
     model.TestCase("runTest").runTest()

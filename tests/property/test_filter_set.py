@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.naive import NAIVE_FEATURES, evaluate
 from tests.property.strategies import FilterMaker, Space, Trial, make_event, make_space, make_trial
 from tests.property.terms import Term, text
@@ -64,7 +65,7 @@ def check_routes(partition: FilterSet, standing: list[tuple[Term, int]], space: 
                 assert (row, server) in pairs, f"{text(term)}\n{event}"
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(seeds, st.integers(1, 6), st.integers(1, 4), st.booleans())
 def test_no_event_is_lost(seed: int, servers: int, boxes: int, sampled: bool) -> None:
     """Whatever the filters, servers, boxes and sample, an event goes where its filters live."""
@@ -83,7 +84,7 @@ def test_no_event_is_lost(seed: int, servers: int, boxes: int, sampled: bool) ->
     assert homes(again.place(filters)) == placed
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     seeds,
     st.lists(st.sampled_from(["insert", "insert", "remove", "rebuild", "save"]), max_size=8),
@@ -121,7 +122,7 @@ def test_no_event_is_lost_through_changes(seed: int, steps: list[str], servers: 
         assert np.array_equal(partition.loads(), np.bincount(np.array(placed, int), minlength=servers))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(seeds, st.integers(1, 9), st.lists(st.integers(1, 4), max_size=2), st.integers(1, 3))
 def test_a_tree_of_dispatchers_loses_nothing(seed: int, servers: int, fanouts: list[int], precision: int) -> None:
     """However coarse the levels, an event arrives at every server that has a match for it."""
@@ -136,7 +137,7 @@ def test_a_tree_of_dispatchers_loses_nothing(seed: int, servers: int, fanouts: l
             assert arrived[server, row] or evaluate(term, event) is not True, f"{text(term)}\n{event}"
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(seeds, st.integers(1, 12))
 def test_loads_stay_within_the_bound(seed: int, servers: int) -> None:
     """A part weighs at most its share and (1 + 1/2 + ... + 1/n) / 2 of the heaviest filter."""
@@ -150,7 +151,7 @@ def test_loads_stay_within_the_bound(seed: int, servers: int) -> None:
     assert loads.max() <= loads.mean() + heaviest * sum(1 / k for k in range(1, servers + 1)) / 2 + 1e-6
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(seeds, st.integers(1, 6))
 def test_new_filters_keep_the_balance(seed: int, servers: int) -> None:
     """New filters bring no server above 1 + slack of the mean, but for the weight of one filter."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.naive import NAIVE_FEATURES, evaluate
 from tests.property.strategies import WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
@@ -29,7 +30,7 @@ def check(engine: Engine, standing: dict[int, Term], events: list[dict[str, Any]
             assert (number in found) == (evaluate(term, event) is True), f"{text(term)}\n{event}"
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(trials(filters=5, events=6, features=NAIVE_FEATURES))
 @pytest.mark.parametrize("matcher", MATCHERS)
 def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) -> None:
@@ -40,7 +41,7 @@ def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) ->
     check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(trials(filters=5, events=6, features=NAIVE_FEATURES, kinds=WIDTH_KINDS), st.booleans())
 def test_numbers_compute_in_their_width(trial: Trial, is_saved: bool) -> None:
     """TINYINT, SMALLINT, INT and FLOAT overflow and round where they end, also in an engine that was saved and opened."""
@@ -54,7 +55,7 @@ def test_numbers_compute_in_their_width(trial: Trial, is_saved: bool) -> None:
         check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(trials(filters=4, events=6, features=NAIVE_FEATURES), st.integers(1, 8))
 def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
     """However few clauses a filter may have, covers and residuals together say the same."""
@@ -63,7 +64,7 @@ def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
     check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.randoms(use_true_random=False),
     st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14),

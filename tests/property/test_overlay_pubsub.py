@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from wherecast import Engine, FilterError
 from wherecast.language.compile import Compiler
@@ -142,7 +143,7 @@ PLACEMENTS = {
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=6, deadline=None)
+@examples(6)
 def test_matches_are_the_engines(name, seed):
     """On random filters, updates, deletions and events, everybody is told whom the engine names, once."""
     rng = random.Random(seed)
@@ -156,7 +157,7 @@ def test_matches_are_the_engines(name, seed):
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=6, deadline=None)
+@examples(6)
 def test_bent_lines_change_nothing(seed):
     """With knots of any sample the results are the same."""
     rng = random.Random(seed)
@@ -170,7 +171,7 @@ def test_bent_lines_change_nothing(seed):
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=5, deadline=None)
+@examples(5)
 def test_matches_are_the_engines_during_joins_and_leaves(seed):
     """While nodes join and leave, and messages are late and lost, nobody is missed and nobody is told in error."""
     rng = random.Random(seed)

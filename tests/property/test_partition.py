@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.strategies import FilterMaker, Trial, make_trial, trials
 from tests.property.terms import Term, column, constant, text
 
@@ -161,7 +162,7 @@ def live_through(strategy: str, trial: Trial, servers: int, rng: random.Random) 
 
 
 @strategies
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(trial=trials(filters=8, events=8), servers=st.integers(1, 4), rng=st.randoms(use_true_random=False))
 def test_no_match_is_lost(strategy: str, trial: Trial, servers: int, rng: random.Random) -> None:
     """Through inserts, removals, rebuilding, rebalancing, servers that come and go, and sending."""
@@ -178,7 +179,7 @@ def test_no_match_is_lost_in_many_lives(strategy: str) -> None:
 
 
 @strategies
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(seed=st.integers(0, 2**32), servers=st.integers(1, 4))
 def test_the_union_of_the_servers_is_the_single_engine(strategy: str, seed: int, servers: int) -> None:
     """An engine per server, filled by the placement and fed by the routes; duplicates are removed by id."""
@@ -201,7 +202,7 @@ def test_the_union_of_the_servers_is_the_single_engine(strategy: str, seed: int,
     assert found == model.matches
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abc")), min_size=1, max_size=20),
     asked=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abcd")), min_size=1, max_size=20),
@@ -225,7 +226,7 @@ def test_pure_equality_sends_an_event_to_at_most_one_server(pairs, asked, server
         assert not reached[~wanted].any()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(trial=trials(filters=8, events=1), rng=st.randoms(use_true_random=False), new=st.sampled_from(list(STRATEGIES)))
 def test_a_migration_turns_one_placement_into_the_other(trial: Trial, rng: random.Random, new: str) -> None:
     """Carrying out the moves on sets of filters per server gives the placement of the new plan."""

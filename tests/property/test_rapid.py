@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from wherecast.errors import MatcherError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
@@ -46,7 +47,7 @@ def binary_cases(draw):
     return k, c, batches, np.concatenate([events, np.where(close == STAR, light, close)]).astype(np.int8), rng
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(binary_cases())
 def test_binary_index_is_the_definition(case) -> None:
     """Through insertions and removals; what is left is stored as if nothing else had ever been there."""
@@ -128,7 +129,7 @@ def events_of(rows: list[list[int | list[int]]]) -> EventCodes:
     return EventCodes(codes, np.array(ptr, np.int64), np.array(elements, np.int32))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(box_cases(), st.booleans(), st.sampled_from([None, None, -1, 0, 3]), st.integers(0, 2**32))
 def test_boxes_as_the_scan_sees_them(case, sampled: bool, c: int | None, seed: int) -> None:
     """Typed filters of all kinds, arrays too, through insertions that refine the partition, removals and storage."""

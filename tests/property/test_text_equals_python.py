@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from wherecast import Engine
 
@@ -128,7 +129,7 @@ texts = st.one_of(
 events = st.fixed_dictionaries(dict.fromkeys(NAMES, texts))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(conditions, min_size=1, max_size=12), st.lists(events, min_size=1, max_size=12))
 def test_text_search(filters: list[Condition], batch: list[Event]) -> None:
     """Every filter matches the events that it means, in a batch, alone, and after a merge."""

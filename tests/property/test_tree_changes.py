@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.boxes import Constraint, make_boxes, make_events
 from tests.unit.tree_settings import SETTINGS
 
@@ -74,7 +75,7 @@ def check(matcher: TreeMatcher, live: dict[int, Clause], events: list[list[int |
 
 
 @pytest.mark.parametrize("kind", SETTINGS.values(), ids=SETTINGS)
-@settings(max_examples=30)
+@examples(30)
 @given(first=st.lists(clauses(), max_size=8), changes=CHANGES, events=st.lists(rows(), min_size=1, max_size=5))
 def test_any_sequence_of_changes(
     kind: TreeSettings, first: list[Clause], changes: list[object], events: list[list[int | list[int]]]

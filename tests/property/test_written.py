@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
+from tests.examples import examples
 from tests.property.strategies import WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
@@ -25,14 +26,14 @@ def _check(trial: Trial) -> None:
     assert dict(third.items()) == again
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(trials(filters=6, events=10))
 def test_given_back_filters_answer_alike(trial: Trial) -> None:
     """Registered again, the text is accepted, matches the same events, and comes back as it is."""
     _check(trial)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(trials(filters=6, events=10, kinds=WIDTH_KINDS))
 def test_given_back_filters_answer_alike_in_every_width(trial: Trial) -> None:
     """As above, for numbers of 8 to 64 bits."""

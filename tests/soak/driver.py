@@ -25,9 +25,8 @@ from tests.spark_settings import SETTINGS
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
-from wherecast.spark.errors import StaleVersionError
 from wherecast.spark.index import Index
-from wherecast.spark.store import Store
+from wherecast.spark.store import StaleVersionError, Store
 
 CHANGES = "sequence bigint, op string, id bigint, filter string"
 

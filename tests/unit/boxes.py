@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
-from wherecast.index.boxes import FAR, Boxes, EventCodes, naive_clause_holds
+from wherecast.index.boxes import FAR, Boxes, EventCodes
 
 Constraint = tuple[int, list[tuple[int, int]]]
 
@@ -42,33 +44,44 @@ def make_events(rows: list[list[int | list[int]]], n_attributes: int) -> EventCo
 
 
 def truth(boxes: Boxes, events: EventCodes) -> list[list[int]]:
-    """By definition."""
-    return [
-        [c for c in range(boxes.n_clauses) if naive_clause_holds(boxes, c, events, e)] for e in range(events.n_events)
-    ]
+    """By definition (`naive_clause_holds`), for all clauses at a time."""
+    attribute = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
+    is_last = boxes.attr >= 0  # of the rows of its constraint
+    constraint = np.cumsum(is_last) - is_last
+    clause = np.repeat(np.arange(boxes.n_clauses), np.diff(boxes.ptr))[is_last]  # of each constraint
+    found = []
+    for event in range(events.n_events):
+        held = np.zeros(boxes.attr.size, bool)  # row by row
+        for a, code in enumerate(events.codes[event].tolist()):
+            codes = [code] if code >= 0 else events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1]]
+            for c in codes:
+                held |= (attribute == a) & (boxes.lo <= c) & (c <= boxes.hi)
+        fails = np.ones(clause.size, bool)
+        fails[constraint[held]] = False
+        found.append(np.setdiff1d(np.arange(boxes.n_clauses), clause[fails]).tolist())
+    return found
 
 
-def random_interval(rng: np.random.Generator, width: int) -> tuple[int, int]:
-    kind = rng.integers(0, 5)
-    a, b = sorted(rng.integers(0, width, 2).tolist())
+def random_interval(draw: random.Random, width: int) -> tuple[int, int]:
+    kind = draw.randrange(5)
+    a, b = sorted((draw.randrange(width), draw.randrange(width)))
     if kind == 0:
         return a, a
     if kind == 1:
         return a, int(FAR)
     if kind == 2:
         return min(1, width - 1), max(a, min(1, width - 1))
-    return (a, min(a + int(rng.integers(0, 4)), width - 1)) if kind == 3 else (a, b)
+    return (a, min(a + draw.randrange(4), width - 1)) if kind == 3 else (a, b)
 
 
-def random_intervals(rng: np.random.Generator, width: int) -> list[tuple[int, int]]:
-    if rng.random() < 0.7 or width < 4:
-        return [random_interval(rng, width)]
-    ends = np.unique(rng.integers(0, width, 2 * int(rng.integers(1, 12))))
-    ends = ends[: ends.size // 2 * 2]
-    if not ends.size:
-        return [random_interval(rng, width)]
-    pairs = [(int(a), int(b)) for a, b in ends.reshape(-1, 2)]
-    points = rng.random() < 0.5
+def random_intervals(draw: random.Random, width: int) -> list[tuple[int, int]]:
+    if draw.random() < 0.7 or width < 4:
+        return [random_interval(draw, width)]
+    ends = sorted({draw.randrange(width) for _ in range(2 * draw.randrange(1, 12))})
+    pairs = list(zip(ends[::2], ends[1::2], strict=False))
+    if not pairs:
+        return [random_interval(draw, width)]
+    points = draw.random() < 0.5
     return [(a, a) for a, _ in pairs] if points else pairs
 
 
@@ -76,18 +89,21 @@ def random_case(
     rng: np.random.Generator, n_clauses: int, n_events: int, widths: list[int], arrays: list[int], tested: float = 0.4
 ) -> tuple[Boxes, EventCodes]:
     """Clauses over some attributes each, arrays with up to three constraints; events that meet clauses often."""
+    draw = random.Random(int(rng.integers(2**62)))  # NumPy's draws one number in the time of twenty
     clauses: list[list[Constraint]] = []
     for _ in range(n_clauses):
         clause: list[Constraint] = []
         for a, width in enumerate(widths):
-            times = int(rng.random() < tested) * (int(rng.integers(1, 4)) if a in arrays else 1)
-            clause += [(a, random_intervals(rng, width)) for _ in range(times)]
+            if draw.random() < tested:
+                clause += [
+                    (a, random_intervals(draw, width)) for _ in range(draw.randrange(1, 4) if a in arrays else 1)
+                ]
         clauses.append(clause)
     rows: list[list[int | list[int]]] = []
     for _ in range(n_events):
-        row: list[int | list[int]] = [int(rng.integers(0, w)) for w in widths]
+        row: list[int | list[int]] = [draw.randrange(w) for w in widths]
         for a in arrays:
-            some = rng.integers(1, max(widths[a], 2), int(rng.integers(0, 6))).tolist()
-            row[a] = [0] if rng.random() < 0.2 else [1, *some] if widths[a] > 1 else [0]
+            some = [draw.randrange(1, max(widths[a], 2)) for _ in range(draw.randrange(6))]
+            row[a] = [0] if draw.random() < 0.2 else [1, *some] if widths[a] > 1 else [0]
         rows.append(row)
     return make_boxes(clauses, widths), make_events(rows, len(widths))

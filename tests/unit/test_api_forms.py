@@ -9,28 +9,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.unit.arrow_forms import Batch, Stream
 
 from wherecast import Engine, EventError, SubscriptionError
-
-
-class Stream:
-    """A table of a library that has nothing but Arrow's C stream."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
-
-
-class Batch:
-    """A record batch of a library that has nothing but Arrow's C array."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        return self._batch.__arrow_c_array__(requested_schema)
 
 
 def _views(table: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.unit.test_api_forms import Batch, Stream
+from tests.unit.arrow_forms import Batch, Stream
 
 from wherecast import Engine, EventError, FilterError, Schema, SchemaError
 

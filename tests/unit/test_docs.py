@@ -288,3 +288,12 @@ def test_public_names():
         assert name in dir(wherecast)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = wherecast.nonsense
+
+
+def test_configuration_of_the_spark_guide(tmp_path):
+    """The pipeline that the guide shows is a valid one."""
+    from wherecast.spark.config import read_config
+
+    (block,) = fences(ROOT / "docs" / "guides" / "spark.md", "toml")
+    (tmp_path / "pipeline.toml").write_text(block)
+    assert read_config(tmp_path / "pipeline.toml").events.per_trigger == 100_000

@@ -20,10 +20,9 @@ from tests.unit.index_versions import commit, manifest_of, write
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.changes import ChangeRunner
-from wherecast.spark.checkpoint import Pins, pinned_versions
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
+from wherecast.spark.clean import Pins, pinned_versions
 from wherecast.spark.index import Index, open_layers
-from wherecast.spark.store import LEASES, Store
+from wherecast.spark.store import LEASES, IndexStoreError, StaleVersionError, Store
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -369,7 +368,7 @@ def test_everybody_at_once(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from wherecast.spark.errors import StaleVersionError
+from wherecast.spark.store import StaleVersionError
 sys.path.insert(0, sys.argv[2])
 from tests.unit.index_versions import Index, commit
 index, done = Index(sys.argv[1]), 0

@@ -22,8 +22,7 @@ from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.build import Built
-from wherecast.spark.checkpoint import Batch, Pins, pinned_versions, stream_name
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
+from wherecast.spark.clean import Pins, pinned_versions, stream_name
 from wherecast.spark.index import (
     REMOVED,
     Index,
@@ -37,7 +36,8 @@ from wherecast.spark.index import (
 )
 from wherecast.spark.progress import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
-from wherecast.spark.store import Store, open_filesystem
+from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem
+from wherecast.spark.stream import Batch
 
 SCHEMA = {"symbol": "string", "price": "double"}
 

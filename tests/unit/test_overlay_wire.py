@@ -13,8 +13,9 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from wherecast.language.compile import Compiler
 from wherecast.language.schema import Schema
@@ -106,7 +107,7 @@ class TestRecords:
     def test_come_back_as_they_were(self, record):
         """Same class, same fields, same types all the way down."""
 
-        @settings(max_examples=25)
+        @examples(25)
         @given(values_of(record))
         def check(value):
             back = WIRE.decode(WIRE.encode(value))

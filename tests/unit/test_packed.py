@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.boxes import random_case, truth
 
 from wherecast.index.boxes import FAR, Boxes, EventCodes, naive_clause_holds
 from wherecast.index.packed import pack_boxes, unpack_boxes
@@ -68,3 +71,13 @@ class TestPacked:
         wanted = [[naive_clause_holds(boxes, c, events, e) for c in range(boxes.n_clauses)] for e in range(len(held))]
         assert held.tolist() == wanted
         assert 0 < held.mean() < 1
+
+
+@given(
+    seed=st.integers(0, 2**32), widths=st.lists(st.integers(1, 30), min_size=1, max_size=4), n_arrays=st.integers(0, 2)
+)
+def test_the_truth_of_a_set_is_that_of_its_clauses(seed: int, widths: list[int], n_arrays: int) -> None:
+    """What tests of matchers compare with is the definition, clause by clause and event by event."""
+    boxes, events = random_case(np.random.default_rng(seed), 20, 5, widths, list(range(min(n_arrays, len(widths)))))
+    wanted = [[c for c in range(20) if naive_clause_holds(boxes, c, events, e)] for e in range(5)]
+    assert truth(boxes, events) == wanted

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from wherecast.kernels.private import make_private
-from wherecast.spark.errors import IndexStoreError
-from wherecast.spark.store import CACHE_VARIABLE, Store, _cache_folder
+from wherecast.spark.store import CACHE_VARIABLE, IndexStoreError, Store, _cache_folder
 
 
 def mode_of(path: Path) -> int:

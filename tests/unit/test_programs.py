@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.property.strategies import WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
@@ -120,7 +121,7 @@ class TestRoundTrip:
         """No programs are stored as none."""
         assert came_back([]) == []
 
-    @settings(max_examples=80)
+    @examples(80)
     @given(trials(filters=6, events=5) | trials(filters=6, events=5, kinds=WIDTH_KINDS), st.sampled_from([1, 4, 64]))
     def test_random_filters(self, trial: Trial, clauses: int):
         """What comes back is equal and says the same of every event."""
@@ -263,7 +264,7 @@ class TestRefused:
         with pytest.raises(SnapshotError, match="residual program 0"):
             unpack_programs(facts, arrays | {"texts": pa.array([pattern], pa.large_string())}, SCHEMA)
 
-    @settings(max_examples=300)
+    @examples(300)
     @given(st.randoms(use_true_random=False))
     def test_any_change(self, rng: random.Random):
         """Whatever becomes of a stored text: an error or programs, nothing else."""

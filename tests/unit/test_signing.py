@@ -12,8 +12,8 @@ from wherecast.engine.engine import Engine
 from wherecast.errors import SigningKeyError, SnapshotError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST, open_snapshot, write_snapshot
-from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Layer, Manifest
+from wherecast.spark.store import IndexStoreError
 
 OLD, NEW = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 

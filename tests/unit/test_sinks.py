@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wherecast.spark.checkpoint import Batch, Checkpoint, Pins
-from wherecast.spark.errors import IndexStoreError, SinkError
+from wherecast.spark.clean import Pins
 from wherecast.spark.index import Index
-from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet
-from wherecast.spark.store import Store
+from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, SinkError
+from wherecast.spark.store import IndexStoreError, Store
+from wherecast.spark.stream import Batch, Checkpoint
 
 
 def rows(*numbers: int) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from tests.examples import examples
 from tests.unit.snapshots import files_of, folder_of, forge, read_all, save_small
 
 from wherecast.errors import SnapshotError
@@ -97,7 +98,7 @@ def small(tmp_path: Path) -> Path:
 
 
 class TestRoundTrip:
-    @settings(max_examples=150)
+    @examples(150)
     @given(
         arrays=st.dictionaries(names, numbers | texts, max_size=5),
         facts=st.dictionaries(st.text(max_size=5), facts_values, max_size=3),

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.snapshots import folder_of, forge, read_all, rewrite, save_small
 
 from wherecast.errors import SnapshotError
@@ -138,7 +139,7 @@ class TestHostile:
         with pytest.raises(SnapshotError, match="twice"):
             open_snapshot(small)
 
-    @settings(max_examples=300)
+    @examples(300)
     @given(data=st.data())
     def test_any_change(self, unspoilt, data):
         """Whatever stands in the place of a number or a name of the manifest: an error or an array, nothing else."""

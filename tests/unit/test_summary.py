@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from wherecast.partition.summary import Bloom, Dictionary, buckets_of
 
@@ -18,7 +19,7 @@ def random_hashes(seed: int, n: int) -> np.ndarray:
 
 
 class TestBloom:
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(first=hashes, later=hashes, buckets=st.integers(1, 9), bits=st.sampled_from([1, 14, 40]))
     def test_it_holds_what_was_inserted(self, first, later, buckets, bits):
         """Whether at once or later, however small it is, and coarser too."""
@@ -28,7 +29,7 @@ class TestBloom:
             assert cover.may_hold(first).all()
             assert cover.may_hold(later).all()
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(a=hashes, b=hashes, buckets=st.integers(1, 9), bits=st.tuples(*[st.sampled_from([1, 14, 200])] * 2))
     def test_a_merged_cover_holds_both(self, a, b, buckets, bits):
         """Of different sizes as well."""
@@ -92,7 +93,7 @@ class TestBloom:
 
 
 class TestDictionary:
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(
         changes=st.lists(
             st.tuples(st.booleans(), st.sampled_from([0, 1, 2, 3, 2**63, 2**64 - 1]), st.integers(1, 3)), max_size=60

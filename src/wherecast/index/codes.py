@@ -31,16 +31,24 @@ from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, one_value
-from wherecast.index.strings import StringCodes
+from wherecast.index.strings import StringCodes, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
-from wherecast.kernels.codes import BY_KEY, BY_LOGARITHM, BY_VALUE, buckets_into, encode_keys, float_keys_into
+from wherecast.kernels.codes import (
+    BY_KEY,
+    BY_LOGARITHM,
+    BY_VALUE,
+    buckets_into,
+    encode_keys,
+    float_keys_into,
+    write_sets,
+)
 from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
-from wherecast.language.evaluate import Nullable
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.nullable import Nullable
 from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
 from wherecast.language.values import Scalar, key_of
@@ -236,7 +244,8 @@ class Codebook:
         codes = self.codes[number]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
-            return codes.encode(events.array(number), events.derive(number, codes.seed, codes.hash))
+            texts = events.derive(number, _LAID_OUT, lay_out)
+            return codes.encode_texts(texts, lambda: events.derive(number, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(number))
 
     def _compute(self, number: int, read: Callable[[int], Nullable], length: int) -> Ints:
@@ -245,30 +254,29 @@ class Codebook:
         assert expression is not None
         values, valid = expression.values(read, length, self.schema.zone)
         if isinstance(codes, StringCodes):
-            texts = pa.array(values, pa.string(), mask=~valid)
-            return codes.encode(texts, codes.hash(texts))
+            return codes.encode(pa.array(values, pa.string(), mask=~valid))
         assert isinstance(codes, KeyCodes)
         return np.where(valid, codes.encode_keys(values), np.int32(NULL_CODE))
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
-        n = len(events)
-        matrix = np.zeros((n, len(self.codes)), np.int32)
+        n, n_lists, n_codes = len(events), 0, 0
+        by_column = np.zeros((len(self.codes), n), np.int32)
         list_ptr: list[Longs] = [np.zeros(1, np.int64)]
         list_codes: list[Ints] = []
         for number in self.used:
             if known is not None and number in known:
-                matrix[:, number] = known[number]
+                by_column[number] = known[number]
             elif self.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
-                first = sum(p.size for p in list_ptr) - 1
-                matrix[:, number] = ~np.arange(first, first + n, dtype=np.int32)
-                list_codes.append(flat)
-                list_ptr.append(ptr[1:] + list_ptr[-1][-1])
+                if write_sets(ptr, flat, n_lists, by_column[number]):
+                    list_codes.append(flat)
+                    list_ptr.append(ptr[1:] + n_codes)
+                    n_lists, n_codes = n_lists + n, n_codes + flat.size
             else:
-                matrix[:, number] = self.encode_column(events, number)
+                by_column[number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
-        return EventCodes(matrix, np.concatenate(list_ptr), flat_codes)
+        return EventCodes(np.ascontiguousarray(by_column.T), np.concatenate(list_ptr), flat_codes)
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
@@ -276,13 +284,16 @@ class Codebook:
         assert codes is not None
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
+        texts = events.derive(column.attr, _LAID_OUT, lay_out)
         if column.reading is Reading.LITERALS:
-            return codes.encode(events.array(column.attr))
-        return codes.encode(events.derive(column.attr, _IN_LOWER_CASE, lower_texts))
+            return codes.encode_texts(texts)
+        if texts.is_ascii:  # the automaton knows both cases of ASCII letters
+            return codes.encode_texts(texts, fold=True)
+        return codes.encode(events.derive(column.attr, IN_LOWER_CASE, lower_texts))
 
 
-#: The key under which a batch keeps its texts in lower case.
-_IN_LOWER_CASE = -1
+#: The keys under which a batch keeps its texts in lower case, and as kernels read them.
+IN_LOWER_CASE, _LAID_OUT = -1, -2
 
 
 def lower_texts(values: pa.Array) -> pa.Array:

@@ -38,7 +38,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.bind import Ragged, complement, key_bounds, merged, string_bounds
 from wherecast.language.canonical import value_writer
-from wherecast.language.evaluate import Nullable, comparable, comparison_scale
+from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.expression import (
     FLIPPED,
     Compare,
@@ -53,6 +53,7 @@ from wherecast.language.filters import Filters, LiteralValues, Program, rank_ane
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual, Truth
+from wherecast.language.nullable import Nullable
 from wherecast.language.schema import MAX_ATTRIBUTES, Schema
 from wherecast.language.types import TEXTS, Type
 from wherecast.language.zone import Zone

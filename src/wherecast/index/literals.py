@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import check_texts, join_texts, string_buffers
+from wherecast.index.strings import Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import (
     END,
@@ -48,7 +48,6 @@ _MOST_BYTES = 1 << 28
 #: Codes per text that are expected at most, and for one text; more are found too, at the price of a second try.
 _CODES_PER_TEXT = 16
 
-_ALL_VALID = frozen(np.zeros(0, np.bool_))
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
@@ -66,6 +65,7 @@ class LiteralCodes:
         self.anchors = anchors  # per literal: 1 for the start, 2 for the end
         self._automaton = Automaton(*map(frozen, automaton))
         self._read_only = plain(self._automaton)  # what kernels are given
+        self._folding = plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
         # Marks and room for codes; a thread takes one and puts it back. Taking and putting are atomic.
         self._spare: list[tuple[Bytes, Ints]] = []
 
@@ -128,13 +128,15 @@ class LiteralCodes:
 
     def encode(self, values: pa.Array | pa.ChunkedArray) -> tuple[Longs, Ints]:
         """Codes of a column: those of text r are codes[ptr[r]:ptr[r + 1]], ascending."""
-        values = _plain_texts(values)
-        n, row = len(values), 0
-        valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
+        return self.encode_texts(lay_out(_plain_texts(values)))
+
+    def encode_texts(self, texts: Texts, *, fold: bool = False) -> tuple[Longs, Ints]:
+        """As `encode`; with `fold`, codes of the texts in lower case, which must be ASCII."""
+        n, row = len(texts), 0
         ptr, codes = np.zeros(n + 1, np.int64), np.empty(_CODES_PER_TEXT * (n + 1), np.int32)
         seen, room = self._take_scratch()
-        buffers = string_buffers(values)
-        while (row := search_texts(self._read_only, *buffers, frozen(valid), row, seen, ptr, codes)) < n:
+        automaton = self._folding if fold else self._read_only
+        while (row := search_texts(automaton, *texts, row, seen, ptr, codes)) < n:
             codes = np.concatenate((codes, np.empty_like(codes)))
         self._spare.append((seen, room))
         return ptr, codes[: ptr[n]]
@@ -155,6 +157,13 @@ class LiteralCodes:
         _check(StoredArrays(arrays, "codes of literals"))
         automaton = Automaton(*(arrays[name] for name in Automaton._fields))
         return cls(arrays["offsets"], arrays["data"], arrays["anchors"], automaton)
+
+
+def _fold(classes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    """Classes of bytes by which capital ASCII letters are taken for small ones."""
+    folded = classes.copy()
+    folded[ord("A") : ord("Z") + 1] = classes[ord("a") : ord("z") + 1]
+    return frozen(folded)  # type: ignore[no-any-return]
 
 
 def _check(stored: StoredArrays) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.language.evaluate import Nullable
 from wherecast.language.events import EventBatch
 from wherecast.language.kinds import unscaled_of
+from wherecast.language.nullable import Nullable
 from wherecast.language.schema import Attribute
 from wherecast.language.types import Type
 from wherecast.language.values import Scalar, key_of

@@ -25,13 +25,14 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.operands import attribute_values, one_value
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.evaluate import Nullable, holds
+from wherecast.language.evaluate import holds
 from wherecast.language.events import EventBatch
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters import Program
 from wherecast.language.limits import Limits
 from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual
+from wherecast.language.nullable import Nullable
 from wherecast.language.schema import Schema
 from wherecast.language.types import Type
 from wherecast.language.values import Scalar

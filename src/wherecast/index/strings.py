@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,35 @@ _SEED = secrets.randbits(63)
 #: Codes have 32 bits and a string takes two.
 _MOST_STRINGS = 2**30 - 1
 
-_ALL_VALID = np.zeros(0, np.bool_)
+_ALL_VALID = frozen(np.zeros(0, np.bool_))
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
+
+
+class Texts(NamedTuple):
+    """A column of texts as kernels read it: text i is data[offsets[i]:offsets[i + 1]]."""
+
+    offsets: npt.NDArray[Any]  # of 32 or 64 bits
+    data: Bytes
+    valid: npt.NDArray[np.bool_]  # empty where no text is NULL
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def is_ascii(self) -> bool:
+        """Whether there are no other letters; what NULLs hide counts too."""
+        return int(self.data[self.offsets[0] : self.offsets[-1]].max(initial=0)) < 128
+
+
+def lay_out(values: pa.Array) -> Texts:
+    """A column of strings or large strings, in place."""
+    bitmap = values.buffers()[0]
+    if not values.null_count or bitmap is None:
+        return Texts(*string_buffers(values), _ALL_VALID)
+    first, end = values.offset, values.offset + len(values)
+    bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
+    valid = np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(values)].view(np.bool_)
+    return Texts(*string_buffers(values), frozen(valid))
 
 
 class StringCodes:
@@ -73,18 +101,24 @@ class StringCodes:
         """Code of one string."""
         return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))
 
-    def hash(self, values: pa.Array) -> Words:
+    def hash(self, texts: Texts) -> Words:
         """Hashes of a column; equal for codes of equal `seed`."""
-        out = np.empty(len(values), np.uint64)
-        hash_strings(*string_buffers(values), np.uint64(self.seed), out)
+        out = np.empty(len(texts), np.uint64)
+        hash_strings(texts.offsets, texts.data, np.uint64(self.seed), out)
         return out
 
-    def encode(self, values: pa.Array, hashes: Words | None = None) -> Ints:
-        """Codes of a column; `hashes` may be given where they are known."""
-        valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else _ALL_VALID
-        out = np.empty(len(values), np.int32)
-        hashes = self.hash(values) if hashes is None else hashes
-        encode_strings(*self._read_only, *string_buffers(values), valid, hashes, out)
+    def encode(self, values: pa.Array) -> Ints:
+        """Codes of a column."""
+        texts = lay_out(values)
+        return self.encode_texts(texts, lambda: self.hash(texts))
+
+    def encode_texts(self, texts: Texts, hashes: Callable[[], Words]) -> Ints:
+        """Codes of a column whose hashes may be known already."""
+        offsets, data, valid = texts
+        if self.offsets.size == 1:  # filters ask only whether there is a value
+            return valid.astype(np.int32) if valid.size else np.ones(len(texts), np.int32)
+        out = np.empty(len(texts), np.int32)
+        encode_strings(*self._read_only, offsets, data, valid, hashes(), out)
         return out
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

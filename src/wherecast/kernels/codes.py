@@ -113,6 +113,23 @@ def buckets_into(keys: Longs, scale: Scale, low: np.int64, step: np.int64, last:
         out[i] = bucket_of(keys[i], scale, low, step, last)
 
 
+@hot
+def write_sets(ptr: Longs, codes: Ints, first: int, out: Ints) -> int:
+    """The sets of a column as events have them: a set of one code as that code, set r of several as list `first` + r.
+
+    Most texts have none of the literals, and most attributes of a wide schema are NULL: both are one code. Returns how
+    many lists there are.
+    """
+    n = 0
+    for row in range(out.size):
+        if ptr[row + 1] - ptr[row] == 1:
+            out[row] = codes[ptr[row]]
+        else:
+            out[row] = ~(first + row)
+            n += 1
+    return n
+
+
 # -- strings -----------------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.automaton import sort_codes
 from wherecast.kernels.jit import Scalar, copy_8, hot, inlined, jit
 
 
@@ -68,7 +69,7 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
             for k in range(first, end):
                 out[n] = renumber(list_codes[k], width[c], table_ptr[c], table_ptr[c + 1], table)
                 n += 1
-            out[begin:n] = np.sort(out[begin:n])
+            sort_codes(out, begin, n)
             stop, n = n, begin
             for k in range(begin, stop):
                 if n == begin or out[k] != out[n - 1]:

@@ -313,21 +313,35 @@ def build_leaves(
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
-#: Cycles of checking one clause by itself: a bitmap leaf with very many columns is no dearer than that.
-CHECK_CYCLES = float(CHECK)
+#: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
+STRAY_CYCLES = 32.0
+#: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
+THRIFT = 2
 #: Up to this many codes, the codes that a test answers are counted exactly.
 NARROW = 256
 
 
 @jit
-def left_over(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, width: Ints) -> Scalar:
+def left_over(
+    clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, mapped: Bools, width: Ints
+) -> Scalar:
     """Chance that the bitmaps of a leaf leave a clause to be checked."""
-    product, coarse = 1.0, False
+    product, undecided = 1.0, False
     for k in range(ptr[clause], ptr[clause + 1]):
         if not used[column[k]]:
-            product *= passed[k]
-            coarse |= width[column[k]] > EXACT_CODES
-    return product if coarse else 0.0
+            product *= passed[k] if mapped[column[k]] else np.float32(1.0)
+            undecided |= width[column[k]] > EXACT_CODES or not mapped[column[k]]
+    return product if undecided else 0.0
+
+
+@jit
+def find_mapped(start: Longs, n_members: Scalar, width: Ints) -> Bools:
+    """Which columns a leaf of all members would have bitmaps of: those that enough of them constrain, see `plan_leaf`."""
+    mapped = np.zeros(width.size, np.bool_)
+    for c in range(width.size):
+        rows = width[c] if width[c] <= EXACT_CODES else 1 << COARSE_BITS
+        mapped[c] = rows * n_members / 8 <= THRIFT * ROW_BYTES * (start[c + 1] - start[c])
+    return mapped
 
 
 @jit
@@ -411,10 +425,11 @@ def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Singles, tested: B
 @jit
 def choose_tests(
     members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
-    used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, costs: Singles, order: Ints, chosen: Longs,
+    used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, presence: Singles, costs: Singles, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
 
+    `presence` is the share of events that have a value in a column: no more of them meet a child there.
     `costs` are cycles: of a test, a visit, a leaf column, a bitmap word; the margin a test must earn; the price, in
     cycles, of the memory of a column in one more leaf.
     """
@@ -422,10 +437,11 @@ def choose_tests(
     start = np.zeros(n_columns + 1, np.int64)
     who, what = by_column(members, ptr, column, used, start)
     present = (np.diff(start) > 0).sum()
+    mapped = find_mapped(start, members.size, width)
     work = np.empty(members.size, np.float32)
     for i in range(members.size):
-        checks = CHECK_CYCLES * left_over(members[i], ptr, column, passed, used, width)
-        work[i] = min(present * costs[3] / 64 + checks, CHECK_CYCLES)
+        checks = STRAY_CYCLES * left_over(members[i], ptr, column, passed, used, mapped, width)
+        work[i] = min(mapped.sum() * costs[3] / 64 + checks, STRAY_CYCLES)
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
     spared = np.zeros(n_columns, np.float32)
@@ -439,9 +455,14 @@ def choose_tests(
     for c in range(n_columns):
         # Columns, at most, of the child that is met.
         child = min(present, (start[c + 1] - start[c] - spared[c]) * length)
-        visit = min(visits[c], np.float32(1.0)) * (costs[1] + child * costs[2])
-        leaves = min(children[c], (start[c + 1] - start[c]) / ROW_LEAF)
-        price[c] = popcount(levels[c]) * (costs[0] + visit) * costs[4] + leaves * present * costs[5]
+        lookups = popcount(levels[c])
+        met = min(visits[c], presence[c] * (lookups if children[c] == 0 else 1))
+        visit = met * (costs[1] + child * costs[2])
+        filed_here = start[c + 1] - start[c]
+        leaves = min(children[c], filed_here / ROW_LEAF)
+        # A leaf has the columns of its own clauses, however many others the node has.
+        in_leaf = min(present, filed_here / max(leaves, np.float32(1.0)) * length)
+        price[c] = (lookups * costs[0] + visit) * costs[4] + leaves * in_leaf * costs[5]
     chosen[:] = -1
     tested = np.zeros(n_columns, np.bool_)
     n_tests = 0

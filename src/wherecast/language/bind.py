@@ -22,13 +22,14 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
 from wherecast.language.columns import Column, marked
-from wherecast.language.evaluate import Nullable, as_moments, holds
+from wherecast.language.evaluate import holds
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
 from wherecast.language.kinds import decimal_text
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
+from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.patterns import find_form, prefix_end
 from wherecast.language.schema import Attribute, Schema
 from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Digits, Type

@@ -9,7 +9,7 @@ only candidates that passed their box, so this is the slow path by design, and k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,19 @@ from wherecast.language.expression import (
     Not,
     Or,
     Param,
-    attributes_of,
+    digits_of,
 )
-from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, float_keys, instants
+from wherecast.language.functions.row import evaluate_call
+from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.text import CASES, uncased
+from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Truth
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
 from wherecast.language.patterns import text_test
-from wherecast.language.sql import digits_of
 from wherecast.language.types import (
     FLOATS,
     INTEGERS,
-    MAX_PRECISION,
     MOMENTS,
-    TEXTS,
     WIDTH_OF,
     Type,
     common_scale,
@@ -51,16 +52,6 @@ from wherecast.language.types import (
     rescale,
 )
 from wherecast.language.zone import Zone
-
-
-class Nullable(NamedTuple):
-    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
-
-    Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
-    """
-
-    values: npt.NDArray[Any]
-    valid: Bools
 
 
 class Scope(Protocol):
@@ -173,50 +164,15 @@ def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     """A side of a comparison in a form whose plain order is Spark's."""
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
-        return Nullable(_filler(common, scope.length), np.zeros(scope.length, bool))
+        return Nullable(filler(common, scope.length), np.zeros(scope.length, bool))
     if common in FLOATS:
-        return Nullable(float_keys(_to_double(node, operand)), operand.valid)
+        return Nullable(float_keys(to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
         own = decimal_scale(node)
         return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
     if common in MOMENTS:
         return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
     return operand
-
-
-def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
-    """Days, wall clocks or instants as what they are compared as."""
-    if kind is common:
-        return values
-    walls = values * DAY_US if kind is Type.DATE else values
-    return instants(zone, walls) if common is Type.TIMESTAMP else walls
-
-
-def _filler(kind: Type, n: int) -> npt.NDArray[Any]:
-    if kind in TEXTS:
-        return np.full(n, "", object)
-    return np.zeros(n, bool if kind in (Type.BOOLEAN, Type.NULL) else np.int64)
-
-
-def decimal_scale(node: Node) -> int:
-    """Scale of the unscaled integers that stand for a DECIMAL (or an integer, scale 0)."""
-    if node.type is not Type.DECIMAL:
-        return 0
-    if isinstance(node, Param) and node.digits == (0, 0):
-        return MAX_PRECISION  # compared only, never computed with: any scale that holds every literal
-    return digits_of(node)[1]
-
-
-def _to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
-    if node.type is Type.DECIMAL:
-        unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in operand.values], np.float64)
-    return operand.values.astype(np.float64)
-
-
-def _rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Numbers as FLOATs: rounded once, straight to 32 bits."""
-    return values.astype(np.float32).astype(np.float64)
 
 
 def _in_list(node: InList, scope: Scope) -> Nullable:
@@ -226,21 +182,6 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     for param in node.values:
         found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
     return Nullable(found, item.valid & (found | (not node.has_null)))
-
-
-def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list[Any]:
-    """Hashable stand-ins for values, equal exactly where Spark's `=` holds after casting to `common`."""
-    if common in FLOATS:
-        values = _to_double(node, operand)
-        if common is Type.FLOAT and node.type in INTEGERS:
-            values = _rounded(operand.values)
-        return float_keys(values).tolist()  # type: ignore[no-any-return]
-    if common is Type.DECIMAL:
-        scale = MAX_PRECISION - decimal_scale(node)
-        return [int(v) * 10**scale for v in operand.values]
-    if common in MOMENTS and node.type in MOMENTS:
-        return as_moments(operand.values, node.type, common, zone).tolist()  # type: ignore[no-any-return]
-    return operand.values.tolist()  # type: ignore[no-any-return]
 
 
 def _like(node: Like, scope: Scope) -> Nullable:
@@ -255,68 +196,9 @@ def _like(node: Like, scope: Scope) -> Nullable:
     return Nullable(found, valid)
 
 
-_STRING_CALLS: dict[str, Callable[..., Any]] = {
-    "lower": str.lower,
-    "upper": str.upper,
-    "length": len,
-    "startswith": str.startswith,
-    "endswith": str.endswith,
-    "contains": str.__contains__,
-}
-
-
-_CASES = ("lower", "upper")
-
-
 def _call(node: Call, scope: Scope) -> Nullable:
-    args = [evaluate(_uncased(node.name, arg), scope) for arg in node.args]
-    valid = np.logical_and.reduce([a.valid for a in args])
-    rows = np.flatnonzero(valid)
-    if node.name == "abs":
-        return _absolute(node, args[0])
-    if node.name == "array_contains":
-        return _array_contains(node, args, valid, rows, scope.zone)
-    call: Callable[..., Any] = len if node.name == "size" else _STRING_CALLS[node.name]
-    dtype: Any = {Type.STRING: object, Type.INT: np.int64}.get(node.type, bool)
-    out = np.full(scope.length, "", object) if dtype is object else np.zeros(scope.length, dtype)
-    for i in rows.tolist():
-        out[i] = call(*(a.values[i] for a in args))
-    return Nullable(out, valid)
-
-
-def _uncased(name: str, arg: Node) -> Node:
-    """What lower and upper are taken of: Spark drops an inner lower or upper, also for the few letters where that shows.
-
-    Of constants it does not: they are computed before.
-    """
-    while name in _CASES and isinstance(arg, Call) and arg.name in _CASES and attributes_of(arg):
-        arg = arg.args[0]
-    return arg
-
-
-def _array_contains(node: Call, args: list[Nullable], valid: Bools, rows: npt.NDArray[Any], zone: Zone) -> Nullable:
-    found, known = np.zeros(valid.size, bool), valid.copy()
-    array, value = args
-    element = node.args[0].element if isinstance(node.args[0], Attr) else Type.NULL
-    wanted = member_keys(node.args[1], value, element, zone)
-    for i in rows.tolist():
-        items = array.values[i]
-        present = [v for v in items if v is not None]
-        keys = float_keys(np.array(present, np.float64)).tolist() if element in FLOATS else present
-        if element is Type.DECIMAL:
-            keys = [v * 10 ** (MAX_PRECISION - digits_of(node.args[0])[1]) for v in present]
-        found[i] = wanted[i] in keys
-        known[i] = found[i] or len(present) == len(items)
-    return Nullable(found, known)
-
-
-def _absolute(node: Call, arg: Nullable) -> Nullable:
-    if node.type in INTEGERS:
-        lowest, _ = integer_range(WIDTH_OF[node.type])
-        return Nullable(np.abs(arg.values), arg.valid & (arg.values != lowest))
-    if node.args[0].type is Type.NULL:
-        return arg
-    return Nullable(np.abs(arg.values), arg.valid)
+    args = tuple(map(uncased, node.args)) if node.name in CASES else node.args
+    return evaluate_call(FUNCTIONS[node.name], node, [evaluate(arg, scope) for arg in args], scope.zone)
 
 
 def _negate(node: Negate, scope: Scope) -> Nullable:
@@ -337,12 +219,12 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return _decimal_arith(node, left, right, valid)
     with np.errstate(all="ignore"):
         if node.type in FLOATS:
-            a, b = _to_double(node.left, left), _to_double(node.right, right)
+            a, b = to_double(node.left, left), to_double(node.right, right)
             if node.op in "/%":
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
             values = _DOUBLE_OPS[node.op](a, b)
-            return Nullable(_rounded(values) if node.type is Type.FLOAT else values, valid)
+            return Nullable(rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from wherecast.language.types import Type
+from wherecast.language.types import Digits, Type, arithmetic_digits, common_number
 
 Span = tuple[int, int]
 
@@ -142,10 +142,12 @@ class Like(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Node):
-    """lower upper length abs startswith endswith contains array_contains size."""
+    """A function of the table (see `functions`). `digits` are those of a DECIMAL, `element` is the type in an ARRAY."""
 
     name: str
     args: tuple[Node, ...]
+    digits: tuple[int, int] = (0, 0)
+    element: Type = Type.NULL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,3 +177,29 @@ def attributes_of(node: Node) -> frozenset[int]:
 def is_constant(node: Node) -> bool:
     """Whether an expression reads no attribute."""
     return not any(isinstance(n, Attr) for n in node.walk())
+
+
+def digits_of(node: Node) -> Digits:
+    """(precision, scale) of a number when it meets a decimal."""
+    if isinstance(node, (Attr, Param, Arith, Negate, Call)) and node.digits != (0, 0):
+        return node.digits
+    return _INTEGER_DIGITS.get(node.type, (1, 0))
+
+
+_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
+
+
+def number_type(kind: Type) -> Type:
+    """The type of arithmetic on one operand: a bare NULL counts as a double."""
+    return Type.DOUBLE if kind is Type.NULL else kind
+
+
+def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
+    """Result type of an arithmetic operator by Spark's rules."""
+    a, b = left.type, right.type
+    if Type.NULL in (a, b):
+        a = b = number_type(b if a is Type.NULL else a)
+    common = common_number(a, b)
+    if common is Type.DECIMAL:
+        return common, arithmetic_digits(op, digits_of(left), digits_of(right))
+    return (Type.DOUBLE if op == "/" else common), (0, 0)

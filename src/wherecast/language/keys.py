@@ -71,6 +71,26 @@ def instants(zone: Zone, walls: Longs) -> Longs:
     return walls - offsets[np.searchsorted(starts, walls, side="right") - 1]
 
 
+def walls(zone: Zone, moments: Longs) -> Longs:
+    """The wall clocks that a zone shows at instants."""
+    fixed = zone.fixed_us
+    if fixed is not None or not moments.size:
+        return moments + (fixed or 0)
+    moments = np.clip(moments, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)
+    starts, offsets = _pieces(zone, np.unique(moments // DAY_US).tolist(), of_instants=True)
+    return moments + offsets[np.searchsorted(starts, moments, side="right") - 1]
+
+
+def offset_pieces(zone: Zone, day: int) -> list[tuple[int, int, int]]:
+    """The instants around the midnight of a day in pieces of one offset: first instant, end and offset of each.
+
+    The first piece begins, and the last one ends, about two days away.
+    """
+    starts, offsets = _pieces(zone, list(range(day - 2, day + 3)), of_instants=True)
+    ends = [*starts.tolist()[1:], (day + 3) * DAY_US]
+    return list(zip(starts.tolist(), ends, offsets.tolist(), strict=True))
+
+
 def only_walls(zone: Zone, moments: Longs) -> tuple[Longs, npt.NDArray[np.bool_]]:
     """The wall clocks that mean instants, and where there is exactly one: where clocks change, there are none or two."""
     fixed = zone.fixed_us
@@ -95,13 +115,13 @@ def days_around(zone: Zone, moments: Longs) -> tuple[Longs, Longs]:
     return floor, days[rows, (midnights < moments[:, None]).sum(1)]
 
 
-def _pieces(zone: Zone, days: list[int]) -> tuple[Longs, Longs]:
-    """Where pieces of one offset start, in wall clocks of these ascending days, and their offsets."""
+def _pieces(zone: Zone, days: list[int], *, of_instants: bool = False) -> tuple[Longs, Longs]:
+    """Where pieces of one offset start, in wall clocks (or instants) of these ascending days, and their offsets."""
     found: list[tuple[int, int]] = []
     for day in days:
         known = _known_day(day)
         shift = (day - known) * DAY_US
-        found += [(start + shift, offset) for start, offset in _day_pieces(zone.tzinfo, known)]
+        found += [(start + shift, offset) for start, offset in _day_pieces(zone.tzinfo, known, of_instants)]
     starts, offsets = np.array(found, np.int64).T
     return np.ascontiguousarray(starts), np.ascontiguousarray(offsets)
 
@@ -114,11 +134,14 @@ def _known_day(day: int) -> int:
 
 
 @lru_cache(maxsize=2**16)
-def _day_pieces(tzinfo: dt.tzinfo, day: int) -> list[tuple[int, int]]:
-    """The pieces of a day, as (first wall clock, offset). No zone changes its offset twice within an hour."""
+def _day_pieces(tzinfo: dt.tzinfo, day: int, of_instants: bool) -> list[tuple[int, int]]:
+    """The pieces of a day, as (first wall clock or instant, offset). No zone changes its offset twice within an hour."""
 
     def offset(second: int) -> int:
-        delta = tzinfo.utcoffset(_EPOCH + dt.timedelta(seconds=second))
+        moment = _EPOCH + dt.timedelta(seconds=second)
+        if of_instants:
+            return (tzinfo.fromutc(moment.replace(tzinfo=tzinfo)).replace(tzinfo=None) - moment) // _MICROSECOND
+        delta = tzinfo.utcoffset(moment)
         assert delta is not None
         return delta // _MICROSECOND
 

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.evaluate import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
 from wherecast.language.filters import LiteralValues
+from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
 from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
@@ -102,7 +103,11 @@ def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
 
 def has_arithmetic(skeleton: Skeleton) -> bool:
     text = "".join(skeleton)
-    return any(c in text for c in "+-*/%") or "abs" in text.lower()
+    return any(c in text for c in "+-*/%") or any(name.lower() in COMPUTING for name in _CALL.findall(text))
+
+
+#: A word before a parenthesis, with what people put between them.
+_CALL = re.compile(r"(\w+)\s*\(")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -339,7 +344,11 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     """The parts of an expression that `check_literals` looks at."""
     in_lists = {v for n in root.walk() if isinstance(n, InList) for v in n.values}
     return tuple(
-        n for n in root.walk() if isinstance(n, (InList, Compare, Like)) or (isinstance(n, Param) and n not in in_lists)
+        n
+        for n in root.walk()
+        if isinstance(n, (InList, Compare, Like))
+        or (isinstance(n, Param) and n not in in_lists)
+        or (isinstance(n, Call) and FUNCTIONS[n.name].check is not None)
     )
 
 
@@ -361,6 +370,8 @@ def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
             _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
+        elif isinstance(node, Call):
+            _check_call(node, literals, pattern_limit)
 
 
 class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
@@ -472,6 +483,17 @@ def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
             rlike_regex(pattern)
         else:
             like_parts(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
+
+
+def _check_call(node: Call, literals: Literals, limit: int) -> None:
+    """Patterns and the like, by the function's own check."""
+    check = FUNCTIONS[node.name].check
+    params = [arg for arg in node.args if isinstance(arg, Param)]
+    for values in set(zip(*(literals.scalar(param).tolist() for param in params), strict=True)):
+        if len(str(values[0])) > limit:
+            message = f"a pattern of {len(values[0])} characters, at most {limit}"
+            raise LiteralFault(params[0].slot, "limit", message)
+        _guard(params[0], lambda v=values: check(*v))  # type: ignore[misc]
 
 
 class ProgramScope:

@@ -46,6 +46,7 @@ from wherecast.language.expression import (
     Param,
     attributes_of,
 )
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.types import Type
 
 
@@ -341,7 +342,12 @@ def _is_null_const(*nodes: Node) -> bool:
 def _is_strict(node: Node) -> bool:
     """Whether the node is NULL as soon as one of its attributes is."""
     strict = (Compare, Arith, Negate, Call, Like, InList, Attr, Param, Const)
-    return all(isinstance(n, strict) and getattr(n, "op", "") != "<=>" for n in node.walk())
+    return all(
+        isinstance(n, strict)
+        and getattr(n, "op", "") != "<=>"
+        and (not isinstance(n, Call) or FUNCTIONS[n.name].is_strict)
+        for n in node.walk()
+    )
 
 
 # -- pass 2: alternatives of one column become one set ---------------------------------------------------------------

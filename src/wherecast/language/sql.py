@@ -23,7 +23,6 @@ from wherecast.language.expression import (
     And,
     Arith,
     Attr,
-    Call,
     Compare,
     Const,
     InList,
@@ -36,12 +35,18 @@ from wherecast.language.expression import (
     Or,
     Param,
     Span,
+    arithmetic_type,
+    digits_of,
+    number_type,
 )
+from wherecast.language.functions.numbers import check_digits
+from wherecast.language.functions.row import CallFaultError, retyped, type_call
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import Shape
 from wherecast.language.tokens import Operand, read_shape
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Digits, Type, arithmetic_digits, common_number
+from wherecast.language.types import MOMENTS, NUMBERS, Digits, Type, common_number
 
 _DIALECT = Spark()
 
@@ -237,7 +242,7 @@ class Checker:
     def compare(self, op: str, left: Node, right: Node, span: Span) -> Node:
         """A comparison with both sides brought to their common type."""
         common = self._common_type(left, right, span)
-        return Compare(op=op, left=_retype(left, common), right=_retype(right, common), common=common, span=span)
+        return Compare(op=op, left=retyped(left, common), right=retyped(right, common), common=common, span=span)
 
     def _common_type(self, left: Node, right: Node, span: Span) -> Type:
         a, b = left.type, right.type
@@ -287,12 +292,12 @@ class Checker:
         if not all(isinstance(v, Param) for v in values):
             item = self._repeatable(item, "IN with attributes in its list")
             tests = [
-                Compare(op="=", left=_retype(item, common), right=_retype(v, common), common=common, span=span)
+                Compare(op="=", left=retyped(item, common), right=retyped(v, common), common=common, span=span)
                 for v in listed
             ]
             return Or(items=tuple(tests), span=span) if len(tests) > 1 else tests[0]
-        params = tuple(p for p in (_retype(v, common) for v in values) if isinstance(p, Param))
-        return InList(item=_retype(item, common), values=params, has_null=has_null, common=common, span=span)
+        params = tuple(p for p in (retyped(v, common) for v in values) if isinstance(p, Param))
+        return InList(item=retyped(item, common), values=params, has_null=has_null, common=common, span=span)
 
     def _like(self, tree: exp.Expr, depth: int) -> Node:
         item, pattern = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
@@ -304,12 +309,15 @@ class Checker:
             example = "'^text'" if kind == "rlike" else "'text%'"
             message = f"{kind.upper()} needs a string literal as its pattern, such as {example}"
             raise self._error("type", message, pattern.span)
-        self.regexes += kind == "rlike"
+        node = Like(kind=kind, item=item, pattern=pattern, span=span)
+        self._count_regex(node)
+        return Not(item=node, span=span) if tree.args.get("negate") else node
+
+    def _count_regex(self, node: Like) -> None:
+        self.regexes += node.kind == "rlike"
         if self.regexes > self.limits.regexes:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
-            raise self._error("limit", message, pattern.span)
-        node: Node = Like(kind=kind, item=item, pattern=pattern, span=span)
-        return Not(item=node, span=span) if tree.args.get("negate") else node
+            raise self._error("limit", message, node.pattern.span)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -319,6 +327,11 @@ class Checker:
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
                 raise self._error("type", f"{op} needs numbers, found {self._describe(side)}", side.span)
+        try:
+            check_digits(left)
+            check_digits(right)
+        except CallFaultError as fault:
+            raise self._error(fault.reason, fault.message, fault.span) from None
         kind, digits = arithmetic_type(op, left, right)
         return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=_hull(left, right))
 
@@ -331,41 +344,18 @@ class Checker:
             return Param(slot=item.slot, type=kind, digits=item.digits, negative=True, span=item.span)
         # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
         digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
-        return Negate(item=item, type=_number_type(item.type), digits=digits, span=item.span)
+        return Negate(item=item, type=number_type(item.type), digits=digits, span=item.span)
 
     def _call(self, tree: exp.Expr, depth: int) -> Node:
-        name, args = str(tree.this)[1:], tuple(self.expression(a, depth + 1) for a in tree.expressions)
+        row, args = FUNCTIONS[str(tree.this)[1:]], tuple(self.expression(a, depth + 1) for a in tree.expressions)
         span = (tree.meta["start"], self.text.find(")", args[-1].span[1]) + 1)
-        if name == "array_contains":
-            return self._array_contains(args, span)
-        if name == "size":
-            if args[0].type is not Type.ARRAY:
-                raise self._error("type", f"size needs an array, found {self._describe(args[0])}", args[0].span)
-            return Call(name=name, args=args, type=Type.INT, span=span)
-        wanted = (*NUMBERS, Type.NULL) if name == "abs" else (Type.STRING, Type.NULL)
-        for arg in args:
-            if arg.type not in wanted:
-                need = "a number" if name == "abs" else "a string"
-                raise self._error("type", f"{name} needs {need}, found {self._describe(arg)}", arg.span)
-        result = {"lower": Type.STRING, "upper": Type.STRING, "length": Type.INT, "abs": _number_type(args[0].type)}
-        return Call(name=name, args=args, type=result.get(name, Type.BOOLEAN), span=span)
-
-    def _array_contains(self, args: tuple[Node, ...], span: Span) -> Node:
-        array, value = args
-        if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-            raise self._error("type", f"array_contains needs an array attribute, found {self._describe(array)}", span)
-        if value.type is Type.NULL:
-            raise self._error("type", "array_contains(..., NULL) is never true; test IS NULL instead", value.span)
-        element = Const(value=None, type=array.element, span=span)
-        if array.element is Type.FLOAT and value.type in NUMBERS:
-            # Here, and only here, Spark makes an integer a FLOAT; a decimal is compared as a double.
-            kind = Type.DOUBLE if value.type is Type.DECIMAL else Type.FLOAT if value.type in INTEGERS else value.type
-            return Call(name="array_contains", args=(array, _retype(value, kind)), span=span)
-        if not (value.type is array.element or (array.element in INTEGERS and value.type in INTEGERS)):
-            common = self._common_type(element, value, value.span)
-            if common is not array.element:
-                raise self._error("type", f"array_contains needs a value of type {array.element}", value.span)
-        return Call(name="array_contains", args=(array, _retype(value, array.element)), span=span)
+        try:
+            node = type_call(row, args, span, self._describe)
+        except CallFaultError as fault:
+            raise self._error(fault.reason, fault.message, fault.span) from None
+        if isinstance(node, Like):
+            self._count_regex(node)
+        return node
 
     # -- errors ---------------------------------------------------------------------------------------------------
 
@@ -383,41 +373,6 @@ class Checker:
         if isinstance(node, Param):
             return f"a {'number' if node.type in NUMBERS else node.type}"
         return f"a value of type {node.type}"
-
-
-def _number_type(kind: Type) -> Type:
-    """The type of arithmetic on one operand: a bare NULL counts as a double."""
-    return Type.DOUBLE if kind is Type.NULL else kind
-
-
-def arithmetic_type(op: str, left: Node, right: Node) -> tuple[Type, Digits]:
-    """Result type of an arithmetic operator by Spark's rules."""
-    a, b = left.type, right.type
-    if Type.NULL in (a, b):
-        a = b = _number_type(b if a is Type.NULL else a)
-    common = common_number(a, b)
-    if common is Type.DECIMAL:
-        return common, arithmetic_digits(op, digits_of(left), digits_of(right))
-    return (Type.DOUBLE if op == "/" else common), (0, 0)
-
-
-def digits_of(node: Node) -> Digits:
-    """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Attr, Param, Arith, Negate)) and node.digits != (0, 0):
-        return node.digits
-    if isinstance(node, Call) and node.type is Type.DECIMAL:
-        return digits_of(node.args[0])
-    return _INTEGER_DIGITS.get(node.type, (1, 0))
-
-
-_INTEGER_DIGITS = {Type.TINYINT: (3, 0), Type.SMALLINT: (5, 0), Type.INT: (10, 0), Type.BIGINT: (20, 0)}
-
-
-def _retype(node: Node, common: Type) -> Node:
-    """Give a literal the type it is compared as, so that it is read once, in its final form."""
-    if isinstance(node, Param) and node.type is not common and (node.type is Type.STRING or common in FLOATS):
-        return Param(slot=node.slot, type=common, negative=node.negative, span=node.span)
-    return node
 
 
 def _hull(*nodes: Node) -> Span:

@@ -28,21 +28,11 @@ from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
 from wherecast.language.attributes import join_name
 from wherecast.language.expression import Span
+from wherecast.language.functions.row import check_count
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.skeletons import Shape
 from wherecast.language.types import Type
 
-#: The functions of the language and how many arguments each takes.
-FUNCTIONS = {
-    "lower": 1,
-    "upper": 1,
-    "length": 1,
-    "abs": 1,
-    "size": 1,
-    "startswith": 2,
-    "endswith": 2,
-    "contains": 2,
-    "array_contains": 2,
-}
 _COMPARISONS = {
     "=": TokenType.EQ,
     "==": TokenType.EQ,
@@ -245,7 +235,7 @@ class _Reader:
         self.tokens.append(Token(TokenType.VAR, f"_{name}", start=lexeme.start, end=lexeme.end - 1))
         self._open(paren, _Level("call", lexeme.start, paren.end, name))
         if self._next().text == ")" and self._next().kind == "op":
-            self._fail(_arity(name), self._next(), "unsupported")
+            self._fail(check_count(name, FUNCTIONS[name], 0) or "", self._next(), "unsupported")
 
     def _leaf(self, lexeme: _Lexeme, word: str) -> None:
         span = (lexeme.start, lexeme.end)
@@ -365,8 +355,9 @@ class _Reader:
         self._check_between(level)
         if level.kind == "filter":
             self._fail("')' closes nothing; remove it or add '('", lexeme)
-        if level.kind == "call" and level.commas + 1 != FUNCTIONS[level.name]:
-            self._fail(_arity(level.name), _Lexeme("op", "(", level.start, lexeme.end), "unsupported")
+        wrong = check_count(level.name, FUNCTIONS[level.name], level.commas + 1) if level.kind == "call" else None
+        if wrong:
+            self._fail(wrong, _Lexeme("op", "(", level.start, lexeme.end), "unsupported")
         self.levels.pop()
         self._emit(TokenType.R_PAREN, lexeme)
         if level.kind == "list":
@@ -471,11 +462,6 @@ class _Reader:
 
 def _plain(lexeme: _Lexeme) -> str:
     return lexeme.text[1:-1].replace("``", "`") if lexeme.kind == "quoted" else lexeme.text
-
-
-def _arity(name: str) -> str:
-    count = FUNCTIONS[name]
-    return f"{name} takes {count} argument{'s' if count > 1 else ''}"
 
 
 def _show(lexeme: _Lexeme) -> str:

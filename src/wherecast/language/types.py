@@ -111,10 +111,15 @@ def _adjust(precision: int, scale: int) -> Digits:
     return MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, _MIN_ADJUSTED_SCALE))
 
 
+def wider_digits(left: Digits, right: Digits) -> Digits:
+    """Precision and scale that hold the numbers of both; past 38 digits, fraction digits are given up."""
+    integral, scale = max(left[0] - left[1], right[0] - right[1]), max(left[1], right[1])
+    return min(integral + scale, MAX_PRECISION), max(min(scale, MAX_PRECISION - integral), 0)
+
+
 def common_scale(left: Digits, right: Digits) -> int:
     """The scale at which Spark compares two decimals: integral digits are kept, fraction digits given up past 38."""
-    integral = max(left[0] - left[1], right[0] - right[1])
-    return max(min(max(left[1], right[1]), MAX_PRECISION - integral), 0)
+    return wider_digits(left, right)[1]
 
 
 def rescale(value: int, old: int, new: int) -> int:

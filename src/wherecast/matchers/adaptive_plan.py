@@ -23,9 +23,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, LookupTree, Projected
-from wherecast.kernels.filing import EXACT_CODES, NARROW, build_leaves, choose_tests, count_cells, fill_hash, list_cells
+from wherecast.kernels.filing import (
+    EXACT_CODES,
+    NARROW,
+    THRIFT,
+    build_leaves,
+    choose_tests,
+    count_cells,
+    fill_hash,
+    list_cells,
+)
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
 from wherecast.matchers.projection import Projection
 
@@ -37,9 +46,8 @@ DEEPEST = 8
 MOST_SLOTS = 2.5
 #: A level of cells with fewer clauses a cell than this is moved to larger cells.
 CROWD = 16
-#: Bitmap bytes allowed per byte of constraint rows: in the tree, and, without a limit, in what may become the dense part,
-#: which has to decide every clause.
-THRIFT, DENSE_THRIFT = 2, 1 << 12
+#: Bitmap bytes allowed per byte of constraint rows in what may become the dense part, which has to decide every clause.
+DENSE_THRIFT = 1 << 12
 #: Most bits per clause of the dense part.
 DENSE_BITS = 512
 
@@ -104,6 +112,7 @@ class TreeBuilder:
         self.dense = (0, 0)
         self.depth = 0
         self.mass_ptr, self.mass = self._mass(sample)
+        self.presence = _presence(columns, sample)
 
     def _mass(self, sample: Projected | None) -> tuple[Longs, npt.NDArray[np.float32]]:
         """Chance of each code of the narrow columns."""
@@ -156,7 +165,7 @@ class TreeBuilder:
         if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
         n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, c.passed, used, self.columns.width,
-                         self.mass_ptr, self.mass, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
+                         self.mass_ptr, self.mass, self.presence, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
         if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
             narrow = chosen >= 0
             k = chosen[narrow]
@@ -303,6 +312,17 @@ class TreeBuilder:
         if end > first and (rest[:, WORDS] > 0).all() and not rest[:, CHECKED].any():
             self.dense = (first, end)
             nodes[0, 2:] = 0
+
+
+def _presence(columns: Projection, sample: Projected | None) -> Singles:
+    """Share of events that have a code other than 0 in each column: NULL, and what no clause asks for."""
+    if sample is None:
+        return np.ones(columns.width.size, np.float32)
+    there = sample.codes > 0
+    for event, c in np.argwhere(sample.codes < 0).tolist():
+        at = ~sample.codes[event, c]
+        there[event, c] = sample.list_codes[sample.list_ptr[at + 1] - 1] > 0
+    return (there.sum(0) + 1).astype(np.float32) / np.float32(len(there) + 1)
 
 
 def weigh_words(tree: LookupTree, first: int, end: int, weights: Ints) -> Ints:

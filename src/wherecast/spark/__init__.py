@@ -8,16 +8,14 @@
 
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
-from wherecast.spark.checkpoint import Batch
-from wherecast.spark.errors import IndexStoreError, SinkError, StaleVersionError
 from wherecast.spark.index import Index
-from wherecast.spark.match import Numbers, match
+from wherecast.spark.match import Numbers, match, register_table_function
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
-from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink
-from wherecast.spark.stream import MatchQuery, stream
-from wherecast.spark.table_function import register_table_function
+from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink, SinkError
+from wherecast.spark.store import IndexStoreError, StaleVersionError
+from wherecast.spark.stream import Batch, MatchQuery, stream
 
 __all__ = [
     "Applied",

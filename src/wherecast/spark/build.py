@@ -23,9 +23,8 @@ from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.columns import Rule, schema_in_session, select_attributes
-from wherecast.spark.errors import IndexStoreError
 from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
-from wherecast.spark.store import Store
+from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.subscriptions import (
     PARTS,
     QUARANTINE,

@@ -56,14 +56,14 @@ from wherecast.language.compile import Compiler
 from wherecast.language.filters import take_filters
 from wherecast.language.schema import Schema
 from wherecast.matchers.registry import find_matcher
-from wherecast.spark.checkpoint import Checkpoint
 from wherecast.spark.columns import ERROR, MESSAGE, Rule
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.file_columns import CheckFiles
+from wherecast.spark.files import CheckFiles
 from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.servers import compact
 from wherecast.spark.sinks import Sink
+from wherecast.spark.store import IndexStoreError, StaleVersionError
+from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (
     INTEGERS,
     id_values,

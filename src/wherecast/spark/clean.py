@@ -1,5 +1,10 @@
 """Clean-up beside those who read and write an index: it removes nothing that anybody needs or is about to need.
 
+Pins. Spark may run a micro-batch again, after a crash or because a commit was lost. The index version of a batch is written
+down before it is matched and never changed. So the second run sees the subscriptions that the first one saw, whatever was
+changed in between: the output of a batch is a function of (batch, version). Pins live in the index, where a clean-up finds
+which versions are still needed.
+
 Leases. A writer (a build, a set of changes, a compaction, a rebalancing) reads one version and writes folders that no version
 names yet. A lease is a small file that says which version it reads, which folders it is about to name, and since when it
 is at work: everything written since then may be its own. A thread renews the lease. When it has not been renewed for a
@@ -21,6 +26,7 @@ Whoever is second sees the file of the first: either the folder stays, or the co
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import secrets
@@ -31,19 +37,103 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from wherecast.spark.checkpoint import pinned_versions
-from wherecast.spark.store import LAYERS, LEASES, PLANS, Store
+from wherecast.spark.store import LAYERS, LEASES, PINS, PLANS, IndexStoreError, Store
 
 if TYPE_CHECKING:
     from wherecast.spark.index import Index
+
+
+_log = logging.getLogger(__name__)
+
+
+# Pins
+
+#: Pins kept behind the newest one. Spark replays the last batch only; the others are for people.
+_KEPT = 10
+
+
+class Pins:
+    """The pins of one stream, told from others by its checkpoint."""
+
+    def __init__(self, index: Index, checkpoint: str) -> None:
+        self._index = index
+        self._folder = f"{PINS}/{stream_name(checkpoint)}"
+
+    def pin(self, batch: int) -> int:
+        """The version of a batch: the one pinned before, else the current one, pinned now and durably."""
+        name = f"{self._folder}/{batch:012d}.json"
+        while True:
+            known = _read_pin(self._index.store, name)
+            if known is not None:
+                return known
+            version = self._index.latest()
+            if not self._index.store.create(name, json.dumps({"batch": batch, "version": version}).encode()):
+                continue
+            # A version may be cleaned away before its pin is there, but not while it is the current one.
+            if version == self._index.latest():
+                self._forget_before(batch - _KEPT)
+                return version
+            self._index.store.remove(name)
+
+    def known(self) -> dict[int, int]:
+        """The versions of the batches whose pins are kept, oldest first."""
+        names = sorted(self._index.store.names(self._folder))
+        versions = {
+            int(name.removesuffix(".json")): _read_pin(self._index.store, f"{self._folder}/{name}") for name in names
+        }
+        return {batch: version for batch, version in versions.items() if version is not None}
+
+    def clear(self) -> None:
+        """Remove all pins: the stream begins anew."""
+        self._index.store.remove(self._folder)
+
+    def resume(self, newest: int) -> None:
+        """Go on after batch `newest`, the last in the checkpoint; the next one is pinned anew.
+
+        Raises IndexStoreError if later ones were run as well: then the checkpoint has lost its progress. One more than
+        that may be: the pin survives a failure of the machine that the checkpoint's last file may not survive.
+        """
+        ahead = [batch for batch in self.known() if batch > newest]
+        if ahead and max(ahead) > newest + 1:
+            raise IndexStoreError(
+                f"the checkpoint has lost its progress: batch {max(ahead)} was run, but its folder 'offsets' ends with "
+                f"{newest if newest >= 0 else 'nothing'}, so that new events would be taken for old ones; restore the "
+                f"checkpoint, or use a new checkpoint and a new sink"
+            )
+        for batch in ahead:
+            self._index.store.remove(f"{self._folder}/{batch:012d}.json")
+
+    def _forget_before(self, batch: int) -> None:
+        for name in self._index.store.names(self._folder):
+            if int(name.removesuffix(".json")) < batch:
+                self._index.store.remove(f"{self._folder}/{name}")
+
+
+def stream_name(checkpoint: str) -> str:
+    """What a stream is called inside an index; the same for every way to write the place of its checkpoint."""
+    return hashlib.sha256(Store(checkpoint).url.encode()).hexdigest()[:16]
+
+
+def pinned_versions(store: Store) -> set[int]:
+    """Versions that some stream may ask for again. Pins that are forgotten meanwhile are left out."""
+    names = [f"{PINS}/{stream}/{name}" for stream in store.names(PINS) for name in store.names(f"{PINS}/{stream}")]
+    return {version for name in names if (version := _read_pin(store, name)) is not None}
+
+
+def _read_pin(store: Store, name: str) -> int | None:
+    """The version of a pin; None if there is no such pin."""
+    try:
+        return int(json.loads(store.read(name))["version"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise IndexStoreError(f"the pin {store.url}/{name} is damaged; remove the stream's checkpoint") from None
 
 
 # Leases
 
 #: A lease is renewed this often, and ends when it was not renewed for so long.
 RENEW_S, EXPIRY_S = 60.0, 900.0
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

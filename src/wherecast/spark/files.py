@@ -3,25 +3,39 @@
 - JSON lines and CSV are text: a line that does not fit its columns is a row with its text in `__wherecast_message` and the reason in
   `__wherecast_error`, as a message of a topic is. JSON follows the rule of `messages`; of CSV, a line must have one field per column.
 - Parquet and ORC files have columns and types of their own: all are passed through, and those of every batch are looked at before it
-  is read (`file_columns`). A declared column that no file has at the start, or with a type that does not fit, is refused.
+  is read. A declared column that no file has at the start, or with a type that does not fit, is refused.
+
+Columns of Parquet and ORC. Spark reads all files of a stream with the columns that were found when it started. A column that
+only a later file has is then left out, and a value of another type may become NULL, both without a word. So the columns of
+files are looked at before they are read:
+
+- at the start, of all files that are there: their columns are merged;
+- in every batch, of the files of that batch: a column that is not read, or one whose type cannot be read without loss, is
+  an error that names the file. The batch is not written, so the next start reads it again, with the columns of all files.
+
+A column that a file does not have is NULL, as a field that a JSON object does not have; that is logged once per column.
+
+Theory of operation: Spark merges the columns of any number of files in one small job that reads only their footers. If the merged
+columns are fine, so are those of each file. If they are not, or cannot be merged, halves of the list are looked at, down to the
+one file to blame.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
 
 from wherecast.errors import SchemaError
 from wherecast.spark.columns import ERROR, MESSAGE, Rule, quote, quoted
-from wherecast.spark.file_columns import FORMATS, FileColumns, Footers
 from wherecast.spark.messages import PLACE, VALUE, change_columns, fits_decimal, parse_changes, parse_events
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _CORRUPT, _BAD, _TEXTS = "__wherecast_corrupt", "__wherecast_bad", "__wherecast_texts"
 #: Spark's options that would change how bad lines are treated, or that reading line by line cannot follow.
@@ -221,3 +235,218 @@ def _csv_reason(columns: list[StructField]) -> Column:
     ]
     found = F.concat_ws("; ", *wrong)
     return F.when(found != "", found).otherwise(F.lit(f"not a line of {len(columns)} fields"))
+
+
+# Columns of Parquet and ORC
+
+#: Formats whose columns are looked at: those that Spark can merge.
+FORMATS = ("parquet", "orc")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_REPLAYED = "Nothing is lost: the batch was not written, and the next start reads it again"
+
+#: Looks at the files of a batch before they are read; what it raises stops the stream.
+CheckFiles = Callable[["SparkSession", Sequence[str]], None]
+#: What is wrong with the columns of some files; None if nothing is.
+Objection = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Footers:
+    """Where columns of files are written; `options` are Spark's for their format."""
+
+    format: str
+    options: Mapping[str, str]
+
+    def look(
+        self, spark: SparkSession, files: Sequence[str], object_to: Callable[[StructType, str], Objection]
+    ) -> None:
+        """Raises SchemaError for the first file to whose columns `object_to` objects."""
+        found = self._columns(spark, files)
+        objection = "cannot be merged" if found is None else object_to(found, files[0])
+        if objection is None:
+            return
+        if len(files) == 1:
+            raise SchemaError(f"{files[0]} {objection}")
+        half = len(files) // 2
+        self.look(spark, files[:half], object_to)
+        self.look(spark, files[half:], object_to)
+
+    def merge(self, spark: SparkSession, path: str, declared: StructType, folders: Sequence[str]) -> StructType:
+        """All columns of the files in a folder, but those that are folders: none if there are no files.
+
+        Those that are declared have the declared types.
+
+        Raises SchemaError if a declared type cannot hold the values of a file, or two files have one column with two types.
+        """
+        from pyspark.sql.types import StructType
+
+        merged = _Merged(Rule.of(spark), declared, folders)
+        whole = self._columns(spark, path)
+        if whole is None or merged.object_to(whole, path):
+            files = spark.read.format(self.format).options(**self.options).schema("a int").load(path).inputFiles()
+            self.look(spark, sorted(map(unquote, files)), merged.object_to)
+        return StructType(list(merged.fields.values()))
+
+    def _columns(self, spark: SparkSession, place: str | Sequence[str]) -> StructType | None:
+        """The merged columns of a folder, or of files; None if they have to be looked at one by one."""
+        from pyspark.sql.types import StructType
+
+        reader = spark.read.format(self.format).options(**self.options).option("mergeSchema", "true")
+        if not isinstance(place, str):
+            reader = reader.option("__globPaths__", "false")  # a file called `a[1].parquet` is not a pattern
+        try:
+            found: StructType = reader.load(place if isinstance(place, str) else list(place)).schema
+        except Exception as error:  # Spark's own, or that of its bridge to Java
+            gone = "PATH_NOT_FOUND" in str(error) and not isinstance(
+                place, str
+            )  # whether it may be is the reader's affair
+            if "UNABLE_TO_INFER_SCHEMA" in str(error) or (gone and len(place) == 1):
+                return StructType([])
+            if "CANNOT_MERGE_SCHEMAS" in str(error) or gone:
+                return None
+            raise
+        return found
+
+
+class _Merged:
+    """The columns of all files seen so far."""
+
+    def __init__(self, rule: Rule, declared: StructType, folders: Sequence[str]) -> None:
+        self.fields: dict[str, StructField] = {}
+        self._rule = rule
+        self._declared = {rule.key(f.name): f for f in declared.fields}
+        self._folders = set(map(rule.key, folders))
+
+    def object_to(self, found: StructType, file: str) -> Objection:  # noqa: ARG002 - which file it is matters to others
+        """Take columns in, all of them or none."""
+        from pyspark.sql.types import StructField
+
+        new = {}
+        for f in found.fields:
+            key = self._rule.key(f.name)
+            if key in self._folders:
+                continue
+            declared = self._declared.get(key)
+            known = self.fields.get(key, declared or f)
+            kind = extend(known.dataType, f.dataType, self._rule, _equal if declared is None else _wider)
+            if kind is None:
+                there, here = known.dataType.simpleString(), f.dataType.simpleString()
+                if declared is not None:
+                    return (
+                        f"has the column {f.name!r} as {here}, which is declared as {there}; declare it as {here}, and convert "
+                        f"it with 'select'"
+                    )
+                return (
+                    f"has the column {f.name!r} as {here}, and other files have it as {there}; write the files again with one "
+                    f"type, or declare a type in 'columns' that holds both"
+                )
+            new[key] = StructField(known.name, kind)
+        self.fields |= new
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """The columns that a stream reads of its files. Called with the files of a batch, it looks whether they fit.
+
+    It can be sent to another process, as Spark Connect does.
+    """
+
+    footers: Footers
+    columns: StructType
+    folders: Sequence[str] = ()
+    """Columns that are folders: what a file says of them is not read."""
+    others: bool = False
+    """Whether files may have more columns, and fewer without a word."""
+    _logged: set[str] = field(default_factory=set)
+
+    def __call__(self, spark: SparkSession, files: Sequence[str]) -> None:
+        """Raises SchemaError if one of the files has a column that is not read, or one that cannot be read without loss."""
+        if files:
+            rule = Rule.of(spark)
+            self.footers.look(spark, files, lambda found, file: self._object_to(found, file, rule))
+
+    def _object_to(self, found: StructType, file: str, rule: Rule) -> Objection:
+        folders = set(map(rule.key, self.folders))
+        read = {rule.key(f.name): f for f in self.columns.fields if rule.key(f.name) not in folders}
+        for f in found.fields:
+            if rule.key(f.name) in folders:
+                continue
+            known = read.pop(rule.key(f.name), None)
+            if known is not None and (objection := _object_to_type(known, f, rule)):
+                return objection
+            if known is None and not self.others:
+                return (
+                    f"has the column {f.name!r} ({f.dataType.simpleString()}), which no file had when the stream started. "
+                    f"Start it again: it then passes that column through. {_REPLAYED}"
+                )
+        if found.fields and not self.others:
+            self._log_missing([f.name for f in read.values()], file)
+        return None
+
+    def _log_missing(self, names: list[str], file: str) -> None:
+        new = [name for name in names if name not in self._logged]
+        if new:
+            self._logged.update(new)
+            _log.warning("file=%s missing_columns=%s: NULL in events of files without them", file, new)
+
+
+def _object_to_type(read: StructField, found: StructField, rule: Rule) -> Objection:
+    kind = extend(read.dataType, found.dataType, rule, _wider)
+    if kind is not None and kind.simpleString() == read.dataType.simpleString():
+        return None
+    both = (
+        f"has the column {found.name!r} as {found.dataType.simpleString()}, and the stream reads "
+        f"{read.dataType.simpleString()}"
+    )
+    if kind is not None or extend(read.dataType, found.dataType, rule, _equal) is not None:
+        return f"{both}. Start it again: it then reads all of that column. {_REPLAYED}"
+    return (
+        f"{both}. If all files have it so, start it again. Else write the file again, under the same name and with that type; "
+        f"or move it elsewhere, and set ignoreMissingFiles = true in the options of the source. {_REPLAYED}"
+    )
+
+
+Leaf = Callable[["DataType", "DataType"], bool]
+
+
+def extend(known: DataType, found: DataType, rule: Rule, fits: Leaf) -> DataType | None:
+    """`known` with the fields that only `found` has; None if a type in `found` does not fit the one in `known`."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
+
+    match known, found:
+        case StructType(), StructType():
+            fields = {rule.key(f.name): f for f in known.fields}
+            for f in found.fields:
+                before = fields.get(rule.key(f.name), f)
+                kind = extend(before.dataType, f.dataType, rule, fits)
+                if kind is None:
+                    return None
+                fields[rule.key(f.name)] = StructField(before.name, kind)
+            return StructType(list(fields.values()))
+        case ArrayType(), ArrayType():
+            inside = extend(known.elementType, found.elementType, rule, fits)
+            return None if inside is None else ArrayType(inside)
+        case MapType(), MapType():
+            key = extend(known.keyType, found.keyType, rule, fits)
+            value = extend(known.valueType, found.valueType, rule, fits)
+            return None if key is None or value is None else MapType(key, value)
+        case DecimalType(), DecimalType() if fits is _equal and known.scale == found.scale:
+            return DecimalType(max(known.precision, found.precision), known.scale)  # as Spark merges them
+    return known if fits(known, found) else None
+
+
+def _equal(known: DataType, found: DataType) -> bool:
+    return known.simpleString() == found.simpleString()
+
+
+def _wider(known: DataType, found: DataType) -> bool:
+    """Whether the one type has every value of the other, and Spark reads it so."""
+    from pyspark.sql.types import DecimalType
+
+    wide, narrow = known.simpleString(), found.simpleString()
+    if isinstance(known, DecimalType) and isinstance(found, DecimalType):
+        return known.scale >= found.scale and known.precision - known.scale >= found.precision - found.scale
+    if narrow in _INTEGERS and wide in _INTEGERS:
+        return _INTEGERS.index(wide) >= _INTEGERS.index(narrow)
+    return wide == narrow or (wide, narrow) == ("double", "float")

@@ -9,7 +9,7 @@ On disk
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
       writers/<number>.json        who is making a new version, see `clean`
-      pins/<checkpoint>/           versions that a stream may replay, see `checkpoint`
+      pins/<checkpoint>/           versions that a stream may replay, see `clean`
       reports/<checkpoint>.json    what became of the last batches of a stream, see `progress`
 
 A version comes into being when its manifest is created. Layers and plans are written before it, and readers see them only
@@ -53,8 +53,7 @@ from wherecast.language.html import html_table
 from wherecast.language.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
-from wherecast.spark.errors import IndexStoreError, StaleVersionError
-from wherecast.spark.store import LAYERS, PLANS, VERSIONS, Store, checksum
+from wherecast.spark.store import LAYERS, PLANS, VERSIONS, IndexStoreError, StaleVersionError, Store, checksum
 
 # Manifests
 

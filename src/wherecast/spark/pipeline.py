@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, cast
 from wherecast.errors import WherecastError
 from wherecast.spark.build import Built, build_index, plan_subscriptions
 from wherecast.spark.changes import ChangesQuery, follow_changes
-from wherecast.spark.checkpoint import stream_name
+from wherecast.spark.clean import stream_name
 from wherecast.spark.columns import ERROR, MESSAGE, Output
 from wherecast.spark.config import AVAILABLE_NOW, ConfigError, PipelineConfig, SinkConfig, SourceConfig, read_config
-from wherecast.spark.file_columns import CheckFiles
-from wherecast.spark.files import Folder, Opened
+from wherecast.spark.files import CheckFiles, Folder, Opened
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import check_columns

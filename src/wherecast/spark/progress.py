@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from wherecast.spark.checkpoint import Pins, stream_name
+from wherecast.spark.clean import Pins, stream_name
 from wherecast.spark.config import PipelineConfig
 from wherecast.spark.index import Index, Manifest
 from wherecast.spark.store import REPORTS, Store

@@ -23,16 +23,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wherecast.errors import SchemaError, WherecastError
-from wherecast.spark.checkpoint import Batch
 from wherecast.spark.columns import quoted
-from wherecast.spark.errors import IndexStoreError, SinkError
-from wherecast.spark.store import Store
+from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from wherecast.spark.stream import Batch
+
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
+
+
+class SinkError(WherecastError):
+    """A sink that cannot take the batches of a stream; the message says why and what to do."""
 
 
 class Sink(Protocol):

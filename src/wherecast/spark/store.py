@@ -28,8 +28,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from wherecast.errors import WherecastError
 from wherecast.kernels.private import make_private
-from wherecast.spark.errors import IndexStoreError
 
 #: Folders of an index, see `index`. In those of layers and plans, names are random numbers.
 VERSIONS, LAYERS, PLANS, PINS, REPORTS, LEASES = "versions", "layers", "plans", "pins", "reports", "writers"
@@ -38,6 +38,14 @@ CACHE_VARIABLE = "WHERECAST_CACHE"
 _FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
 #: Times a folder is listed again because something in it was removed meanwhile.
 _LOOKS = 100
+
+
+class IndexStoreError(WherecastError):
+    """An index directory that is missing, damaged, foreign or taken; the message says which and what to do."""
+
+
+class StaleVersionError(IndexStoreError):
+    """Another version was committed since this one was begun, or a clean-up removed its files; begin again."""
 
 
 class Store:

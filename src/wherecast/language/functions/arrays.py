@@ -1,0 +1,305 @@
+"""Functions of arrays. An array is a Python list, with None for a NULL element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
+from wherecast.language.functions.row import (
+    ARRAY,
+    INT,
+    SCALAR,
+    Describe,
+    Function,
+    all_valid,
+    common_type,
+    converted,
+    element_of,
+    fault,
+    function,
+    retyped,
+    row_by_row,
+)
+from wherecast.language.keys import float_keys
+from wherecast.language.nullable import Nullable, filler, member_keys
+from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
+from wherecast.language.zone import Zone
+
+
+def _keys(values: list[Any], array: Node) -> list[Any]:
+    """Elements as what Spark's equality and order of them is that of, as `member_keys` has them."""
+    element = element_of(array)
+    if element is Type.DECIMAL:
+        unit = 10 ** (MAX_PRECISION - digits_of(array)[1])
+        return [value * unit for value in values]
+    return float_keys(np.array(values, np.float64)).tolist() if element in FLOATS else values
+
+
+# -- what may be looked for -------------------------------------------------------------------------------------------
+
+
+def _sought(name: str, args: tuple[Node, ...], describe: Describe) -> tuple[Node, Node]:
+    """An array and a value, which has the type of its elements."""
+    array, value = args
+    element = element_of(array)
+    if value.type is Type.NULL:
+        raise fault(f"{name}(..., NULL) is never true; test IS NULL instead", value.span)
+    if element is Type.FLOAT and value.type in NUMBERS:
+        # Here, and only here, Spark makes an integer a FLOAT; a decimal is compared as a double.
+        kind = Type.DOUBLE if value.type is Type.DECIMAL else Type.FLOAT if value.type in INTEGERS else value.type
+        return array, retyped(value, kind)
+    is_alike = value.type is element or (element in INTEGERS and value.type in INTEGERS)
+    if not is_alike and _common(element, value) is not element:
+        hint = " (quote the literal: '...')" if element is Type.STRING and isinstance(value, Param) else ""
+        raise fault(f"{name} needs a value of type {element}, found {describe(value)}{hint}", value.span)
+    return array, retyped(value, element)
+
+
+def _common(element: Type, value: Node) -> Type | None:
+    if element in NUMBERS and value.type in NUMBERS:
+        return common_number(element, value.type)
+    if element in MOMENTS and value.type in MOMENTS:
+        return max(element, value.type, key=MOMENTS.index)
+    is_text = isinstance(value, Param) and value.type is Type.STRING
+    return element if is_text and element in MOMENTS else None
+
+
+def _build_contains(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    return Call(name="array_contains", args=_sought("array_contains", args, describe), span=span)
+
+
+def _contains(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    valid = all_valid(args)
+    found, known, element = np.zeros(valid.size, bool), valid.copy(), element_of(call.args[0])
+    wanted = member_keys(call.args[1], args[1], element, zone)
+    for i in np.flatnonzero(valid).tolist():
+        items = args[0].values[i]
+        present = [v for v in items if v is not None]
+        found[i] = wanted[i] in _keys(present, call.args[0])
+        known[i] = found[i] or len(present) == len(items)
+    return Nullable(found, known)
+
+
+def _build_position(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    return Call(name="array_position", args=_sought("array_position", args, describe), type=Type.BIGINT, span=span)
+
+
+def _position(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    valid, element = all_valid(args), element_of(call.args[0])
+    out = np.zeros(valid.size, np.int64)
+    wanted = member_keys(call.args[1], args[1], element, zone)
+    for i in np.flatnonzero(valid).tolist():
+        places = [
+            n for n, v in enumerate(args[0].values[i], 1) if v is not None and _keys([v], call.args[0])[0] == wanted[i]
+        ]
+        out[i] = places[0] if places else 0
+    return Nullable(out, valid)
+
+
+def _build_overlap(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    """Against a list of literals, it is whether the array contains one of them."""
+    array, other = args if not isinstance(args[0], Call) else args[::-1]
+    if element_of(array) is not element_of(other) and not isinstance(other, Call):
+        raise fault(f"arrays_overlap needs two arrays of one type, found {describe(array)} and {describe(other)}", span)
+    if isinstance(array, Attr) and isinstance(other, Call) and all(isinstance(v, Param) for v in other.args):
+        tests = tuple(_build_contains((array, value), span, describe) for value in other.args)
+        return Or(items=tests, span=span) if len(tests) > 1 else tests[0]
+    if element_of(array) is not element_of(other):
+        raise fault(f"arrays_overlap needs two arrays of one type, found {describe(array)} and {describe(other)}", span)
+    return Call(name="arrays_overlap", args=args, span=span)
+
+
+def _overlap(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    valid = all_valid(args)
+    found, known = np.zeros(valid.size, bool), valid.copy()
+    for i in np.flatnonzero(valid).tolist():
+        a, b = args[0].values[i], args[1].values[i]
+        left, right = ([v for v in items if v is not None] for items in (a, b))
+        found[i] = not set(_keys(left, call.args[0])).isdisjoint(_keys(right, call.args[1]))
+        has_null = len(left) < len(a) or len(right) < len(b)
+        known[i] = found[i] or not (a and b and has_null)
+    return Nullable(found, known)
+
+
+# -- elements ---------------------------------------------------------------------------------------------------------
+
+
+def _of_element(name: str) -> Any:
+    def build(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+        kind = element_of(args[0])
+        digits = digits_of(args[0]) if kind is Type.DECIMAL else (0, 0)
+        return Call(name=name, args=args, type=kind, digits=digits, span=span)
+
+    return build
+
+
+def _element_at(items: list[Any], number: int) -> Any:
+    if number == 0 or abs(number) > len(items):
+        return None
+    return items[number - 1 if number > 0 else number]
+
+
+def _get(items: list[Any], number: int) -> Any:
+    return items[number] if 0 <= number < len(items) else None
+
+
+def _extreme(is_least: bool) -> Any:
+    def evaluate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+        valid, out = args[0].valid.copy(), filler(call.type, args[0].valid.size)
+        for i in np.flatnonzero(valid).tolist():
+            present = [v for v in args[0].values[i] if v is not None]
+            if present:
+                keys = _keys(present, call.args[0])
+                out[i] = present[keys.index(min(keys) if is_least else max(keys))]
+            else:
+                valid[i] = False
+        return Nullable(out, valid)
+
+    return evaluate
+
+
+def _build_array(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    kind, digits = common_type(args, describe)
+    if kind in (Type.DECIMAL, Type.NULL):
+        raise fault(
+            "an array of decimals or of NULLs alone is not supported; write 1.5D for a double", span, "unsupported"
+        )
+    return Call(
+        name="array",
+        args=tuple(retyped(a, kind) for a in args),
+        type=Type.ARRAY,
+        element=kind,
+        digits=digits,
+        span=span,
+    )
+
+
+def _array(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    read = [converted(n, arg, call.element, (0, 0), zone) for n, arg in zip(call.args, args, strict=True)]
+    out = filler(Type.ARRAY, read[0].valid.size)
+    for i in range(out.size):
+        out[i] = [r.values[i : i + 1].tolist()[0] if r.valid[i] else None for r in read]
+    return Nullable(out, np.ones(out.size, bool))
+
+
+def _join(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    def joined(items: list[Any], mark: str, null: str | None = None) -> str:
+        return mark.join(null if v is None else v for v in items if v is not None or null is not None)  # type: ignore[misc]
+
+    return row_by_row(joined)(call, args, zone)
+
+
+def _build_join(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    if element_of(args[0]) is not Type.STRING:
+        raise fault(f"array_join needs an array of strings, found {describe(args[0])}", args[0].span)
+    for arg in args[1:]:
+        if arg.type is not Type.STRING:
+            raise fault(f"array_join needs a string, found {describe(arg)}", arg.span)
+    return Call(name="array_join", args=args, type=Type.STRING, span=span)
+
+
+ARRAY_FUNCTIONS: tuple[Function, ...] = (
+    function(
+        "array_contains",
+        "a, v",
+        ARRAY,
+        SCALAR,
+        evaluate=_contains,
+        build=_build_contains,
+        says="unknown if `v` is not found and the array holds NULL",
+        example="array_contains(tags, 'news')",
+    ),
+    function(
+        "arrays_overlap",
+        "a, b",
+        ARRAY,
+        ARRAY,
+        evaluate=_overlap,
+        build=_build_overlap,
+        says="whether they share an element; unknown if not and one holds NULL",
+        example="arrays_overlap(tags, array('news', 'sports'))",
+    ),
+    function(
+        "array",
+        "v[, ...]",
+        SCALAR,
+        evaluate=_array,
+        build=_build_array,
+        is_strict=False,
+        says="an array of these values",
+        example="array_contains(array('IBM', 'SAP'), symbol)",
+    ),
+    function(
+        "size",
+        "a",
+        ARRAY,
+        result=Type.INT,
+        evaluate=row_by_row(len),
+        aliases=("array_size", "cardinality"),
+        says="NULL for a NULL array",
+        example="size(tags) > 1",
+    ),
+    function(
+        "element_at",
+        "a, number",
+        ARRAY,
+        INT,
+        evaluate=row_by_row(_element_at),
+        build=_of_element("element_at"),
+        aliases=("try_element_at",),
+        says="counted from 1, or from the end if negative; NULL if there is none",
+        example="element_at(tags, -1) = 'news'",
+    ),
+    function(
+        "get",
+        "a, number",
+        ARRAY,
+        INT,
+        evaluate=row_by_row(_get),
+        build=_of_element("get"),
+        says="counted from 0; NULL if there is none",
+        example="get(tags, 0) = 'news'",
+    ),
+    function(
+        "array_position",
+        "a, v",
+        ARRAY,
+        SCALAR,
+        evaluate=_position,
+        build=_build_position,
+        says="where `v` first stands, counted from 1; 0 if it does not",
+        example="array_position(tags, 'news') = 1",
+    ),
+    function(
+        "array_min",
+        "a",
+        ARRAY,
+        evaluate=_extreme(True),
+        build=_of_element("array_min"),
+        says="NULL elements do not count",
+        example="array_min(sizes) < 3",
+    ),
+    function(
+        "array_max",
+        "a",
+        ARRAY,
+        evaluate=_extreme(False),
+        build=_of_element("array_max"),
+        says="NULL elements do not count",
+        example="array_max(sizes) > 3",
+    ),
+    function(
+        "array_join",
+        "a, mark[, null]",
+        ARRAY,
+        SCALAR,
+        SCALAR,
+        evaluate=_join,
+        build=_build_join,
+        says="the texts with the mark between them; NULLs are left out unless there is a text for them",
+        example="array_join(tags, ',') = 'news,sports'",
+    ),
+)

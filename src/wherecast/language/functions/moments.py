@@ -1,0 +1,525 @@
+"""Functions of dates and timestamps, on arrays of days and microseconds.
+
+The calendar is the proleptic Gregorian one, computed for all days at once (`civil` and `days_of`, as in Howard Hinnant's
+"chrono-compatible low-level date algorithms"). A year, month or week is a range of days, so a comparison of `year(t)` or
+`to_date(t)` with a constant is an interval of `t`: see the functions whose names end in `_preimage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wherecast.kernels.arrays import Longs
+from wherecast.language.expression import Call
+from wherecast.language.functions.row import (
+    BIGINT,
+    DAY,
+    INSTANT,
+    INT,
+    TEXT,
+    Function,
+    Intervals,
+    Takes,
+    all_valid,
+    function,
+    literal,
+    objects,
+    vectorised,
+)
+from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
+from wherecast.language.nullable import Nullable, as_moments
+from wherecast.language.types import MOMENTS, Type
+from wherecast.language.zone import Zone
+
+_INT, _BIGINT, _DATE, _TIMESTAMP = Type.INT, Type.BIGINT, Type.DATE, Type.TIMESTAMP
+_SECOND_US = 1_000_000
+_HOUR_US, _MINUTE_US = 3600 * _SECOND_US, 60 * _SECOND_US
+
+
+def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
+    """Year, month and day."""
+    shifted = days + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    march = (5 * of_year + 2) // 153
+    month = np.where(march < 10, march + 3, march - 9)
+    return year_of_era + era * 400 + (month <= 2), month, of_year - (153 * march + 2) // 5 + 1
+
+
+def days_of(year: Longs, month: Longs | int, day: Longs | int = 1) -> Longs:
+    """The days of dates; a month beyond December is one of a later year."""
+    months = np.asarray(month, np.int64) - 1
+    year, month = year + months // 12, months % 12 + 1
+    year = year - (month <= 2)
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
+    days: Longs = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    return days
+
+
+def _month_size(year: Longs, month: Longs) -> Longs:
+    return days_of(year, month + 1) - days_of(year, month)
+
+
+def _year(days: Longs) -> Longs:
+    return civil(days)[0]
+
+
+def _day_of_year(days: Longs) -> Longs:
+    return days - days_of(civil(days)[0], 1) + 1
+
+
+def _week(days: Longs) -> Longs:
+    """The week of ISO 8601: that of its Thursday."""
+    thursday = days - (days + 3) % 7 + 3
+    return (_day_of_year(thursday) - 1) // 7 + 1
+
+
+def _of_clock(unit: int, count: int) -> Any:
+    """Hours, minutes or seconds of the wall clock; the midnight of a date may be skipped by the zone."""
+
+    def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+        (values, valid), kind = args[0], call.args[0].type
+        if kind is not Type.TIMESTAMP_NTZ:
+            values = walls(zone, as_moments(values, kind, Type.TIMESTAMP, zone))
+        return Nullable(values // unit % count, valid)
+
+    return evaluate
+
+
+# -- truncation -------------------------------------------------------------------------------------------------------
+
+_DAY_UNITS = {
+    **dict.fromkeys(("year", "yyyy", "yy"), "year"),
+    "quarter": "quarter",
+    **dict.fromkeys(("month", "mm", "mon"), "month"),
+    "week": "week",
+}
+_CLOCK_UNITS = {
+    **dict.fromkeys(("day", "dd"), DAY_US),
+    "hour": _HOUR_US,
+    "minute": _MINUTE_US,
+    "second": _SECOND_US,
+    "millisecond": 1000,
+    "microsecond": 1,
+}
+
+
+def _first_days(unit: str, days: Longs) -> Longs:
+    """The first day of the year, quarter, month or week that a day is in."""
+    if unit == "week":
+        return days - (days + 3) % 7
+    year, month, _ = civil(days)
+    if unit == "year":
+        return days_of(year, 1)
+    return days_of(year, month if unit == "month" else (month - 1) // 3 * 3 + 1)
+
+
+def _next_days(unit: str, first: Longs) -> Longs:
+    """The first day of the next one."""
+    if unit == "week":
+        return first + 7
+    year, month, _ = civil(first)
+    return days_of(year, month + {"year": 12, "quarter": 3, "month": 1}[unit])
+
+
+def _trunc(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    days, units = args
+    out, valid = days.values.copy(), all_valid(args).copy()
+    for text in set(units.values.tolist()):
+        rows = np.flatnonzero(units.values == text)
+        unit = _DAY_UNITS.get(text.lower())
+        if unit is None:
+            valid[rows] = False
+        else:
+            out[rows] = _first_days(unit, days.values[rows])
+    return Nullable(out, valid)
+
+
+def _date_trunc(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    units, moments = args
+    out, valid = moments.values.copy(), all_valid(args).copy()
+    for text in set(units.values.tolist()):
+        rows, unit = np.flatnonzero(units.values == text), text.lower()
+        if unit in _DAY_UNITS:
+            days = walls(zone, moments.values[rows]) // DAY_US
+            out[rows] = instants(zone, _first_days(_DAY_UNITS[unit], days) * DAY_US)
+        elif unit in _CLOCK_UNITS:
+            out[rows] = _truncated(moments.values[rows], _CLOCK_UNITS[unit], zone)
+        else:
+            valid[rows] = False
+    return Nullable(out, valid)
+
+
+def _truncated(moments: Longs, unit: int, zone: Zone) -> Longs:
+    if unit <= _SECOND_US:
+        return moments - moments % unit
+    local = walls(zone, moments)
+    short = local - local % unit
+    # A wall clock that occurs twice keeps its offset, as in java.time, if that offset holds there.
+    same_offset = moments - (local - short)
+    return np.where(walls(zone, same_offset) == short, same_offset, instants(zone, short))
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _wrapped(values: Longs) -> Longs:
+    """As 32 bits hold them: Spark adds days without a check."""
+    return (values + 2**31) % 2**32 - 2**31
+
+
+def _add_months(days: Longs, months: Longs) -> Longs:
+    year, month, day = civil(days)
+    total = month + months
+    return days_of(year, total, np.minimum(day, _month_size(year, total)))
+
+
+def _last_day(days: Longs) -> Longs:
+    year, month, _ = civil(days)
+    return days_of(year, month + 1) - 1
+
+
+def _make_date(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    year, month, day = (a.values for a in args)
+    exists = (month >= 1) & (month <= 12) & (day >= 1) & (np.abs(year) <= 999_999_999)
+    exists &= day <= _month_size(year, np.clip(month, 1, 12))
+    out = days_of(year, np.clip(month, 1, 12), day)
+    fits = exists & (np.abs(out) < 2**31)
+    return Nullable(np.where(fits, out, 0), all_valid(args) & fits)
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY_NAMES = {
+    name: i
+    for i, names in enumerate(
+        (
+            ("mo", "mon", "monday"),
+            ("tu", "tue", "tuesday"),
+            ("we", "wed", "wednesday"),
+            ("th", "thu", "thursday"),
+            ("fr", "fri", "friday"),
+            ("sa", "sat", "saturday"),
+            ("su", "sun", "sunday"),
+        )
+    )
+    for name in names
+}
+
+
+def _next_day(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    days, names = args
+    wanted = np.array([_DAY_NAMES.get(name.lower(), -1) for name in names.values.tolist()], np.int64)
+    return Nullable(days.values + (wanted - (days.values + 3) - 1) % 7 + 1, all_valid(args) & (wanted >= 0))
+
+
+def _names(names: tuple[str, ...], number: Callable[[Longs], Longs]) -> Any:
+    return vectorised(lambda days: objects(names[i] for i in number(days).tolist()))
+
+
+def _moment(unit: int) -> Any:
+    """A number of units as an instant; NULL where 64 bits do not hold it."""
+
+    def evaluate(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+        values, most = args[0].values, (2**63 - 1) // unit
+        fits = (values <= most) & (values >= -most)
+        return Nullable(np.where(fits, values, 0) * unit, args[0].valid & fits)
+
+    return evaluate
+
+
+# -- what a comparison says about the argument ------------------------------------------------------------------------
+
+#: Years and days beyond what events hold, with room to compute.
+_FAR_YEAR, _FAR_DAY = 10**6, 10**8
+
+
+def _day_intervals(op: str, first: Longs, after: Longs, kind: Type, zone: Zone) -> Intervals:
+    """The moments whose day d satisfies `start(d) op value`, where `start(d)` is value from `first` to before `after`."""
+    low, high = np.full_like(first, KEY_MIN), np.full_like(first, KEY_MAX)
+    begin, back, again = _before(first, kind, zone)
+    next_begin, next_back, next_again = _before(after, kind, zone)
+    if op == "=":
+        return [(begin, back - 1), (again, next_begin - 1), (next_back, next_again - 1)]
+    if op in ("<", "<="):
+        begin, back, again = (begin, back, again) if op == "<" else (next_begin, next_back, next_again)
+        return [(low, begin - 1), (back, again - 1)]
+    begin, back, again = (begin, back, again) if op == ">=" else (next_begin, next_back, next_again)
+    return [(begin, back - 1), (again, high)]
+
+
+def _before(days: Longs, kind: Type, zone: Zone) -> tuple[Longs, Longs, Longs]:
+    """The moments before days: those before the first result, and those from the second to before the third.
+
+    The latter are none, except where clocks are set back shortly after midnight, and it is the day before once more.
+    """
+    if kind is Type.DATE:
+        return days, days, days
+    days = np.clip(days, -_FAR_DAY, _FAR_DAY)
+    if kind is Type.TIMESTAMP_NTZ or zone.fixed_us is not None:
+        begin = days * DAY_US - (zone.fixed_us or 0 if kind is Type.TIMESTAMP else 0)
+        return begin, begin, begin
+    begin, back, again = (np.empty_like(days) for _ in range(3))
+    for i, day in enumerate(days.tolist()):
+        # Within a piece of one offset, wall clocks go forward.
+        pieces = offset_pieces(zone, day)
+        ends = [(start, min(day * DAY_US - offset, end)) for start, end, offset in pieces]
+        before = [(start, end) for start, end in ends if start < end]
+        joined = [before[0]]
+        for start, end in before[1:]:
+            joined[-1:] = [(joined[-1][0], end)] if start == joined[-1][1] else [joined[-1], (start, end)]
+        begin[i] = joined[0][1]
+        back[i], again[i] = joined[1] if len(joined) > 1 else (begin[i], begin[i])
+    return begin, back, again
+
+
+def _year_preimage(op: str, years: Longs, kind: Type, zone: Zone) -> Intervals:
+    years = np.clip(years, -_FAR_YEAR, _FAR_YEAR)
+    return _day_intervals(op, days_of(years, 1), days_of(years + 1, 1), kind, zone)
+
+
+def _day_preimage(op: str, days: Longs, kind: Type, zone: Zone) -> Intervals:
+    days = np.clip(days, -_FAR_DAY, _FAR_DAY)
+    return _day_intervals(op, days, days + 1, kind, zone)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _part(
+    name: str, compute: Callable[[Longs], Longs], says: str, example: str, *aliases: str, **more: Any
+) -> Function:
+    return function(
+        name, "t", DAY, result=_INT, evaluate=vectorised(compute), says=says, example=example, aliases=aliases, **more
+    )
+
+
+def _clock(name: str, unit: int, count: int, says: str, example: str) -> Function:
+    return function(name, "t", _ANY_MOMENT, result=_INT, evaluate=_of_clock(unit, count), says=says, example=example)
+
+
+_ANY_MOMENT = Takes("a timestamp", MOMENTS, text_as=_TIMESTAMP)
+_UNIT = literal(TEXT)
+
+MOMENT_FUNCTIONS = (
+    _part("year", _year, "the year", "year(day) = 2024", preimage=_year_preimage),
+    _part("quarter", lambda d: (civil(d)[1] + 2) // 3, "the quarter, 1 to 4", "quarter(day) = 1"),
+    _part("month", lambda d: civil(d)[1], "the month, 1 to 12", "month(time) IN (6, 7, 8)"),
+    _part("day", lambda d: civil(d)[2], "the day of the month", "day(day) = 1", "dayofmonth"),
+    _part("dayofweek", lambda d: (d + 4) % 7 + 1, "1 is Sunday, 7 is Saturday", "dayofweek(time) BETWEEN 2 AND 6"),
+    _part("weekday", lambda d: (d + 3) % 7, "0 is Monday, 6 is Sunday", "weekday(time) < 5"),
+    _part("dayofyear", _day_of_year, "1 to 366", "dayofyear(day) > 180"),
+    _part("weekofyear", _week, "the week of ISO 8601", "weekofyear(day) = 1"),
+    _clock("hour", _HOUR_US, 24, "of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
+    _clock("minute", _MINUTE_US, 60, "", "minute(time) = 0"),
+    _clock("second", _SECOND_US, 60, "", "second(time) = 0"),
+    function(
+        "monthname",
+        "t",
+        DAY,
+        result=Type.STRING,
+        evaluate=_names(_MONTHS, lambda d: civil(d)[1] - 1),
+        says="`Jan` to `Dec`",
+        example="monthname(day) = 'Jan'",
+    ),
+    function(
+        "dayname",
+        "t",
+        DAY,
+        result=Type.STRING,
+        evaluate=_names(_DAYS, lambda d: (d + 3) % 7),
+        says="`Mon` to `Sun`",
+        example="dayname(day) = 'Mon'",
+    ),
+    function(
+        "to_date",
+        "t",
+        DAY,
+        result=_DATE,
+        evaluate=vectorised(lambda d: d),
+        preimage=_day_preimage,
+        says="the day of a timestamp",
+        example="to_date(time) = '2024-01-31'",
+    ),
+    function(
+        "to_timestamp",
+        "t",
+        INSTANT,
+        result=_TIMESTAMP,
+        evaluate=vectorised(lambda t: t),
+        says="the midnight of a date",
+        example="to_timestamp(day) <= time",
+    ),
+    function(
+        "trunc",
+        "t, unit",
+        DAY,
+        _UNIT,
+        result=_DATE,
+        evaluate=_trunc,
+        says="the first day of the `'year'`, `'quarter'`, `'month'` or `'week'`; NULL for other units",
+        example="trunc(day, 'month') = '2024-01-01'",
+    ),
+    function(
+        "date_trunc",
+        "unit, t",
+        _UNIT,
+        INSTANT,
+        result=_TIMESTAMP,
+        evaluate=_date_trunc,
+        says="the same for timestamps, also to the `'day'`, `'hour'`, `'minute'`, `'second'`, `'millisecond'`, `'microsecond'`",
+        example="date_trunc('hour', time) = '2024-01-31 10:00:00'",
+    ),
+    function(
+        "datediff",
+        "end, start",
+        DAY,
+        DAY,
+        result=_INT,
+        evaluate=vectorised(lambda a, b: a - b),
+        aliases=("date_diff",),
+        says="days between two dates",
+        example="datediff(time, day) > 2",
+    ),
+    function(
+        "date_add",
+        "t, days",
+        DAY,
+        INT,
+        result=_DATE,
+        evaluate=vectorised(lambda d, n: _wrapped(d + n)),
+        aliases=("dateadd",),
+        says="so many days later",
+        example="date_add(day, 7) > time",
+    ),
+    function(
+        "date_sub",
+        "t, days",
+        DAY,
+        INT,
+        result=_DATE,
+        evaluate=vectorised(lambda d, n: _wrapped(d - n)),
+        says="so many days earlier",
+        example="date_sub(time, 7) < day",
+    ),
+    function(
+        "add_months",
+        "t, months",
+        DAY,
+        INT,
+        result=_DATE,
+        evaluate=vectorised(_add_months),
+        says="so many months later; at most the last day of the month",
+        example="add_months(day, 1) > time",
+    ),
+    function(
+        "last_day",
+        "t",
+        DAY,
+        result=_DATE,
+        evaluate=vectorised(_last_day),
+        says="the last day of the month",
+        example="last_day(day) = day",
+    ),
+    function(
+        "next_day",
+        "t, name",
+        DAY,
+        literal(TEXT),
+        result=_DATE,
+        evaluate=_next_day,
+        says="the first day after `t` of that name, such as `'Mon'`",
+        example="next_day(day, 'Mon') = '2024-02-05'",
+    ),
+    function(
+        "make_date",
+        "year, month, day",
+        INT,
+        INT,
+        INT,
+        result=_DATE,
+        evaluate=_make_date,
+        says="NULL if there is no such day",
+        example="make_date(2024, 2, 29) = day",
+    ),
+    function(
+        "unix_timestamp",
+        "t",
+        INSTANT,
+        result=_BIGINT,
+        evaluate=vectorised(lambda t: t // _SECOND_US),
+        aliases=("to_unix_timestamp", "unix_seconds"),
+        says="seconds since 1970 in UTC",
+        example="unix_timestamp(time) % 60 = 0",
+    ),
+    function(
+        "unix_millis",
+        "t",
+        INSTANT,
+        result=_BIGINT,
+        evaluate=vectorised(lambda t: t // 1000),
+        says="milliseconds since 1970 in UTC",
+        example="unix_millis(time) % 1000 = 0",
+    ),
+    function(
+        "unix_micros",
+        "t",
+        INSTANT,
+        result=_BIGINT,
+        evaluate=vectorised(lambda t: t),
+        says="microseconds since 1970 in UTC",
+        example="unix_micros(time) % 1000 = 0",
+    ),
+    function(
+        "unix_date",
+        "t",
+        DAY,
+        result=_INT,
+        evaluate=vectorised(lambda d: d),
+        says="days since 1970",
+        example="unix_date(day) % 2 = 0",
+    ),
+    function(
+        "date_from_unix_date",
+        "n",
+        INT,
+        result=_DATE,
+        evaluate=vectorised(lambda n: n),
+        says="the day of that number",
+        example="date_from_unix_date(19753) = day",
+    ),
+    function(
+        "timestamp_seconds",
+        "n",
+        BIGINT,
+        result=_TIMESTAMP,
+        evaluate=_moment(_SECOND_US),
+        says="the instant so many seconds after 1970",
+        example="timestamp_seconds(volume) > time",
+    ),
+    function(
+        "timestamp_millis",
+        "n",
+        BIGINT,
+        result=_TIMESTAMP,
+        evaluate=_moment(1000),
+        says="",
+        example="timestamp_millis(volume) > time",
+    ),
+    function(
+        "timestamp_micros",
+        "n",
+        BIGINT,
+        result=_TIMESTAMP,
+        evaluate=_moment(1),
+        says="",
+        example="timestamp_micros(volume) > time",
+    ),
+)

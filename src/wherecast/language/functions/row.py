@@ -1,0 +1,311 @@
+"""What a row of the table of functions says, and what follows from it for every function alike.
+
+A row is all that the language knows about a function. `type_call` makes a checked node of a call, `evaluate_call` computes
+its values, `page` writes its line of the documentation. Nothing outside the table knows a function by its name, except
+where the index has a column for it (`normalize`).
+
+An argument is read as its `Takes` says: a date parameter takes a timestamp and gets its day, a parameter of doubles takes
+every number. Unless a row says otherwise, a function is strict: it is NULL where one of its arguments is. Where Spark's
+ANSI mode would end the query, the value is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
+from wherecast.language.keys import DAY_US, walls
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
+from wherecast.language.types import (
+    FLOATS,
+    INTEGERS,
+    MOMENTS,
+    NUMBERS,
+    Digits,
+    Type,
+    common_number,
+    fit,
+    wider_digits,
+)
+from wherecast.language.zone import Zone
+
+# -- what an argument may be ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """The types that a parameter takes, and how their values are read."""
+
+    what: str  # for messages
+    types: tuple[Type, ...]
+    read: Callable[[Node, Nullable, Zone], Nullable] = lambda _node, operand, _zone: operand
+    text_as: Type | None = None  # a string literal is read as this type
+    literal: bool = False  # it must be a literal
+
+
+def _read_doubles(node: Node, operand: Nullable, _zone: Zone) -> Nullable:
+    return Nullable(to_double(node, operand), operand.valid)
+
+
+def _read_days(node: Node, operand: Nullable, zone: Zone) -> Nullable:
+    return Nullable(as_days(operand.values, node.type, zone), operand.valid)
+
+
+def as_days(values: Longs, kind: Type, zone: Zone) -> Longs:
+    """The days of moments, counted from 1970."""
+    if kind is Type.DATE:
+        return values
+    return (walls(zone, values) if kind is Type.TIMESTAMP else values) // DAY_US
+
+
+def _read_instants(node: Node, operand: Nullable, zone: Zone) -> Nullable:
+    return Nullable(as_moments(operand.values, node.type, Type.TIMESTAMP, zone), operand.valid)
+
+
+TEXT = Takes("a string", (Type.STRING,))
+NUMBER = Takes("a number", NUMBERS)
+DOUBLES = Takes("a number", NUMBERS, _read_doubles)
+#: Spark does not narrow a BIGINT to the INT that it wants here.
+INT = Takes("an int", (Type.TINYINT, Type.SMALLINT, Type.INT))
+BIGINT = Takes("an integer", INTEGERS)
+DAY = Takes("a date or timestamp", MOMENTS, _read_days, Type.DATE)
+INSTANT = Takes("a timestamp", MOMENTS, _read_instants, Type.TIMESTAMP)
+ARRAY = Takes("an array", (Type.ARRAY,))
+CONDITION = Takes("a condition", (Type.BOOLEAN,))
+SCALAR = Takes("a value", tuple(kind for kind in Type if kind is not Type.ARRAY))
+
+
+def literal(takes: Takes) -> Takes:
+    """The same, as a literal only."""
+    return replace(takes, what=f"{takes.what} literal", literal=True)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+#: The type of a call and, for a DECIMAL, its digits.
+Typed = tuple[Type, Digits]
+Rule = Callable[[tuple[Node, ...]], Typed]
+Evaluate = Callable[[Call, Sequence[Nullable], Zone], Nullable]
+Describe = Callable[[Node], str]
+#: Closed intervals of an argument's keys, per literal; several where the set has gaps.
+Intervals = list[tuple[Longs, Longs]]
+#: For which arguments (as keys of their type) `function(argument) op literal` holds, for many literals.
+Preimage = Callable[[str, Longs, Type, Zone], Intervals]
+
+
+class CallFaultError(Exception):
+    """A call that is refused; becomes a FilterError where the text is known."""
+
+    def __init__(self, reason: str, message: str, span: Span) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.span = span
+
+
+def fault(message: str, span: Span, reason: str = "type") -> CallFaultError:
+    return CallFaultError(reason, message, span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A row of the table.
+
+    `signature` names the arguments: optional ones in brackets at the end, `...` where the last may be repeated. `takes` has
+    an entry for each. `build` makes another node of a call that is only another way of writing it, or adapts the arguments.
+    """
+
+    name: str
+    signature: str
+    takes: tuple[Takes, ...]
+    result: Type | Rule = Type.BOOLEAN
+    evaluate: Evaluate | None = None
+    build: Callable[[tuple[Node, ...], Span, Describe], Node] | None = None
+    aliases: tuple[str, ...] = ()
+    is_strict: bool = True
+    preimage: Preimage | None = None
+    check: Callable[..., object] | None = None  # of the values of its literals, at registration; raises ValueError
+    says: str  # its line in docs/language.md
+    example: str  # a filter over the schema of docs/language.md
+    least: int = 0  # how many arguments it takes; these two follow from the signature
+    most: int = 0
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the type of a number literal among its arguments matters."""
+        return any(set(takes.types) & set(NUMBERS) for takes in self.takes)
+
+
+#: More arguments than the limits of a filter allow.
+_MANY = 10_000
+
+
+def function(name: str, signature: str, *takes: Takes, **more: Any) -> Function:
+    """A row; how many arguments it takes follows from its signature."""
+    required, _, optional = signature.partition("[")
+    least = len(re.findall(r"\w+", required))
+    most = _MANY if "..." in signature else least + len(re.findall(r"\w+", optional))
+    return Function(name=name, signature=signature, takes=takes, least=least, most=most, **more)
+
+
+def check_count(name: str, row: Function, count: int) -> str | None:
+    """What to say of a call by that name with so many arguments, if it cannot be."""
+    if row.least <= count <= row.most:
+        return None
+    if row.least == row.most:
+        return f"{name} takes {row.least} argument{'s' if row.least != 1 else ''}"
+    if row.most == _MANY:
+        return f"{name} takes {row.least} arguments or more"
+    return f"{name} takes {row.least} to {row.most} arguments"
+
+
+def type_call(row: Function, args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    """The checked node of a call. Raises CallFaultError; `describe` puts a node in words for its message."""
+    wrong = check_count(row.name, row, len(args))
+    if wrong:
+        raise fault(wrong, span, "unsupported")
+    args = tuple(_checked(row, i, arg, describe) for i, arg in enumerate(args))
+    if row.build is not None:
+        return row.build(args, span, describe)
+    kind, digits = (row.result, (0, 0)) if isinstance(row.result, Type) else row.result(args)
+    return Call(name=row.name, args=args, type=kind, digits=digits, span=span)
+
+
+def takes_of(row: Function, position: int) -> Takes:
+    return row.takes[min(position, len(row.takes) - 1)]
+
+
+def _checked(row: Function, position: int, arg: Node, describe: Describe) -> Node:
+    takes = takes_of(row, position)
+    is_text = isinstance(arg, Param) and arg.type is Type.STRING
+    if is_text and takes.text_as is not None and Type.STRING not in takes.types:
+        arg = retyped(arg, takes.text_as)
+    if arg.type not in (*takes.types, Type.NULL) or (takes.literal and not isinstance(arg, Param)):
+        raise fault(f"{row.name} needs {takes.what}, found {describe(arg)}", arg.span)
+    return arg
+
+
+def retyped(node: Node, kind: Type) -> Node:
+    """A literal with the type that it is used as, so that it is read once, in its final form."""
+    if isinstance(node, Param) and node.type is not kind and (node.type is Type.STRING or kind in FLOATS):
+        return Param(slot=node.slot, type=kind, negative=node.negative, span=node.span)
+    return node
+
+
+# -- common types -----------------------------------------------------------------------------------------------------
+
+
+def common_type(nodes: Iterable[Node], describe: Describe) -> Typed:
+    """The type that several values are brought to, as in coalesce. Raises CallFaultError if there is none."""
+    kind, digits = Type.NULL, (0, 0)
+    nodes = list(nodes)
+    moments = [n.type for n in nodes if n.type in MOMENTS]
+    for node in nodes:
+        own = node.type
+        if isinstance(node, Param) and own is Type.STRING and moments:
+            continue  # a text beside a date is a date
+        if own is Type.NULL or own is kind is not Type.DECIMAL:
+            continue
+        if kind is Type.NULL:
+            kind, digits = own, digits_of(node) if own in NUMBERS else (0, 0)
+        elif kind in NUMBERS and own in NUMBERS:
+            digits = wider_digits(digits, digits_of(node))
+            kind = common_number(kind, own)
+        elif kind in MOMENTS and own in MOMENTS:
+            kind = max(kind, own, key=MOMENTS.index)
+        else:
+            message = f"the values must have one type, found {describe(nodes[0])} and {describe(node)}"
+            raise fault(message, node.span)
+    return kind, digits if kind is Type.DECIMAL else (0, 0)
+
+
+def converted(node: Node, operand: Nullable, kind: Type, digits: Digits, zone: Zone) -> Nullable:
+    """Values as what `common_type` found."""
+    if node.type is Type.NULL:
+        return nothing(kind, operand.valid.size)
+    if kind in MOMENTS:
+        return Nullable(as_moments(operand.values, node.type, kind, zone), operand.valid)
+    if kind in FLOATS:
+        return Nullable(to_double(node, operand), operand.valid)
+    if kind is Type.DECIMAL:
+        scale = decimal_scale(node)
+        fits = [fit(int(v), scale, digits) for v in operand.values]
+        known = np.array([v is not None for v in fits], bool)
+        return Nullable(objects(v or 0 for v in fits), operand.valid & known)
+    return operand
+
+
+def has_known_digits(node: Node) -> bool:
+    """Whether the precision and scale of a DECIMAL are those of Spark; of round(x, n) they depend on the value of n."""
+    return not any(isinstance(n, Call) and n.name in ("round", "bround") and len(n.args) > 1 for n in _computed(node))
+
+
+def _computed(node: Node) -> Iterable[Node]:
+    return (n for n in node.walk() if n.type is Type.DECIMAL and isinstance(n, (Call, Arith)))
+
+
+def element_of(node: Node) -> Type:
+    """The type of the elements of an array."""
+    return node.element if isinstance(node, (Attr, Call)) else Type.NULL
+
+
+# -- evaluation -------------------------------------------------------------------------------------------------------
+
+
+def evaluate_call(row: Function, call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    """The values of a call from those of its arguments."""
+    assert row.evaluate is not None
+    length = args[0].valid.size
+    if row.is_strict and any(arg.type is Type.NULL for arg in call.args):
+        return nothing(call.type, length)
+    read = [
+        takes_of(row, i).read(node, arg, zone) if node.type is not Type.NULL else arg
+        for i, (node, arg) in enumerate(zip(call.args, args, strict=True))
+    ]
+    with np.errstate(all="ignore"):
+        return row.evaluate(call, read, zone)
+
+
+def nothing(kind: Type, length: int) -> Nullable:
+    """NULL in every row."""
+    return Nullable(filler(kind, length), np.zeros(length, bool))
+
+
+def all_valid(args: Sequence[Nullable]) -> Bools:
+    valid: Bools = np.logical_and.reduce([arg.valid for arg in args])
+    return valid
+
+
+def objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
+    return np.fromiter(values, object)
+
+
+def vectorised(compute: Callable[..., npt.NDArray[Any]]) -> Evaluate:
+    """A strict function of arrays that has a value wherever it has arguments."""
+    return lambda _call, args, _zone: Nullable(compute(*(a.values for a in args)), all_valid(args))
+
+
+def row_by_row(compute: Callable[..., Any]) -> Evaluate:
+    """A strict function of single values; None is NULL."""
+
+    def evaluate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+        valid = all_valid(args).copy()
+        out = filler(call.type, valid.size)
+        rows = np.flatnonzero(valid)
+        columns = [arg.values[rows].tolist() for arg in args]
+        for i, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
+            value = compute(*values)
+            if value is None:
+                valid[i] = False
+            else:
+                out[i] = value
+        return Nullable(out, valid)
+
+    return evaluate

@@ -1,0 +1,25 @@
+"""The table of functions: what a filter may call. To add a function, add a row to the family it belongs to."""
+
+from __future__ import annotations
+
+from wherecast.language.functions.arrays import ARRAY_FUNCTIONS
+from wherecast.language.functions.choices import CHOICE_FUNCTIONS
+from wherecast.language.functions.moments import MOMENT_FUNCTIONS
+from wherecast.language.functions.numbers import NUMBER_FUNCTIONS
+from wherecast.language.functions.row import Function
+from wherecast.language.functions.text import TEXT_FUNCTIONS
+
+#: The rows by family, in the order of the documentation.
+FAMILIES: dict[str, tuple[Function, ...]] = {
+    "Texts": TEXT_FUNCTIONS,
+    "Dates and times": MOMENT_FUNCTIONS,
+    "Numbers": NUMBER_FUNCTIONS,
+    "Choices": CHOICE_FUNCTIONS,
+    "Arrays": ARRAY_FUNCTIONS,
+}
+#: The rows by name, other names included.
+FUNCTIONS: dict[str, Function] = {
+    name: row for rows in FAMILIES.values() for row in rows for name in (row.name, *row.aliases)
+}
+#: Among whose arguments the type of a number literal matters.
+COMPUTING = frozenset(name for name, row in FUNCTIONS.items() if row.has_numbers)
