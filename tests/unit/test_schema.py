@@ -478,7 +478,7 @@ def test_unreadable_file(tmp_path):
         (pa.bool8(), "bool8> is not supported"),
         (pa.null(), "type null is not supported"),
         (pa.list_(pa.list_(pa.int8())), "an array holds plain values only"),
-        (pa.list_(pa.struct({"a": pa.int8()})), "an array holds plain values only"),
+        (pa.list_(pa.struct({"a": pa.list_(pa.int8())})), "an array holds plain values only"),
         (pa.struct([]), "a struct without fields"),
         (pa.struct({"y": pa.duration("s")}), r"attribute 'x\.y'"),
     ],

@@ -128,7 +128,7 @@ def _read_fields(
             )
         form = re.sub(r"\s", "", written.lower())
         is_struct, inside = form in ("struct", "array<struct>"), in_array or form == "array<struct>"
-        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", "coerce", *_DOMAIN_KEYS))
+        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS, "coerce"))
         if is_struct:
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
