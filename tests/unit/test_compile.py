@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wherecast.language.compile as compile_module
 from wherecast.errors import FilterError
 from wherecast.language.compile import Compiler
 from wherecast.language.limits import Limits
 from wherecast.language.schema import Schema
+from wherecast.language.sql import SlotKind
+from wherecast.language.types import Type
 
 SCHEMA = Schema.of({"a": "integer", "x": "boolean", "name": "string", "price": "double", "day": "date"})
 GOOD = (
@@ -123,7 +126,7 @@ def test_kinds_of_a_column():
     """Integers, decimals, doubles, strings and lists in the same place each have their own reading."""
     batch = ["a = 1", "a = 1.5", "a = 15e-1", "a = 9223372036854775808", "a = 1L", "a = '1'", "a = 5S"]
     compiled = Compiler(SCHEMA).compile_many(batch)
-    assert (compiled.filter_of >= 0).tolist() == [True, True, True, True, True, False, False]
+    assert (compiled.filter_of >= 0).tolist() == [True, True, True, True, True, True, False]
     digests = [compiled.filters.digests[f] for f in compiled.filter_of[:5]]
     assert digests[0] == digests[4]
     lists = Compiler(SCHEMA).compile_many(["a IN (1, 2)", "a IN (1, 2.0)", "a IN ('x', 'y')", "a IN (1, 'x')"])
@@ -140,11 +143,20 @@ def test_check_shows_what_compile_does():
         compiler.check("nosuch = 1")
 
 
-def test_large_shapes_are_kept_apart():
-    """A few large shapes do not push the small ones out of the cache."""
-    compiler = Compiler(SCHEMA, Limits(terms=10_000))
+def test_a_large_shape_is_not_kept():
+    """It does not push the small ones out."""
+    compiler = Compiler(SCHEMA, Limits(terms=20_000))
     compiler.compile("a = 1")
-    large = " OR ".join(f"a = {i}" for i in range(700))
-    compiler.compile(large)
-    assert compiler._variants.cache_info().currsize == 1
-    assert compiler._large_variants.cache_info().currsize == 1
+    compiler.compile(" OR ".join(f"a = {i}" for i in range(2_400)))
+    assert list(compiler._variants) == [(("a = ", ""), (SlotKind(Type.BIGINT),))]
+
+
+def test_the_shapes_that_are_kept_are_bounded(monkeypatch):
+    """Those that were not used for the longest time go first."""
+    monkeypatch.setattr(compile_module, "_KEPT_CHARACTERS", 512)
+    compiler = Compiler(SCHEMA)
+    for length in range(1, 100):
+        compiler.compile("(" * (length % 20) + "a = 1" + ")" * (length % 20))
+        compiler.compile("a <> 1")
+        assert sum(len(part) for skeleton, _ in compiler._variants for part in skeleton) == compiler._kept <= 512
+    assert "a <> " in {skeleton[0] for skeleton, _ in compiler._variants}

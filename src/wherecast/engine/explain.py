@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wherecast.engine.segment import Segment
-from wherecast.index.boxes import walk_constraints
+from wherecast.index.boxes import EventCodes, codes_of, walk_constraints
+from wherecast.index.operands import attribute_values
 from wherecast.index.packed import unpack_clauses
+from wherecast.language.columns import Reading
+from wherecast.language.evaluate import evaluate, holds
 from wherecast.language.events import EventBatch
+from wherecast.language.expression import And, Const, Node, Not, Or, Param
+from wherecast.language.filters import Filters
 from wherecast.language.html import html_table
-from wherecast.language.render import describe_constraint
-from wherecast.language.schema import Attribute
-from wherecast.language.written import write_residual
+from wherecast.language.literals import ProgramScope
+from wherecast.language.nullable import python_value
+from wherecast.language.render import attribute_namer, describe_constraint, describe_literal
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import Type
+from wherecast.language.written import write_statement, write_value
 
 
 class NoValue(enum.Enum):
@@ -28,11 +38,17 @@ NO_VALUE = NoValue.NO_VALUE
 
 @dataclass(frozen=True, slots=True)
 class PredicateOutcome:
-    """One predicate of a clause, in SQL, the event's value where it speaks of one attribute, and whether it holds."""
+    """One predicate of a clause, in SQL, the event's value where it speaks of one, and whether it holds.
+
+    `parts` are the predicates that it is made of, where they are several: the literals that are looked for in one text, or
+    the conditions under AND, OR and NOT of a filter that is evaluated as a whole. Of such a part `holds` is None where it is
+    unknown, because a value is NULL.
+    """
 
     predicate: str
     value: object
-    holds: bool
+    holds: bool | None
+    parts: tuple[PredicateOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,7 @@ class ClauseOutcome:
 
     @property
     def holds(self) -> bool:
-        return all(p.holds for p in self.predicates)
+        return all(p.holds is True for p in self.predicates)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,9 +76,9 @@ class Explanation:
         lines = ["matches" if self.matches else "does not match"]
         for number, clause in enumerate(self.clauses, 1):
             lines.append(f"  clause {number}: {'holds' if clause.holds else 'fails'}")
-            for p in clause.predicates:
+            for depth, p in _with_parts(clause.predicates):
                 shown = f"   ({_shown(p.value)})" if _shown(p.value) else ""
-                lines.append(f"    {'ok  ' if p.holds else 'FAIL'} {p.predicate}{shown}")
+                lines.append(f"    {'  ' * depth}{_WORDS[p.holds]} {p.predicate}{shown}")
             if not clause.predicates:
                 lines.append("    ok   TRUE")
         return "\n".join(lines)
@@ -76,9 +92,9 @@ class Explanation:
         if not self.clauses:
             title = str(self)
         rows = [
-            (number, "holds" if p.holds else "fails", p.predicate, _shown(p.value))
+            (number, "unknown" if p.holds is None else "holds" if p.holds else "fails", p.predicate, _shown(p.value))
             for number, clause in enumerate(self.clauses, 1)
-            for p in clause.predicates or (PredicateOutcome("TRUE", NO_VALUE, True),)
+            for _, p in _with_parts(clause.predicates or (PredicateOutcome("TRUE", NO_VALUE, True),))
         ]
         return html_table(title, ("clause", "", "predicate", "event"), rows)
 
@@ -95,6 +111,16 @@ def _shown(value: object) -> str:
     return "" if value is NO_VALUE else "is NULL" if value is None else f"is {value!r}"
 
 
+_WORDS = {True: "ok  ", False: "FAIL", None: "NULL"}
+
+
+def _with_parts(predicates: Iterable[PredicateOutcome], depth: int = 0) -> Iterator[tuple[int, PredicateOutcome]]:
+    """Predicates, each followed by its parts, and how deep they are."""
+    for predicate in predicates:
+        yield depth, predicate
+        yield from _with_parts(predicate.parts, depth + 1)
+
+
 def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explanation:
     """Walk the clauses of one filter for the single event of a batch."""
     clauses = segment.boxes.clauses_of(number)
@@ -104,17 +130,73 @@ def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explana
     for clause in range(len(clauses)):
         found, row = [], int(filters.row_ptr[clause])
         for first, end, held in walk_constraints(boxes, clause, codes, 0):
-            number = int(boxes.attr[end - 1])
-            if segment.codebook.expression(number) is not None:
+            column = int(boxes.attr[end - 1])
+            if segment.codebook.expression(column) is not None:
                 continue  # its residual is shown
-            attr = events.schema.columns[number].attr
+            attr = events.schema.columns[column].attr
             value = _loaded(events.array(attr)[0].as_py(), events.schema.attributes[attr])
             text = describe_constraint(filters, events.schema, row, row + end - first)
-            found.append(PredicateOutcome(text, value, held))
+            parts = _literals(filters, events.schema, row, boxes.lo[first:end].tolist(), codes, column)
+            found.append(PredicateOutcome(text, value, held, parts))
             row += end - first
-        if boxes.residuals[clause] >= 0:
-            held = bool(segment.residuals.hold(events, np.zeros(1, np.int64), boxes.residuals[clause : clause + 1])[0])
-            text = " AND ".join(write_residual(filters, events.schema, clause))
-            found.append(PredicateOutcome(text, NO_VALUE, held))
+        if filters.program[clause] >= 0:
+            found += _residuals(filters, clause, events)
         outcomes.append(ClauseOutcome(tuple(found)))
     return Explanation(tuple(outcomes))
+
+
+def _literals(
+    filters: Filters, schema: Schema, row: int, wanted: list[int], codes: EventCodes, number: int
+) -> tuple[PredicateOutcome, ...]:
+    """Which literals of a constraint are in the text, if it looks for several."""
+    column = schema.columns[number]
+    if column.reading is Reading.VALUE or len(wanted) == 1:
+        return ()
+    there = set(codes_of(codes, 0, number))
+    name = attribute_namer(schema)(column.attr)
+    literals = [filters.strings[int(filters.lo[row + i]) >> 2] for i in range(len(wanted))]
+    return tuple(
+        PredicateOutcome(describe_literal(column, name, literal), NO_VALUE, code in there)
+        for literal, code in zip(literals, wanted, strict=True)
+    )
+
+
+def _residuals(filters: Filters, clause: int, events: EventBatch) -> Iterator[PredicateOutcome]:
+    """What a clause asks beside its box, one predicate for each residual."""
+    program = filters.programs[int(filters.program[clause])]
+    row = int(filters.program_row[clause])
+    scope = ProgramScope(
+        program.literals, np.array([row]), lambda attr: attribute_values(events, attr), events.schema.zone
+    )
+    write = partial(write_value, schema=events.schema, literals=program.literals, row=row)
+    for residual in program.residuals:
+        held = bool(holds(residual.node, residual.truth, scope)[0])
+        text = write_statement(residual, events.schema, program.literals, row)
+        parts = tuple(_part(item, scope, write) for item in _items(residual.node))
+        yield PredicateOutcome(text, _subject(residual.node, scope), held, parts)
+
+
+def _part(node: Node, scope: ProgramScope, write: Callable[[Node], str]) -> PredicateOutcome:
+    truth = evaluate(node, scope)
+    held = bool(truth.values[0]) if truth.valid[0] else None
+    return PredicateOutcome(
+        write(node), _subject(node, scope), held, tuple(_part(item, scope, write) for item in _items(node))
+    )
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    """The conditions that a condition is made of."""
+    if isinstance(node, Not):
+        return _items(node.item)
+    return node.items if isinstance(node, (And, Or)) else ()
+
+
+def _subject(node: Node, scope: ProgramScope) -> object:
+    """The value that a condition compares with literals, if it is of that kind."""
+    if isinstance(node, Not):
+        return _subject(node.item, scope)
+    values = [child for child in node.children() if not isinstance(child, (Param, Const))]
+    if isinstance(node, (And, Or)) or len(values) != 1 or values[0].type is Type.ARRAY:
+        return NO_VALUE
+    found = evaluate(values[0], scope)
+    return python_value(values[0], found.values[0]) if found.valid[0] else None

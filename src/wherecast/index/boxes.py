@@ -81,9 +81,17 @@ def walk_constraints(boxes: Boxes, clause: int, events: EventCodes, event: int) 
     first, held = int(boxes.ptr[clause]), False
     for row in range(first, int(boxes.ptr[clause + 1])):
         attr = int(boxes.attr[row])
-        code = int(events.codes[event, attr if attr >= 0 else ~attr])
-        codes = [code] if code >= 0 else events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1]].tolist()
+        codes = codes_of(events, event, attr if attr >= 0 else ~attr)
         held = held or any(boxes.lo[row] <= c <= boxes.hi[row] for c in codes)
         if attr >= 0:  # last row of its constraint
             yield first, row + 1, held
             first, held = row + 1, False
+
+
+def codes_of(events: EventCodes, event: int, column: int) -> list[int]:
+    """The codes that an event has in a column."""
+    code = int(events.codes[event, column])
+    if code >= 0:
+        return [code]
+    found: list[int] = events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1]].tolist()
+    return found

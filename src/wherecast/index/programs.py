@@ -32,17 +32,19 @@ from wherecast.language.expression import Compare, InList, Like, Negate, Node, P
 from wherecast.language.filters import LiteralValues, Program
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Residual, Truth
+from wherecast.language.parser import parse_shape
 from wherecast.language.patterns import like_parts, rlike_regex
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import Shape
-from wherecast.language.sql import Checker, SlotKind, parse_shape
+from wherecast.language.sql import Checker, SlotKind
 from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
 _TEXTUAL = {Type.STRING: "", Type.BINARY: "X", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
-_MARK = re.compile(r"`(?:[^`]|``)*+`|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
+#: Placeholders; names in backticks and the digits of a type are not.
+_MARK = re.compile(r"`(?:[^`]|``)*+`|DECIMAL\([0-9]+, [0-9]+\)|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
 _FORMS = ("general", "exact", "prefix", "any", "suffix", "infix", "pieces", "prefixed", "folded")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}
@@ -198,9 +200,9 @@ class _Reader:
         marks = [(m[1] or m[2], m.span()) for m in _MARK.finditer(text) if m.lastindex]
         if any(int(number) >= len(literals) for number, _ in marks):
             raise ValueError(f"{text!r:.100} has more literals than the {len(literals)} that are described")
-        parsed = parse_shape(Shape(text, tuple(span for _, span in marks)), _LIMITS)
+        tree = parse_shape(Shape(text, tuple(span for _, span in marks)), _LIMITS)
         kinds = tuple(SlotKind(Type.STRING if x.type in _TEXTUAL else x.type, x.digits) for x in literals)
-        return Checker(self._schema, kinds, parsed.operands, text, _LIMITS).condition(parsed.tree)
+        return Checker(self._schema, kinds, text, _LIMITS).condition(tree)
 
 
 def _compares(node: Node) -> Iterator[Compare]:

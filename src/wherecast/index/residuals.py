@@ -13,6 +13,7 @@ exceed one is computed pair by pair.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -61,6 +62,13 @@ class Residuals:
     def is_needed(self) -> bool:
         """Whether a candidate may need evaluation."""
         return not self.is_settled.all()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the programs: their expressions, about so many bytes per node, and their literals."""
+        nodes = sum(1 for p in self.programs for r in p.residuals for _ in r.node.walk())
+        literals = sum(_array_bytes(array) for p in self.programs for array in p.literals.values())
+        return _NODE_BYTES * nodes + literals + self.program.nbytes + self.rows.nbytes + self.is_settled.nbytes
 
     def unsettled(self, residual_ids: npt.NDArray[np.int32]) -> Longs:
         """The places of the residuals (-1: none) that have to be evaluated."""
@@ -130,6 +138,15 @@ class Residuals:
                 truth &= holds(residual.node, residual.truth, scope)
             out[pairs] = truth
         return out
+
+
+#: Memory of a node of an expression with its fields, measured on comparisons and LIKEs.
+_NODE_BYTES = 200
+
+
+def _array_bytes(array: npt.NDArray[Any]) -> int:
+    objects = sum(map(sys.getsizeof, set(array.tolist()))) if array.dtype == object else 0
+    return array.nbytes + objects
 
 
 def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residuals:

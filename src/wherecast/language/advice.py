@@ -31,9 +31,6 @@ _AGGREGATES = frozenset(
     ]
 )
 _FUNCTIONS = {
-    "cast": "CAST is not supported; write DATE '2024-01-31', TIMESTAMP '2024-01-31 12:00:00' or a plain literal",
-    "try_cast": "TRY_CAST is not supported; write the literal in the type of the attribute",
-    "exists": "EXISTS is not supported, nor any subquery; to ask whether a value is there, write a IS NOT NULL",
     "any": "ANY is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "some": "SOME is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "all": "ALL is not supported; use several conditions with AND",
@@ -42,7 +39,18 @@ _FUNCTIONS = {
     "ends_with": "ENDS_WITH is not supported; write endswith(a, 'text')",
     **{
         name: f"{name.upper()} is not supported: a filter does not change with time; write a fixed DATE or TIMESTAMP"
-        for name in ("now", "today", "current_date", "current_timestamp", "curdate", "getdate", "sysdate")
+        for name in (
+            *("now", "today", "current_date", "current_timestamp", "curdate", "getdate", "sysdate", "localtimestamp"),
+            *("current_time", "unix_now"),
+        )
+    },
+    **{
+        name: f"{name.upper()} is not supported: a filter may depend on nothing but its event"
+        for name in (
+            *("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "monotonically_increasing_id"),
+            *("spark_partition_id", "input_file_name", "current_user", "session_user", "user", "current_database"),
+            *("current_schema", "current_catalog", "current_timezone", "version"),
+        )
     },
 }
 #: Names that are hardly meant as attributes. The advice is given only where the schema has no such attribute.
@@ -62,14 +70,13 @@ _RESERVED = {
     "EXISTS": _SUBQUERY,
     "FROM": ("FROM is not supported; a filter is the condition alone", "unsupported"),
     "WHERE": ("leave out WHERE; a filter is the condition alone", "syntax"),
-    "CASE": ("CASE is not supported; write the cases with AND and OR", "unsupported"),
 }
 #: Words that may be attributes; the advice is given only where they stand out of place.
 _WORDS = {
     **_RESERVED,
-    "ESCAPE": ("ESCAPE is not supported; escape with a backslash", "unsupported"),
+    "ESCAPE": ("ESCAPE stands behind the pattern of LIKE or ILIKE: a LIKE '5!%' ESCAPE '!'", "syntax"),
     "COLLATE": ("COLLATE is not supported; remove it, or compare lower(a)", "unsupported"),
-    "INTERVAL": ("INTERVAL is not supported; write the resulting DATE or TIMESTAMP", "unsupported"),
+    "INTERVAL": ("write an interval as INTERVAL 10 MINUTES or INTERVAL '1' DAY", "syntax"),
     "DISTINCT": ("DISTINCT is not supported here; write a <=> b or IS [NOT] DISTINCT FROM", "unsupported"),
     "IGNORE": ("IGNORE NULLS is not supported; remove it", "unsupported"),
     "RESPECT": ("RESPECT NULLS is not supported; remove it", "unsupported"),
@@ -78,7 +85,6 @@ _WORDS = {
     "SYMMETRIC": ("BETWEEN SYMMETRIC is not supported; use two comparisons", "unsupported"),
     "ANY": (_FUNCTIONS["any"], "unsupported"),
     "ALL": (_FUNCTIONS["all"], "unsupported"),
-    "DIV": ("DIV is not supported; divide with /", "unsupported"),
     "MOD": ("MOD is not an operator; write a % 2 or mod(a, 2)", "unsupported"),
     "XOR": ("XOR is not supported; write (a) <> (b)", "unsupported"),
     "EQ": ("write = for equality", "syntax"),
@@ -112,16 +118,15 @@ _SYMBOLS = {
     "/*": ("a comment begins here and never ends, or is a hint; close it with */ or remove it", "syntax"),
     ";": ("unexpected ';'; a filter is one condition", "syntax"),
     "&&": ("unexpected '&&'; write AND", "syntax"),
-    "||": ("unexpected '||'; write OR between conditions (Spark's '||' joins texts, which is not supported)", "syntax"),
     ":=": ("an assignment is not supported; compare with =", "unsupported"),
     "===": ("unexpected '==='; write =", "syntax"),
     "=>": ("unexpected '=>'; write >=", "syntax"),
     "=<": ("unexpected '=<'; write <=", "syntax"),
     "!<": ("unexpected '!<'; write >=", "syntax"),
     "!>": ("unexpected '!>'; write <=", "syntax"),
-    "::": (_FUNCTIONS["cast"].replace("CAST", "'::'"), "unsupported"),
-    "->": ("a lambda is not supported; write a nested attribute as a.b, and use array_contains", "unsupported"),
-    "[": ("an element cannot be taken out by position; use array_contains(a, value)", "unsupported"),
+    "->": ("a lambda stands in exists(a, x -> ...) and forall only; write a nested attribute as a.b", "unsupported"),
+    "::": ("a cast stands behind a value: a::int", "syntax"),
+    "]": ("unexpected ']'; remove it or add '['", "syntax"),
     "**": ("'**' is not supported; write a * a", "unsupported"),
     "//": ("'//' is not supported; divide with /, begin a comment with --", "unsupported"),
     "#": ("'#' is not supported; begin a comment with --", "unsupported"),
@@ -130,10 +135,6 @@ _SYMBOLS = {
     ":": ("':' is not supported; write a value itself, and a nested attribute as a.b", "unsupported"),
     "@": ("a variable is not supported; write the value itself", "unsupported"),
     "$": ("'$' is not supported; write a value itself, and an odd name in backticks", "unsupported"),
-    "&": ("'&' is a bitwise operator in Spark and not supported; write AND between conditions", "unsupported"),
-    "|": ("'|' is a bitwise operator in Spark and not supported; write OR between conditions", "unsupported"),
-    "^": ("'^' is a bitwise operator in Spark and not supported; write a power as a * a", "unsupported"),
-    "~": ("'~' before a value is a bitwise operator in Spark and not supported; write NOT", "unsupported"),
     **dict.fromkeys("\u2018\u2019\u201a\u2032", ("a typographic quote; write a straight one: 'text'", "syntax")),
     **dict.fromkeys(
         "\u201c\u201d\u201e\u2033\u00ab\u00bb", ("a typographic quote; write a straight one: 'text'", "syntax")

@@ -25,17 +25,26 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
+    Case,
+    Cast,
     Compare,
     Const,
+    Elapsed,
+    Element,
     InList,
+    Interval,
+    Invert,
     IsNull,
     IsTruth,
+    Item,
     Like,
     Negate,
     Node,
     Not,
     Or,
     Param,
+    Quantified,
+    Shift,
 )
 from wherecast.language.filters import Filters, LiteralValues, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
@@ -100,8 +109,14 @@ def _head(node: Node) -> str:
         return node.op
     if isinstance(node, IsTruth):
         return f"is {node.truth}"
-    assert isinstance(node, (IsNull, Not, Negate)), f"no canonical form for {type(node).__name__}"
-    return type(node).__name__
+    if isinstance(node, (IsNull, Not, Negate, Invert)):
+        return type(node).__name__
+    assert isinstance(node, _FORMS), f"no canonical form for {type(node).__name__}"
+    own = [getattr(node, name, "") for name in ("type", "digits", "op", "name", "variable", "is_all", "units")]
+    return f"{type(node).__name__} {own!r}"
+
+
+_FORMS = (Case, Cast, Elapsed, Element, Interval, Item, Quantified, Shift)
 
 
 def _comparison(node: Compare, literals: LiteralValues) -> Writer:

@@ -12,6 +12,8 @@ row and a positioned error.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -47,6 +49,7 @@ from wherecast.language.literals import (
     unquote,
 )
 from wherecast.language.normalize import Clause, Predicate, literals_of, normalize
+from wherecast.language.parser import Tree, keyword_names, parse_shape, too_many_terms
 from wherecast.language.patterns import find_form, rlike_regex
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import (
@@ -61,11 +64,12 @@ from wherecast.language.skeletons import (
     locate,
     shape_of,
 )
-from wherecast.language.sql import Checker, Parsed, SlotKind, parse_shape
-from wherecast.language.tokens import keyword_names, too_many_terms
+from wherecast.language.sql import Checker, SlotKind
 
-# Trees of the parser, and large shapes, can take a megabyte each: few of them are kept.
-_KEPT_SHAPES, _KEPT_TREES, _LARGE_SHAPE = 4096, 64, 4096
+#: Trees of the parser can take a megabyte each: few of them are kept.
+_KEPT_TREES = 64
+#: Characters of all skeletons whose shapes are kept. A checked and normalised shape takes about 60 bytes for each.
+_KEPT_CHARACTERS = 1 << 18
 
 T = TypeVar("T")
 
@@ -130,8 +134,9 @@ class Compiler:
         self.limits = limits or Limits()
         self._quoted_names = keyword_names(a.name for a in schema.attributes)
         self._parsed = lru_cache(_KEPT_TREES)(self._parse)
-        self._variants = lru_cache(_KEPT_SHAPES)(self._check)
-        self._large_variants = lru_cache(_KEPT_TREES)(self._check)
+        self._variants: OrderedDict[tuple[Skeleton, SlotKinds], _Variant | FilterError] = OrderedDict()
+        self._kept = 0  # characters of the skeletons of these
+        self._keeping = threading.Lock()
 
     def compile(self, text: str) -> Filters:
         """Compile one filter, or raise its FilterError."""
@@ -332,15 +337,33 @@ class Compiler:
         return Literals(texts, len(members), self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
-        check_literals(form.literal_nodes, literals, self.limits.pattern, self.limits.values)
+        check_literals(form.literal_nodes, literals, self.limits)
 
     # -- shapes ---------------------------------------------------------------------------------------------------
 
     def _variant(self, skeleton: Skeleton, kinds: SlotKinds) -> _Variant | FilterError:
-        large = sum(map(len, skeleton)) > _LARGE_SHAPE
-        return (self._large_variants if large else self._variants)(skeleton, kinds)
+        """A shape that was seen lately, or a new one, which is kept unless it is very large.
 
-    def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Parsed | FilterError]:
+        The least recently used go when all together are too large.
+        """
+        key = skeleton, kinds
+        with self._keeping:
+            known = self._variants.get(key)
+            if known is not None:
+                self._variants.move_to_end(key)
+                return known
+        made = self._check(skeleton, kinds)
+        size = _characters(skeleton)
+        with self._keeping:
+            if size <= _KEPT_CHARACTERS // 16 and key not in self._variants:
+                self._variants[key] = made
+                self._kept += size
+            while self._kept > _KEPT_CHARACTERS:
+                (oldest, _), _ = self._variants.popitem(last=False)
+                self._kept -= _characters(oldest)
+        return made
+
+    def _parse(self, skeleton: Skeleton, strings: tuple[bool, ...]) -> tuple[Shape, Tree | FilterError]:
         shape = shape_of(skeleton, strings)
         try:
             return shape, parse_shape(shape, self.limits, self._quoted_names)
@@ -356,11 +379,9 @@ class Compiler:
                 start, end = shape.spans[slot]
                 return FilterError("literal", kind, text=shape.text, start=start, end=end)
         slots = tuple(k for k in kinds if isinstance(k, SlotKind))
-        checker = Checker(
-            self.schema, slots, parsed.operands, shape.text, self.limits, case_sensitive=self.case_sensitive
-        )
+        checker = Checker(self.schema, slots, shape.text, self.limits, case_sensitive=self.case_sensitive)
         try:
-            node = checker.condition(parsed.tree)
+            node = checker.condition(parsed)
         except FilterError as error:
             return error
         return _Variant(shape, node, _like_slots(node))
@@ -380,6 +401,10 @@ class Compiler:
         shape, _ = self._parsed(skeleton, are_strings(kinds))
         start, end = locate(text, shape, error.start, error.end)
         return FilterError(error.reason, error.message, text=text, start=start, end=end)
+
+
+def _characters(skeleton: Skeleton) -> int:
+    return sum(map(len, skeleton))
 
 
 def _without(found: _Texts, rows: set[int]) -> _Texts:

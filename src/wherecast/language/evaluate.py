@@ -15,27 +15,38 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.casts import cast
 from wherecast.language.expression import (
     And,
     Arith,
     Attr,
     Call,
+    Case,
+    Cast,
     Compare,
     Const,
+    Elapsed,
+    Element,
     InList,
+    Interval,
+    Invert,
     IsNull,
     IsTruth,
+    Item,
     Like,
     Negate,
     Node,
     Not,
     Or,
     Param,
+    Quantified,
+    Shift,
     digits_of,
 )
 from wherecast.language.functions.row import evaluate_call
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
+from wherecast.language.intervals import elapsed, read_amount, shift
 from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
 from wherecast.language.normalize import Truth
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
@@ -217,6 +228,10 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return Nullable(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
     if node.type is Type.DECIMAL:
         return _decimal_arith(node, left, right, valid)
+    if node.op == "DIV":
+        return _quotient(node, left, right, valid)
+    if node.op in _BIT_OPS:
+        return _bits(node, left.values, right.values, valid)
     with np.errstate(all="ignore"):
         if node.type in FLOATS:
             a, b = to_double(node.left, left), to_double(node.right, right)
@@ -271,6 +286,161 @@ def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -
     return Nullable(out, ok)
 
 
+_BIT_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+    "<<": np.left_shift,
+    ">>": np.right_shift,
+    ">>>": np.right_shift,
+}
+
+
+def _bits(node: Arith, a: npt.NDArray[Any], b: npt.NDArray[Any], valid: Bools) -> Nullable:
+    if node.op not in ("<<", ">>", ">>>"):
+        return Nullable(_BIT_OPS[node.op](a, b), valid)
+    # As in Java, the distance counts modulo the width.
+    signed, unsigned = (np.int64, np.uint64) if node.type is Type.BIGINT else (np.int32, np.uint32)
+    bits = a.astype(signed)
+    bits = bits.view(unsigned) if node.op == ">>>" else bits
+    moved = _BIT_OPS[node.op](bits, (b & (bits.dtype.itemsize * 8 - 1)).astype(bits.dtype))
+    return Nullable(moved.view(signed).astype(np.int64), valid)
+
+
+def _invert(node: Invert, scope: Scope) -> Nullable:
+    item = evaluate(node.item, scope)
+    return Nullable(~item.values, item.valid)
+
+
+def _quotient(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
+    """DIV: the whole part of a quotient, as a BIGINT."""
+    s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
+    low, high = integer_range(64)
+    out, ok = np.zeros(valid.size, np.int64), valid.copy()
+    for i in np.flatnonzero(valid).tolist():
+        a, b = int(left.values[i]) * 10**s2, int(right.values[i]) * 10**s1
+        value = abs(a) // abs(b) * (1 if (a >= 0) == (b > 0) else -1) if b else high + 1
+        ok[i] = low <= value <= high
+        out[i] = value if ok[i] else 0
+    return Nullable(out, ok)
+
+
+def _cast(node: Cast, scope: Scope) -> Nullable:
+    item = evaluate(node.item, scope)
+    return Nullable(
+        *cast(item.values, item.valid, node.item.type, decimal_scale(node.item), node.type, node.digits, scope.zone)
+    )
+
+
+def _case(node: Case, scope: Scope) -> Nullable:
+    tests = [evaluate(condition, scope) for condition in node.conditions]
+    chosen = [test.values & test.valid for test in tests]
+    undecided = np.ones(scope.length, bool)
+    masks = []
+    for found in chosen:
+        masks.append(undecided & found)
+        undecided = undecided & ~found
+    return _merged(node.type, [evaluate(value, scope) for value in node.values], [*masks, undecided])
+
+
+def _merged(kind: Type, values: list[Nullable], masks: list[Bools]) -> Nullable:
+    """Each value where its mask says; NULL elsewhere."""
+    out, valid = filler(kind, masks[0].size), np.zeros(masks[0].size, bool)
+    for value, mask in zip(values, masks, strict=True):
+        rows = mask & value.valid
+        out[rows], valid[rows] = value.values[rows], True
+    return Nullable(out, valid)
+
+
+def _item(node: Item, scope: Scope) -> Nullable:
+    array, index = evaluate(node.array, scope), evaluate(node.index, scope)
+    out, valid = filler(node.type, scope.length), array.valid & index.valid
+    for i in np.flatnonzero(valid).tolist():
+        items, at = array.values[i], int(index.values[i])
+        value = items[at] if 0 <= at < len(items) else None
+        valid[i] = value is not None
+        if value is not None:
+            out[i] = value
+    return Nullable(out, valid)
+
+
+class _ElementScope:
+    """One row per element of the arrays of another scope; `rows` tells which row an element belongs to."""
+
+    def __init__(self, scope: Scope, rows: npt.NDArray[np.int64], variable: str, elements: Nullable) -> None:
+        self.length = rows.size
+        self.zone = scope.zone
+        self.calls: dict[Call, Nullable] = {}
+        self.rows = rows
+        self._scope = scope
+        self._elements = {variable: elements}
+
+    def attribute(self, attr: Attr) -> Nullable:
+        operand = self._scope.attribute(attr)
+        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+
+    def literal(self, param: Param) -> Nullable:
+        operand = self._scope.literal(param)
+        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+
+    def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
+        return self._scope.literal_keys(param, common)[self.rows]
+
+    def element(self, name: str) -> Nullable:
+        if name in self._elements:
+            return self._elements[name]
+        assert isinstance(self._scope, _ElementScope), "the checker knows every variable"
+        outer = self._scope.element(name)
+        return Nullable(outer.values[self.rows], outer.valid[self.rows])
+
+
+def _element(node: Element, scope: Scope) -> Nullable:
+    assert isinstance(scope, _ElementScope), "a variable stands inside its lambda"
+    return scope.element(node.name)
+
+
+def _quantified(node: Quantified, scope: Scope) -> Nullable:
+    array = evaluate(node.array, scope)
+    rows, items = [], []
+    for i in np.flatnonzero(array.valid).tolist():
+        rows += [i] * len(array.values[i])
+        items += list(array.values[i])
+    owner, known = np.array(rows, np.int64), np.array([v is not None for v in items], bool)
+    element = node.array.element if isinstance(node.array, Attr) else Type.NULL
+    elements = filler(element, owner.size)
+    for i in np.flatnonzero(known).tolist():
+        elements[i] = items[i]
+    body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+    decided, unknown = np.zeros(scope.length, bool), np.zeros(scope.length, bool)
+    decided[owner[(body.values != node.is_all) & body.valid]] = True  # an element that settles it
+    unknown[owner[~body.valid]] = True
+    return Nullable(decided != node.is_all, array.valid & (decided | ~unknown))
+
+
+def _interval(node: Interval, scope: Scope) -> Nullable:
+    total = np.zeros(scope.length, np.int64)
+    for amount, unit in zip(node.amounts, node.units, strict=True):
+        operand = evaluate(amount, scope)
+        texts = cast(
+            operand.values, operand.valid, amount.type, decimal_scale(amount), Type.STRING, (0, 0), scope.zone
+        )[0]
+        total += np.fromiter((read_amount(unit, text) for text in texts.tolist()), np.int64, scope.length)
+    return Nullable(total, np.ones(scope.length, bool))
+
+
+def _shift(node: Shift, scope: Scope) -> Nullable:
+    moment, amount = evaluate(node.moment, scope), evaluate(node.amount, scope)
+    by = -amount.values if node.op == "-" else amount.values
+    valid = moment.valid & amount.valid
+    return Nullable(*shift(moment.values, valid, node.moment.type, by, node.amount.type, node.type, scope.zone))
+
+
+def _elapsed(node: Elapsed, scope: Scope) -> Nullable:
+    end, start = evaluate(node.end, scope), evaluate(node.start, scope)
+    micros = elapsed(end.values, node.end.type, start.values, node.start.type, scope.zone)
+    return Nullable(micros, end.valid & start.valid)
+
+
 _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Const: _constant,
     And: _and,
@@ -283,4 +453,13 @@ _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Like: _like,
     Negate: _negate,
     Arith: _arith,
+    Invert: _invert,
+    Cast: _cast,
+    Case: _case,
+    Item: _item,
+    Element: _element,
+    Quantified: _quantified,
+    Interval: _interval,
+    Shift: _shift,
+    Elapsed: _elapsed,
 }

@@ -152,7 +152,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arith(Node):
-    """`op` is one of + - * / %. Where Spark's ANSI mode would stop the query, the value is NULL (as `try_add`)."""
+    """`op` is one of + - * / % DIV & | ^ << >> >>>. Where Spark's ANSI mode would stop the query, the value is NULL (as `try_add`)."""
 
     op: str
     left: Node
@@ -164,6 +164,80 @@ class Arith(Node):
 class Negate(Node):
     item: Node
     digits: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invert(Node):
+    """`~item`: all bits of an integer inverted."""
+
+    item: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Node):
+    """The value behind the first condition that is true, else the last value, which has no condition."""
+
+    conditions: tuple[Node, ...]
+    values: tuple[Node, ...]
+    digits: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(Node):
+    """`item` as another type. Where Spark's ANSI mode would stop the query, the value is NULL (as `try_cast`)."""
+
+    item: Node
+    digits: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Node):
+    """`array[index]`, counted from 0; NULL outside of the array."""
+
+    array: Node
+    index: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element(Node):
+    """The variable of a lambda."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantified(Node):
+    """`exists(array, variable -> body)`, or `forall`: an OR, or an AND, over the elements."""
+
+    array: Node
+    variable: str
+    body: Node
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval(Node):
+    """A length of time: amounts with their units, such as DAY or `HOUR TO SECOND`, added up."""
+
+    amounts: tuple[Param, ...]
+    units: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift(Node):
+    """A moment plus or minus (`op`) an interval, or a date and a number of days."""
+
+    op: str
+    moment: Node
+    amount: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elapsed(Node):
+    """`end - start`, two moments: a DURATION."""
+
+    end: Node
+    start: Node
 
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
@@ -181,7 +255,7 @@ def is_constant(node: Node) -> bool:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Attr, Param, Arith, Negate, Call)) and node.digits != (0, 0):
+    if isinstance(node, (Attr, Param, Arith, Negate, Call, Case, Cast)) and node.digits != (0, 0):
         return node.digits
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 

@@ -23,6 +23,8 @@ class Limits:
     clauses: int = 64  # of the normal form; beyond it, covering boxes and a residual
     pattern: int = 1_000  # characters of a LIKE or RLIKE pattern
     regexes: int = 100  # RLIKEs of one filter: a counted repetition makes a short one dear
+    regex_steps: int = 10_000  # of one RLIKE pattern when it is compiled: `.{100}` has 2,400
+    wildcards: int = 100  # of one LIKE pattern
 
     value_bytes: int = 16 * _MIB  # of one text, or of all texts of one array, in an event
     filter_work_bytes: int = 64 * _MIB  # that one filter reads of one event

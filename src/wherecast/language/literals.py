@@ -17,15 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.expression import Attr, Call, Compare, InList, Like, Node, Param
+from wherecast.language.casts import read_boolean, read_double, read_integer
+from wherecast.language.expression import Attr, Call, Compare, InList, Interval, Like, Node, Param
 from wherecast.language.filters import LiteralValues
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
+from wherecast.language.intervals import read_amount
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.limits import Limits
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.patterns import like_parts, rlike_regex
+from wherecast.language.patterns import check_regex, like_parts
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
-from wherecast.language.types import INTEGERS, MAX_PRECISION, NUMBERS, Digits, Type
+from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 from wherecast.language.zone import UTC, Zone
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
@@ -101,9 +104,13 @@ def are_strings(kinds: SlotKinds) -> tuple[bool, ...]:
     return tuple(k == _STRING_SLOT for k in kinds)
 
 
+_ARITHMETIC = re.compile(r"[-+*/%&|^~:\[]|<<|>>|\b(?:div|case|cast|try_cast|interval)\b", re.IGNORECASE)
+
+
 def has_arithmetic(skeleton: Skeleton) -> bool:
+    """Whether the type that Spark gives to a literal may show: in arithmetic, casts, CASE and calls."""
     text = "".join(skeleton)
-    return any(c in text for c in "+-*/%") or any(name.lower() in COMPUTING for name in _CALL.findall(text))
+    return _ARITHMETIC.search(text) is not None or any(name.lower() in COMPUTING for name in _CALL.findall(text))
 
 
 #: A word before a parenthesis, with what people put between them.
@@ -243,6 +250,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
         return np.fromiter(map(unquote, texts), object, len(texts))
     if kind is Type.BINARY:
         return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
+    if kind not in MOMENTS and texts and texts[0].startswith("'"):
+        return _read_quoted(kind, [unquote(t) for t in texts])
     if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
         return read_literals(Type.BIGINT, texts).astype(np.float32).astype(np.float64)
     if kind is Type.DOUBLE or kind in INTEGERS:
@@ -257,6 +266,19 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     known = list(dict.fromkeys(texts))
     moments = dict(zip(known, _read_moments(kind, [unquote(t) for t in known], zone).tolist(), strict=True))
     return np.fromiter((moments[t] for t in texts), np.int64, len(texts))
+
+
+def _read_quoted(kind: Type, texts: list[str]) -> npt.NDArray[np.generic]:
+    """Texts beside a number or a truth value, read as Spark casts them."""
+    what = "TRUE or FALSE" if kind is Type.BOOLEAN else "an integer" if kind in INTEGERS else "a number"
+    read: Callable[[str], Any] = (
+        read_boolean if kind is Type.BOOLEAN else (lambda t: read_integer(t, kind)) if kind in INTEGERS else read_double
+    )
+    values = [read(text) for text in texts]
+    for text, value in zip(texts, values, strict=True):
+        if value is None:
+            raise ValueError(f"{text!r:.60} is not {what}; write {what} without quotes")
+    return np.array(values, bool if kind is Type.BOOLEAN else np.int64 if kind in INTEGERS else np.float64)
 
 
 def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.int64]:
@@ -346,13 +368,13 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     return tuple(
         n
         for n in root.walk()
-        if isinstance(n, (InList, Compare, Like))
+        if isinstance(n, (InList, Compare, Like, Interval))
         or (isinstance(n, Param) and n not in in_lists)
         or (isinstance(n, Call) and FUNCTIONS[n.name].check is not None)
     )
 
 
-def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int, values_limit: int) -> None:
+def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) -> None:
     """Read every literal of an expression, patterns included. Raises LiteralFault for the first that is wrong.
 
     `nodes` are those of `nodes_with_literals`.
@@ -365,13 +387,16 @@ def check_literals(nodes: Sequence[Node], literals: Literals, pattern_limit: int
         if isinstance(node, InList):
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
-                _check_length(value, literals.listed(value, node.common)[1], values_limit)
+                _check_length(value, literals.listed(value, node.common)[1], limits.values)
+        elif isinstance(node, Interval):
+            for amount, unit in zip(node.amounts, node.units, strict=True):
+                _guard(amount, lambda a=amount, u=unit: _check_amounts(a, u, literals))  # type: ignore[misc]
         elif isinstance(node, Param):
             _guard(node, lambda p=node: literals.scalar(p))  # type: ignore[misc]
         elif isinstance(node, Like):
-            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, pattern_limit))  # type: ignore[misc]
+            _guard(node.pattern, lambda n=node: _check_patterns(n, literals, limits))  # type: ignore[misc]
         elif isinstance(node, Call):
-            _check_call(node, literals, pattern_limit)
+            _check_call(node, literals, limits.pattern)
 
 
 class LiteralFault(ValueError):  # noqa: N818 - not raised to callers: it becomes a FilterError
@@ -475,14 +500,23 @@ def _check_digits(own: Digits, node: InList | Compare, params: list[Param], lite
             raise LiteralFault(param.slot, "literal", message)
 
 
-def _check_patterns(node: Like, literals: Literals, limit: int) -> None:
+def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
+    for text in {t for t in literals.texts[amount.slot] if isinstance(t, str)}:
+        read_amount(unit, unquote(text) if text.startswith("'") else number_body(text))
+
+
+def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
+    slot = node.pattern.slot
     for pattern in set(literals.scalar(node.pattern).tolist()):
-        if len(pattern) > limit:
-            raise LiteralFault(node.pattern.slot, "limit", f"a pattern of {len(pattern)} characters, at most {limit}")
+        if len(pattern) > limits.pattern:
+            raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":
-            rlike_regex(pattern)
-        else:
-            like_parts(pattern)  # whatever passes compiles; RE2 gets to see it when there is something to match
+            check_regex(pattern, limits.regex_steps)
+            continue
+        # Whatever passes compiles; RE2 gets to see it when there is something to match.
+        wildcards = sum(is_wildcard for is_wildcard, _ in like_parts(pattern))
+        if wildcards > limits.wildcards:
+            raise LiteralFault(slot, "limit", f"a pattern with {wildcards} wildcards, at most {limits.wildcards}")
 
 
 def _check_call(node: Call, literals: Literals, limit: int) -> None:

@@ -33,17 +33,24 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
+    Case,
+    Cast,
     Compare,
     Const,
+    Elapsed,
     InList,
+    Interval,
+    Invert,
     IsNull,
     IsTruth,
+    Item,
     Like,
     Negate,
     Node,
     Not,
     Or,
     Param,
+    Shift,
     attributes_of,
 )
 from wherecast.language.functions.table import FUNCTIONS
@@ -173,6 +180,8 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
+    if isinstance(node, Case) and _is_simple(node):
+        return _case(node, truth)
     predicate = find_predicate(node)
     if predicate is not None:
         return _of_predicate(node, predicate, truth)
@@ -187,6 +196,28 @@ def _constant(value: bool | None, truth: Truth) -> Logic:
         Truth.NOT_FALSE: value is not False,
     }
     return ALWAYS if holds[truth] else NEVER
+
+
+_MOST_CASES = 4
+
+
+def _is_simple(node: Case) -> bool:
+    """Whether a CASE that is a condition can be taken apart: each condition is repeated in the cases after it."""
+    return len(node.conditions) <= _MOST_CASES and not any(
+        isinstance(n, Case) for item in (*node.conditions, *node.values) for n in item.walk()
+    )
+
+
+def _case(node: Case, truth: Truth) -> Logic:
+    """The value of one case has the truth, its condition is true and those before it are not."""
+    cases: list[Logic] = []
+    before: list[Logic] = []
+    for condition, value in zip((*node.conditions, None), node.values, strict=True):
+        here = [push_truth(condition, Truth.TRUE)] if condition is not None else []
+        cases.append(All((*before, *here, push_truth(value, truth))))
+        if condition is not None:
+            before.append(push_truth(condition, Truth.NOT_TRUE))
+    return Any_(tuple(cases))
 
 
 def _is_null(node: IsNull, truth: Truth) -> Logic:
@@ -341,13 +372,16 @@ def _is_null_const(*nodes: Node) -> bool:
 
 def _is_strict(node: Node) -> bool:
     """Whether the node is NULL as soon as one of its attributes is."""
-    strict = (Compare, Arith, Negate, Call, Like, InList, Attr, Param, Const)
     return all(
-        isinstance(n, strict)
+        isinstance(n, _STRICT)
         and getattr(n, "op", "") != "<=>"
         and (not isinstance(n, Call) or FUNCTIONS[n.name].is_strict)
         for n in node.walk()
     )
+
+
+_LEAVES = (Attr, Param, Const)
+_STRICT = (*_LEAVES, Compare, Like, InList, Arith, Negate, Invert, Call, Cast, Item, Interval, Shift, Elapsed)
 
 
 # -- pass 2: alternatives of one column become one set ---------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,3 +83,20 @@ def member_keys(node: Node, operand: Nullable, common: Type, zone: Zone) -> list
 def sort_keys(operand: Nullable, kind: Type) -> npt.NDArray[Any]:
     """Values of a type in a form whose plain equality and order are Spark's."""
     return float_keys(operand.values) if kind in FLOATS else operand.values
+
+
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock; instants get their zone
+
+
+def python_value(node: Node, value: Any) -> object:
+    """One value of an expression, as Python has it."""
+    if node.type is Type.DECIMAL:
+        return Decimal(int(value)).scaleb(-decimal_scale(node))
+    if node.type is Type.DATE:
+        return _EPOCH.date() + dt.timedelta(days=int(value))
+    if node.type is Type.BINARY:
+        return bytes.fromhex(value)
+    if node.type in MOMENTS:
+        wall = _EPOCH + dt.timedelta(microseconds=int(value))
+        return wall.replace(tzinfo=dt.UTC) if node.type is Type.TIMESTAMP else wall
+    return value.item() if isinstance(value, np.generic) else value

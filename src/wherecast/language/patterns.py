@@ -5,8 +5,9 @@ the string order; the rest is a residual behind the interval of its literal pref
 time is linear in the text, so a hostile `(a+)+$` costs nothing special.
 
 Spark's RLIKE is Java's: `.` stops at any line terminator, `$` also matches before a final one, `\s` knows the vertical
-tab, `(?i)` knows ASCII letters only. `rlike_regex` rewrites those; look-around and back-references, which no linear-time
-engine has, are refused, and so is what Java refuses. `\b` counts ASCII letters, as Java does from version 19 on.
+tab, `(?i)` knows ASCII letters only, and with `u` the simple case mappings of Unicode. `rlike_regex` rewrites those;
+look-around and back-references, which no linear-time engine has, are refused, and so is what Java refuses. `\b` counts ASCII
+letters, as Java does from version 19 on. RE2 counts repetitions up to 1,000; longer ones are written one after the other.
 """
 
 from __future__ import annotations
@@ -138,6 +139,11 @@ class JavaRegex:
         self._before_line_end = before_line_end
 
     @property
+    def steps(self) -> int:
+        """Instructions of the compiled pattern. Compiling takes about 0.4 us each, and `.{100}` has 2,400."""
+        return int(self._regex.programsize)
+
+    @property
     def compiled(self) -> Any:
         """The expression of RE2, in which `$` is the end of the text."""
         return self._regex
@@ -165,9 +171,14 @@ def rlike_regex(pattern: str) -> JavaRegex:
     except re2.error as error:
         reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         raise ValueError(f"{reason} (look-around and back-references are not supported)") from None
-    if regex.programsize > _MAX_PROGRAM:
-        raise ValueError(f"too large a pattern: {regex.programsize} steps, at most {_MAX_PROGRAM}; repeat less often")
     return JavaRegex(regex, before_line_end=translator.has_dollar)
+
+
+def check_regex(pattern: str, most_steps: int) -> None:
+    """Raise ValueError where a regular expression is wrong, not supported or too large."""
+    steps = rlike_regex(pattern).steps
+    if steps > most_steps:
+        raise ValueError(f"too large a pattern: {steps} steps, at most {most_steps}; repeat less often")
 
 
 def _options() -> Any:
@@ -177,30 +188,74 @@ def _options() -> Any:
 
 
 LINE_END = re.compile(r"(?:\r\n|[\n\r\x85\u2028\u2029])\Z")
-#: Instructions of a compiled pattern. Compiling takes about 0.4 us each, and `.{100}` has 2,400.
-_MAX_PROGRAM = 3_000
-_NOTLINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+#: The most that RE2 counts to, and the most characters of a pattern in which longer repetitions are written out.
+_MOST_REPEATED, _MOST_WRITTEN = 1000, 50_000
+_NOT_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _NAMED_GROUP = re.compile(r"\(\?<[a-zA-Z][a-zA-Z0-9]*>")
-_REPETITION = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
-_CLASSES = {"d": r"\d", "D": r"\D", "w": r"\w", "W": r"\W", "s": r"\s\x0B"}
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a"}
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_REPETITION = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\}")
+_BLANKS = r" \t\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}"
+_LINE_ENDS = r"\n\x0B\f\r\x{85}\x{2028}\x{2029}"
+#: Classes by the letter of their escape, for use in brackets; and those that are the complement of another.
+_CLASSES = {"d": r"\d", "D": r"\D", "w": r"\w", "W": r"\W", "s": r"\s\x0B", "h": _BLANKS, "v": _LINE_ENDS}
+_COMPLEMENTS = {"S": "s", "H": "h", "V": "v"}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_CODE = re.compile(r"x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2})|c([@-_a-z?])")
+_PROPERTY = re.compile(r"([pP])(?:\{(\^?[A-Za-z0-9_]+)\}|([A-Z]))")
+#: Java's POSIX classes, which are ASCII.
+_POSIX = {
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7F",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "Cntrl": r"\x00-\x1F\x7F",
+    "XDigit": "0-9a-fA-F",
+    "Space": r" \t-\r",
+}
+_CATEGORY = re.compile(r"L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfo]?")
+_CASED = ("L", "Lu", "Ll", "Lt", "Lower", "Upper")
+
+
+class _Mode(NamedTuple):
+    """The flags in force."""
+
+    folds: bool = False  # i: letters match in either case
+    unicode: bool = False  # u: also letters beyond ASCII do
+    dot_all: bool = False  # s: `.` matches line ends
 
 
 class _Translator:
-    """One walk over a pattern. `folds` holds, for each open group, whether letters match in either case there."""
+    """One walk over a pattern. `modes` holds the flags of each open group, `starts` where it begins in the output."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
-        self.folds = [False]
+        self.modes = [_Mode()]
+        self.starts = [0]
+        self.out: list[str] = []
+        self.last = 0  # where the last atom begins in the output
         self.has_dollar = False
         self.has_end = False
         self.names: set[str] = set()
 
     def translate(self) -> str:
-        out = []
+        out = self.out
         while self.at < len(self.pattern):
-            out.append(self._token())
+            char = self.pattern[self.at]
+            token = self._token()
+            if char == ")" and len(self.starts) > 1:
+                self.last = self.starts.pop()
+            elif char == "(" and token:
+                self.starts.append(len(out))
+            elif char not in "{*+?|":
+                self.last = len(out)
+            out.append(token)
         if self.has_dollar and self.has_end:
             raise ValueError("$ and \\z in one pattern are not supported; use one of them")
         return "".join(out)
@@ -214,38 +269,82 @@ class _Translator:
         if char == "(":
             return self._open_group()
         if char == "{":
-            match = _REPETITION.match(self.pattern, self.at)
-            if match is None:
-                raise ValueError("{ must begin a repetition such as {2} or {1,3}; escape it")
-            self.at = match.end()
-            return match.group()
+            return self._repetition()
         self.at += 1
-        if char == ")" and len(self.folds) > 1:
-            self.folds.pop()
+        if char == ")" and len(self.modes) > 1:
+            self.modes.pop()
         if char == "$":
             return self._dollar()
         if char == ".":
-            return _NOTLINE_END
-        return f"[{_both_cases(char, char)}]" if self.folds[-1] and _is_letter(char) else char
+            return "(?s:.)" if self.modes[-1].dot_all else _NOT_LINE_END
+        return self._character(char)
+
+    def _character(self, char: str) -> str:
+        """A plain character, or a sign of the syntax."""
+        mode = self.modes[-1]
+        if mode.folds and (_is_letter(char) or (mode.unicode and not char.isascii())):
+            return f"[{self._range(char, char)}]"
+        return char if char.isascii() else _plain(char)
+
+    def _repetition(self) -> str:
+        match = _REPETITION.match(self.pattern, self.at)
+        if match is None:
+            raise ValueError("{ must begin a repetition such as {2} or {1,3}; escape it")
+        self.at = match.end()
+        least, most = int(match[1]), int(match[3]) if match[3] else int(match[1])
+        if max(least, most) <= _MOST_REPEATED:
+            return match.group()
+        atom = "".join(self.out[self.last :])
+        if match[2] and match[3] and most < least:
+            raise ValueError("a repetition that ends before it begins")
+        if (
+            len(atom) * (max(least, most) // _MOST_REPEATED + 2) > _MOST_WRITTEN
+            or self.pattern[self.at : self.at + 1] == "+"
+        ):
+            raise ValueError(f"too large a repetition {match.group()}; repeat less often")
+        # The atom stands in the output already: it takes the first count.
+        required = [min(_MOST_REPEATED, least - n) for n in range(0, least, _MOST_REPEATED)]
+        optional = [min(_MOST_REPEATED, most - least - n) for n in range(0, most - least, _MOST_REPEATED)]
+        counts = [f"{{{n}}}" for n in required] + [f"{{0,{n}}}" for n in optional]
+        if match[2] and not match[3]:
+            counts.append("*")
+        return atom.join(counts)
 
     def _open_group(self) -> str:
         pattern, at = self.pattern, self.at
-        if pattern.startswith("(?i)", at):
-            self.folds[-1] = True
-            self.at += 4
-            if self.at < len(pattern) and pattern[self.at] in "*+?{":
-                raise ValueError("nothing to repeat after (?i)")
-            return ""
+        flags = _FLAGS.match(pattern, at)
+        if flags and (flags[1] or flags[2]):
+            return self._flags(flags)
         named = _NAMED_GROUP.match(pattern, at)
         opening = named.group() if named else "(?:" if pattern.startswith("(?:", at) else "("
         if opening == "(" and pattern.startswith("(?", at):
-            raise ValueError("only (?:...), (?i) and named groups are supported of the (?...) forms")
+            raise ValueError("only (?:...), named groups and the flags i, s and u are supported of the (?...) forms")
         if named and opening in self.names:
             raise ValueError(f"two groups of one name {opening[3:-1]!r}; rename one")
         self.names.add(opening)
-        self.folds.append(self.folds[-1])
+        self.modes.append(self.modes[-1])
         self.at += len(opening)
         return "(" if named else opening
+
+    def _flags(self, match: re.Match[str]) -> str:
+        on, off, end = match[1], match[2] or "", match[3]
+        unknown = set(on + off) - set("isu")
+        if unknown:
+            raise ValueError(f"the flag {min(unknown)} is not supported; i, s and u are")
+        mode = self.modes[-1]
+        mode = _Mode(
+            folds=("i" in on or mode.folds) and "i" not in off,
+            unicode=("u" in on or mode.unicode) and "u" not in off,
+            dot_all=("s" in on or mode.dot_all) and "s" not in off,
+        )
+        self.at = match.end()
+        if end == ":":
+            self.modes.append(mode)
+            return "(?:"
+        self.modes[-1] = mode
+        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?{":
+            raise ValueError(f"nothing to repeat after {match.group()}")
+        return ""
 
     def _dollar(self) -> str:
         """`$`, which RE2 has as the end of the text only: see `JavaRegex.is_found`."""
@@ -258,23 +357,75 @@ class _Translator:
         char = self.pattern[self.at + 1 : self.at + 2]
         if not char:
             raise ValueError("a backslash at the end")
+        if char == "Q":
+            return self._quoted()
         self.at += 2
         if char in _CLASSES:
             return f"[{_CLASSES[char]}]"
-        if char == "S":
-            return r"[^\s\x0B]"
+        if char in _COMPLEMENTS:
+            return f"[^{_CLASSES[_COMPLEMENTS[char]]}]"
+        if char in "pP":
+            return f"[{self._property()}]"
+        if char == "R":
+            return rf"(?:\r\n|[{_LINE_ENDS}])"
+        if char == "Z":  # as $ is, where lines do not count
+            return self._dollar()
         if char in "bBAz":
             self.has_end = self.has_end or char == "z"
             return "\\" + char
-        return _plain(self._escaped(char))
+        return self._literal(self._escaped(char))
+
+    def _literal(self, char: str) -> str:
+        mode = self.modes[-1]
+        if mode.folds and (_is_letter(char) or (mode.unicode and not char.isascii())):
+            return f"[{self._range(char, char)}]"
+        return _plain(char)
+
+    def _quoted(self) -> str:
+        r"""`\Q...\E`: plain characters. All but the last go to the output at once."""
+        end = self.pattern.find("\\E", self.at + 2)
+        text = self.pattern[self.at + 2 : end if end >= 0 else None]
+        self.at = end + 2 if end >= 0 else len(self.pattern)
+        if not text:
+            raise ValueError("\\Q needs text before its \\E")
+        self.out += [self._literal(char) for char in text[:-1]]
+        return self._literal(text[-1])
 
     def _escaped(self, char: str) -> str:
         """The character that an escape other than a class stands for."""
         if char in _CONTROLS:
             return _CONTROLS[char]
+        code = _CODE.match(self.pattern, self.at - 1)
+        if code is not None:
+            self.at = code.end()
+            if code[5]:
+                return chr(ord(code[5].upper()) ^ 64)
+            point = int(code[4], 8) if code[4] else int(code[1] or code[2] or code[3], 16)
+            if point > 0x10FFFF or 0xD800 <= point < 0xE000:
+                raise ValueError(f"\\{code.group()} is not a character")
+            return chr(point)
         if char.isalnum():
             raise ValueError(f"\\{char} is not supported")
         return char
+
+    def _property(self) -> str:
+        """A class of characters by name, for use in brackets."""
+        match = _PROPERTY.match(self.pattern, self.at - 1)
+        if match is None:
+            raise ValueError(f"{self.pattern[self.at - 2 : self.at + 20]} is not a class of characters; write \\p{{L}}")
+        self.at = match.end()
+        name, is_negated = match[2] or match[3], match[1] == "P"
+        category = name.removeprefix("Is")
+        if self.modes[-1].folds and category in _CASED[1:]:
+            raise ValueError(f"\\p{{{name}}} is not supported where case does not matter; write \\p{{L}}")
+        if name in _POSIX:
+            return f"^{_POSIX[name]}" if is_negated else _POSIX[name]
+        is_script = name.startswith("Is") and category.istitle() and len(category) > 2 and category not in _BINARY
+        if not _CATEGORY.fullmatch(category) and not is_script:
+            raise ValueError(
+                f"\\p{{{name}}} is not supported; write a category such as \\p{{L}} or a script such as \\p{{IsGreek}}"
+            )
+        return f"\\{match[1]}{{{category}}}"
 
     # -- character classes ----------------------------------------------------------------------------------------
 
@@ -295,16 +446,30 @@ class _Translator:
     def _class_item(self) -> str:
         """One class, character or range inside brackets."""
         pattern = self.pattern
-        if pattern[self.at] == "\\" and pattern[self.at + 1 : self.at + 2] in tuple(_CLASSES):
+        escaped = pattern[self.at + 1 : self.at + 2] if pattern[self.at] == "\\" else ""
+        if escaped in tuple(_CLASSES):
             self.at += 2
-            return _CLASSES[pattern[self.at - 1]]
+            return _CLASSES[escaped]
+        if escaped and escaped in "pP":
+            self.at += 2
+            found = self._property()
+            if found.startswith("^"):
+                raise ValueError("\\P of a POSIX class inside brackets is not supported; write [^...]")
+            return found
         low = high = self._class_character()
         if pattern.startswith("-", self.at) and not pattern.startswith("-]", self.at):
             self.at += 1
             high = self._class_character()
             if high < low:
                 raise ValueError("a range of characters that ends before it begins")
-        return _both_cases(low, high) if self.folds[-1] else f"{_plain(low)}-{_plain(high)}"
+        return self._range(low, high)
+
+    def _range(self, low: str, high: str) -> str:
+        """Characters from one to another, for use in brackets, in either case where flags say so."""
+        mode = self.modes[-1]
+        if not mode.folds:
+            return f"{_plain(low)}-{_plain(high)}"
+        return _both_cases(low, high) + (_other_cases(low, high) if mode.unicode else "")
 
     def _class_character(self) -> str:
         pattern, at = self.pattern, self.at
@@ -334,6 +499,46 @@ def _both_cases(low: str, high: str) -> str:
         if start <= end:
             out += f"{_plain(chr(ord(start) + shift))}-{_plain(chr(ord(end) + shift))}"
     return out
+
+
+#: Properties that RE2 lacks; the other names after `Is` are scripts.
+_BINARY = frozenset(
+    (
+        "Alphabetic",
+        "Ideographic",
+        "Letter",
+        "Lowercase",
+        "Uppercase",
+        "Titlecase",
+        "Punctuation",
+        "Control",
+        "Digit",
+        "Assigned",
+    )
+)
+
+
+@lru_cache(maxsize=1)
+def _cased() -> list[tuple[str, str, str]]:
+    """Letters with more than one case: each with its upper case and the lower case of that, as Java maps single characters."""
+    found = []
+    for point in range(0x20000):
+        char = chr(point)
+        if point in range(0xD800, 0xE000) or (char.lower() == char == char.upper()):
+            continue
+        upper = next((c for c in (char.upper(), char.title()) if len(c) == 1), char)
+        lower = "i" if upper == "\u0130" else upper.lower()
+        found.append((char, upper, lower if len(lower) == 1 else upper))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _other_cases(low: str, high: str) -> str:
+    """The letters that Java's (?iu) takes for one of a range."""
+    if low == high:
+        same = next((lower for char, _, lower in _cased() if char == low), low)
+        return "".join(_plain(char) for char, _, lower in _cased() if lower == same)
+    return "".join(_plain(char) for char, upper, lower in _cased() if low <= upper <= high or low <= lower <= high)
 
 
 _GROUPING = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|[()|$]|.", re.DOTALL)
@@ -376,8 +581,11 @@ _GROUP_HEAD = re.compile(r"\?(?::|<[a-zA-Z][a-zA-Z0-9]*>)")
 @lru_cache(maxsize=1 << 16)
 def rlike_form(pattern: str) -> PatternForm:
     """The form of a regular expression that has been checked: `pieces`, `folded` or `general`."""
+    flags = "".join(match[1] for match in _FLAGS.finditer(pattern))
+    if "\\Q" in pattern or ("i" in flags and "u" in flags):
+        return PatternForm("general")
     literal = max(_Requirements(pattern).alternatives(), key=len, default="")
-    if "(?i)" in pattern:
+    if "i" in flags:
         # Of letters beyond ASCII, lower case may depend on their neighbours.
         lower = literal.lower() if literal.isascii() else ""
         return PatternForm("folded", "", ANYWHERE + lower) if lower else PatternForm("general")
@@ -425,6 +633,10 @@ class _Requirements:
         pattern, char = self.pattern, self.pattern[self.at]
         self.at += 1
         if char == "\\":
+            named = _CODE.match(pattern, self.at) or _PROPERTY.match(pattern, self.at)
+            if named is not None:
+                self.at = named.end()
+                return "", []
             self.at += 1
             escaped = pattern[self.at - 1]
             return _CONTROLS.get(escaped, "" if escaped.isalnum() else escaped), []
@@ -438,9 +650,14 @@ class _Requirements:
         return ("" if char in ".^$" else char), []
 
     def _group(self) -> list[str]:
-        if self.pattern.startswith("?i)", self.at):
-            self.at += 3
-            return []
+        flags = _FLAGS.match(self.pattern, self.at - 1)
+        if flags and (flags[1] or flags[2]):
+            self.at = flags.end()
+            if flags[3] == ")":
+                return []
+            inside = self.alternatives()
+            self.at += 1
+            return inside
         head = _GROUP_HEAD.match(self.pattern, self.at)
         self.at = head.end() if head else self.at
         inside = self.alternatives()

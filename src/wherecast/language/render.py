@@ -13,17 +13,26 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
+    Case,
+    Cast,
     Compare,
     Const,
+    Elapsed,
+    Element,
     InList,
+    Interval,
+    Invert,
     IsNull,
     IsTruth,
+    Item,
     Like,
     Negate,
     Node,
     Not,
     Or,
     Param,
+    Quantified,
+    Shift,
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
@@ -40,7 +49,7 @@ def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], st
         return render(n, name, literal)
 
     def operand(n: Node) -> str:
-        return show(n) if isinstance(n, (Attr, Param, Const, Call)) else f"({show(n)})"
+        return show(n) if isinstance(n, _CLOSED) else f"({show(n)})"
 
     match node:
         case Attr():
@@ -60,12 +69,48 @@ def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], st
             return f"{operand(node.item)} IN ({', '.join(values)})"
         case Like():
             return f"{operand(node.item)} {node.kind.upper()} {literal(node.pattern)}"
-        case Not() | Negate() | IsNull() | IsTruth():
+        case Not() | Negate() | IsNull() | IsTruth() | Invert():
             return _unary(node, operand(node.item))
+        case _:
+            return _form(node, show, operand, literal)
+
+
+def _form(
+    node: Node, show: Callable[[Node], str], operand: Callable[[Node], str], literal: Callable[[Param], str]
+) -> str:
+    """What has a syntax of its own: CASE, CAST, lambdas, subscripts, intervals."""
+    match node:
+        case Cast():
+            digits = f"({node.digits[0]}, {node.digits[1]})" if node.type is Type.DECIMAL else ""
+            return f"CAST({show(node.item)} AS {node.type.upper()}{digits})"
+        case Case():
+            pairs = zip(node.conditions, node.values, strict=False)
+            cases = " ".join(f"WHEN {show(when)} THEN {show(then)}" for when, then in pairs)
+            return f"CASE {cases} ELSE {show(node.values[-1])} END"
+        case Item():
+            return f"{show(node.array)}[{show(node.index)}]"
+        case Element():
+            return f"`{node.name.replace('`', '``')}`"
+        case Quantified():
+            body = f"`{node.variable.replace('`', '``')}` -> {show(node.body)}"
+            return f"{'forall' if node.is_all else 'exists'}({show(node.array)}, {body})"
+        case Interval():
+            parts = zip(node.amounts, node.units, strict=True)
+            return f"INTERVAL {' '.join(f'{literal(amount)} {unit}' for amount, unit in parts)}"
+        case Shift():
+            return f"{operand(node.moment)} {node.op} {operand(node.amount)}"
+        case Elapsed():
+            return f"{operand(node.end)} - {operand(node.start)}"
     raise TypeError(f"no SQL for {type(node).__name__}")
 
 
-def _unary(node: Not | Negate | IsNull | IsTruth, item: str) -> str:
+#: What needs no parentheses around it.
+_CLOSED = (Attr, Param, Const, Call, Cast, Case, Item, Element, Quantified)
+
+
+def _unary(node: Not | Negate | IsNull | IsTruth | Invert, item: str) -> str:
+    if isinstance(node, Invert):
+        return f"~{item}"
     if isinstance(node, IsNull):
         return f"{item} IS NULL"
     if isinstance(node, IsTruth):

@@ -38,6 +38,7 @@ _FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*+(?:''[^']*+)*+'|{_NUMBER_TAIL})
 _CAREFUL = re.compile(
     rf"""(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
     |(?P<quoted>`(?:[^`]|``)*+`)
+    |(?<!\w)[rR](?P<raw>'[^']*+'|"[^"]*+")
     |(?P<string>'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")
     |(?P<number>{_NUMBER})
     |(?P<open>(?:/\*|[`'"]).*)""",
@@ -58,11 +59,66 @@ Cut = tuple[Skeleton, tuple[LiteralText, ...]]
 
 def cut_text(text: str) -> Cut:
     """Cut a filter at its literals: its skeleton and the literals."""
-    unusual = "\\" in text or "`" in text or '"' in text or "--" in text or "/*" in text
+    unusual = (
+        "\\" in text
+        or "`" in text
+        or '"' in text
+        or "--" in text
+        or "/*" in text
+        or ("''" in text and "r'" in text.lower())
+    )
     parts: list[str] = _split_carefully(text) if unusual else _FAST_CUT.split(text)
+    if len(parts) > 1 and _has_static_literal(text):
+        parts = _without_static(parts)
     if "," in text:
         return _gather_lists(parts)
     return tuple(parts[::2]), tuple(parts[1::2])
+
+
+def _has_static_literal(text: str) -> bool:
+    return any(word in text for word in _STATIC_WORDS)
+
+
+_STATIC_WORDS = ("escape", "ESCAPE", "Escape", "ecimal(", "ECIMAL(", "ecimal (", "ECIMAL (", "umeric(", "UMERIC(")
+_DIGITS_OPEN = re.compile(r"\b(?:decimal|numeric)\s*\(\s*$", re.IGNORECASE)
+_DIGITS_COMMA = re.compile(r"\s*,\s*")
+_ESCAPE_WORD = re.compile(r"\s*escape\s*", re.IGNORECASE)
+
+
+def _without_static(parts: list[str]) -> list[str]:
+    """Literals that belong to the shape: the digits of a type stay in the text, the character of ESCAPE in its pattern."""
+    out = [parts[0]]
+    for i in range(1, len(parts), 2):
+        literal, after = parts[i], parts[i + 1]
+        if _DIGITS_OPEN.search(out[-1]) or (
+            i > 1 and _DIGITS_COMMA.fullmatch(parts[i - 1]) and out[-1].endswith(parts[i - 2] + parts[i - 1])
+        ):
+            out[-1] += literal + after
+            continue
+        if len(out) > 1 and _ESCAPE_WORD.fullmatch(out[-1]) and out[-2].startswith("'"):
+            pattern = _with_backslashes(out[-2][1:-1], literal[1:-1].replace("''", "'"))
+            if pattern is not None and literal.startswith("'"):
+                out[-2] = f"'{pattern}'"
+                out[-1] += " " * len(literal) + after
+                continue
+        out += [literal, after]
+    return out
+
+
+def _with_backslashes(pattern: str, escape: str) -> str | None:
+    """A LIKE pattern that escapes with a backslash instead of another character; None if it is none."""
+    if len(escape) != 1:
+        return None
+    out, chars = [], iter(pattern.replace("''", "'"))
+    for char in chars:
+        if char != escape:
+            out.append("\\\\" if char == "\\" else char)
+            continue
+        escaped = next(chars, "")
+        if not escaped or escaped not in ("%", "_", escape):
+            return None
+        out.append(f"\\{escaped}" if escaped in "%_\\" else escaped)
+    return "".join(out).replace("'", "''")
 
 
 def find_surrogate(text: str) -> int:
@@ -84,6 +140,10 @@ def _split_carefully(text: str) -> list[str]:
             plain.append(" " * len(found))  # keeps every later position where it was
         elif token.lastgroup in ("quoted", "open"):
             plain.append(found)
+        elif token.lastgroup == "raw":
+            body = found[2:-1].replace("'", "''")
+            parts += ["".join(plain) + found[0], f"'{body}'"]
+            plain = []
         else:
             parts += ["".join(plain), _unescape(found) if token.lastgroup == "string" else found]
             plain = []
@@ -203,7 +263,7 @@ def literal_spans(text: str, cut: Cut | None = None) -> Iterator[Span]:
 def _end_of_literal(text: str, at: int, count: int) -> int:
     for _ in range(count):
         token = _CAREFUL.search(text, at)
-        while token is not None and token.lastgroup not in ("string", "number"):
+        while token is not None and token.lastgroup not in ("string", "number", "raw"):
             token = _CAREFUL.search(text, token.end())
         assert token is not None, "the text was cut into as many literals"
         at = token.end()

@@ -1,7 +1,4 @@
-"""From SQL text to a checked expression.
-
-sqlglot parses the shape of a filter (see `skeletons`) from tokens that hold nothing but the filter language (see `tokens`);
-this module walks the tree it returns and resolves names and types against the schema.
+"""From the tree of a shape to a checked expression: names and types are resolved against the schema.
 
 `SlotKind` tells what the literal of a slot is; it is part of the shape's variant, because Spark types `1`, `1.5` and
 `15e-1` differently and that shows in arithmetic.
@@ -10,22 +7,21 @@ this module walks the tree it returns and resolves names and types against the s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
-
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import SqlglotError
+from typing import ClassVar, NamedTuple
 
 from wherecast.errors import FilterError
-from wherecast.language.advice import EXPECTED, name_advice
+from wherecast.language.advice import name_advice
 from wherecast.language.expression import (
     And,
     Arith,
     Attr,
+    Call,
     Compare,
     Const,
     InList,
+    Invert,
     IsNull,
     IsTruth,
     Like,
@@ -39,16 +35,22 @@ from wherecast.language.expression import (
     digits_of,
     number_type,
 )
+from wherecast.language.forms import HANDLERS, cast_to, moment_arithmetic
 from wherecast.language.functions.numbers import check_digits
 from wherecast.language.functions.row import CallFaultError, retyped, type_call
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.limits import Limits
+from wherecast.language.parser import Branch, Leaf, Tree
 from wherecast.language.schema import Schema
-from wherecast.language.skeletons import Shape
-from wherecast.language.tokens import Operand, read_shape
-from wherecast.language.types import MOMENTS, NUMBERS, Digits, Type, common_number
-
-_DIALECT = Spark()
+from wherecast.language.types import (
+    INTEGERS,
+    INTERVALS,
+    MOMENTS,
+    NUMBERS,
+    Digits,
+    Type,
+    common_number,
+)
 
 
 class SlotKind(NamedTuple):
@@ -59,127 +61,70 @@ class SlotKind(NamedTuple):
     is_edge: bool = False  # one more than the greatest integer of a type: with a minus before it, the least
 
 
-class Parsed(NamedTuple):
-    """The tree of a shape; the name of a column is its number among the operands."""
-
-    tree: exp.Expr
-    operands: list[Operand]
-
-
-def parse_shape(shape: Shape, limits: Limits, quoted_names: frozenset[str] = frozenset()) -> Parsed:
-    """Parse a shape. Its words, their order, nesting and number are checked first (see `tokens`)."""
-    tokens, operands = read_shape(shape, limits.depth, limits.terms, quoted_names)
-    try:
-        (tree,) = _DIALECT.parser().parse_into(exp.Condition, tokens, shape.text)
-    except (SqlglotError, RecursionError, AttributeError, TypeError, ValueError, IndexError, KeyError):
-        # The sentence is well formed; should the parser differ, the author can only write it another way.
-        tree = None
-    if tree is None:
-        raise FilterError("syntax", f"not a condition that can be read; {EXPECTED}", text=shape.text)
-    return Parsed(tree, operands)
-
-
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
-_LIKES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}
-_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-
-
 #: Nodes of a condition that BETWEEN or IN may repeat.
 _MOST_REPEATED = 100
 
 
 class Checker:
-    """Turns sqlglot's tree into a typed expression, for one schema and one variant of slots."""
+    """Turns a tree into a typed expression, for one schema and one variant of slots."""
 
     def __init__(
-        self,
-        schema: Schema,
-        slots: tuple[SlotKind, ...],
-        operands: list[Operand],
-        text: str,
-        limits: Limits,
-        *,
-        case_sensitive: bool = False,
+        self, schema: Schema, slots: tuple[SlotKind, ...], text: str, limits: Limits, *, case_sensitive: bool = False
     ) -> None:
         self.schema = schema
-        self.operands = operands
         self.slots = slots
         self.text = text
         self.limits = limits
         self.case_sensitive = case_sensitive
         self.regexes = 0
-        self._handlers: dict[type[exp.Expr], Callable[[exp.Expr, int], Node]] = {
-            exp.Column: self._leaf,
-            exp.And: self._connective,
-            exp.Or: self._connective,
-            exp.Not: self._not,
-            exp.Is: self._is,
-            exp.NullSafeNEQ: self._comparison,
-            exp.Between: self._between,
-            exp.In: self._in,
-            exp.Like: self._like,
-            exp.ILike: self._like,
-            exp.RegexpLike: self._like,
-            exp.Neg: self._negative,
-            exp.Anonymous: self._call,
-            **dict.fromkeys(_COMPARISONS, self._comparison),
-            **dict.fromkeys(_ARITHMETIC, self._arithmetic),
-        }
+        self.variables: dict[str, Node] = {}  # of the lambdas around
 
-    def condition(self, tree: exp.Expr, depth: int = 0) -> Node:
+    def condition(self, tree: Tree, depth: int = 0) -> Node:
         """A node that must be boolean."""
         node = self.expression(tree, depth)
         if node.type not in (Type.BOOLEAN, Type.NULL):
             hint = " with an attribute: a = 'x' OR a = 'y', or a IN ('x', 'y')" if isinstance(node, Param) else ""
+            if isinstance(node, Call) and node.name == "concat":
+                hint = ", or write OR between conditions: || joins texts"
             message = f"expected a condition, found a value of type {node.type}; compare it{hint}"
-            raise self._error("type", message, node.span)
+            raise self.error("type", message, node.span)
         return node
 
-    def expression(self, tree: exp.Expr, depth: int) -> Node:
+    def expression(self, tree: Tree, depth: int) -> Node:
         """A node of any type, `depth` levels down."""
         if depth > self.limits.depth:
-            raise self._error(
-                "limit", f"nested deeper than {self.limits.depth}; flatten the filter", self._first_leaf(tree)
-            )
-        tree = tree.unnest() if isinstance(tree, exp.Paren) else tree
-        handler = self._handlers.get(type(tree))
-        if handler is None:
-            raise self._error("unsupported", f"{tree.key.upper()} is not supported; {EXPECTED}", self._first_leaf(tree))
-        return handler(tree, depth)
+            message = f"nested deeper than {self.limits.depth}; flatten the filter"
+            raise self.error("limit", message, _first_leaf(tree).span)
+        return self.leaf(tree) if isinstance(tree, Leaf) else self._HANDLERS[tree.op](self, tree, depth)
 
     # -- leaves ---------------------------------------------------------------------------------------------------
 
-    def _leaf(self, tree: exp.Expr, _depth: int) -> Node:
-        operand = self.operands[int(tree.name)]
-        if operand.name is not None:
-            return self._attribute(operand.name, operand.span)
-        if operand.slot is None:
-            return Const(value=operand.value, type=operand.type or Type.NULL, span=operand.span)
-        kind = self.slots[operand.slot]
-        if operand.type is not None:  # DATE '...', TIMESTAMP '...'
-            return Param(slot=operand.slot, type=operand.type, span=operand.span)
-        return Param(slot=operand.slot, type=kind.type, digits=kind.digits, span=operand.span)
+    def leaf(self, leaf: Leaf) -> Node:
+        if leaf.name is not None:
+            variable = self.variables.get(leaf.name.lower())
+            if variable is not None:
+                return replace(variable, span=leaf.span)
+            return self._attribute(leaf.name, leaf.span)
+        if leaf.slot is None:
+            return Const(value=leaf.value, type=leaf.type or Type.NULL, span=leaf.span)
+        if leaf.type is not None:  # DATE '...', TIMESTAMP '...'
+            return Param(slot=leaf.slot, type=leaf.type, span=leaf.span)
+        slot = self.slots[leaf.slot]
+        kind = NUMBERS[NUMBERS.index(slot.type) - 1] if leaf.negative and slot.is_edge else slot.type
+        return Param(slot=leaf.slot, type=kind, digits=slot.digits, negative=leaf.negative, span=leaf.span)
 
     def _attribute(self, name: str, span: Span) -> Node:
         index = self.schema.find(name)
         if index is not None and self.case_sensitive and self.schema.attributes[index].name != name:
             meant = self.schema.attributes[index].name
             message = f"unknown attribute {_shown(name)}; names are case-sensitive here: write {meant!r}"
-            raise self._error("unknown-attribute", message, span)
+            raise self.error("unknown-attribute", message, span)
         if index is None:
             why = self.schema.why_unusable(name)
             if why is not None:
-                raise self._error("type", why, span)
+                raise self.error("type", why, span)
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
-            raise self._error("unknown-attribute", message, span)
+            raise self.error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
@@ -196,177 +141,210 @@ class Checker:
 
     # -- logic ----------------------------------------------------------------------------------------------------
 
-    def _connective(self, tree: exp.Expr, depth: int) -> Node:
-        # A chain of a thousand ORs is a left-deep tree of depth a thousand: flatten it without recursion.
-        kind, items, stack = type(tree), [], [tree]
-        while stack:
-            node = stack.pop()
-            if type(node) is kind:
-                stack += [node.args["expression"], node.this]
-            else:
-                items.append(self.condition(node, depth + 1))
-        return (And if kind is exp.And else Or)(items=tuple(items), span=_hull(items[0], items[-1]))
+    def _connective(self, tree: Branch, depth: int) -> Node:
+        items = tuple(self.condition(item, depth + 1) for item in tree.items)
+        return (And if tree.op == "AND" else Or)(items=items, span=tree.span)
 
-    def _not(self, tree: exp.Expr, depth: int) -> Node:
-        item = self.condition(tree.this, depth + 1)
-        return Not(item=item, span=item.span)
+    def _not(self, tree: Branch, depth: int) -> Node:
+        return Not(item=self.condition(tree.items[0], depth + 1), span=tree.span)
 
-    def _is(self, tree: exp.Expr, depth: int) -> Node:
-        against = tree.args["expression"]
-        if isinstance(against, exp.Null):
-            item = self.expression(tree.this, depth + 1)
-            return IsNull(item=item, span=item.span)
-        item = self.condition(tree.this, depth + 1)
-        return IsTruth(item=item, truth=bool(against.this), span=item.span)
+    def _is_null(self, tree: Branch, depth: int) -> Node:
+        return IsNull(item=self.expression(tree.items[0], depth + 1), span=tree.span)
+
+    def _is_unknown(self, tree: Branch, depth: int) -> Node:
+        return IsNull(item=self.condition(tree.items[0], depth + 1), span=tree.span)
+
+    def _is_truth(self, tree: Branch, depth: int) -> Node:
+        return IsTruth(item=self.condition(tree.items[0], depth + 1), truth=tree.op == "IS TRUE", span=tree.span)
 
     # -- comparisons ----------------------------------------------------------------------------------------------
 
-    def _comparison(self, tree: exp.Expr, depth: int) -> Node:
-        left = self.expression(tree.this, depth + 1)
-        right = self._compared_with(left, tree.args["expression"], depth)
-        negated = isinstance(tree, exp.NullSafeNEQ)
-        node = self.compare("<=>" if negated else _COMPARISONS[type(tree)], left, right, _hull(left, right))
-        return Not(item=node, span=node.span) if negated else node
+    def _comparison(self, tree: Branch, depth: int) -> Node:
+        left = self.expression(tree.items[0], depth + 1)
+        return self.compare(tree.op, left, self._compared_with(left, tree.items[1], depth), tree.span)
 
-    def _compared_with(self, item: Node, tree: exp.Expr, depth: int) -> Node:
+    def _compared_with(self, item: Node, tree: Tree, depth: int) -> Node:
         """The other side of a comparison. A bare word beside a string is more likely a text without its quotes."""
-        if item.type is Type.STRING and isinstance(tree, exp.Column):
-            name, span = self.operands[int(tree.name)].name, self.operands[int(tree.name)].span
-            if name is not None and self.schema.find(name) is None and not name_advice(name):
+        if item.type is Type.STRING and isinstance(tree, Leaf) and tree.name is not None:
+            name = tree.name
+            if self.schema.find(name) is None and not name_advice(name):
                 near = self.schema.suggest(name)
                 hint = f", or did you mean the attribute {near!r}?" if near else ""
                 message = f"unknown attribute {_shown(name)}; write a text in quotes: '...'{hint}"
-                raise self._error("unknown-attribute", message, span)
+                raise self.error("unknown-attribute", message, tree.span)
         return self.expression(tree, depth + 1)
 
     def compare(self, op: str, left: Node, right: Node, span: Span) -> Node:
         """A comparison with both sides brought to their common type."""
-        common = self._common_type(left, right, span)
-        return Compare(op=op, left=retyped(left, common), right=retyped(right, common), common=common, span=span)
+        common = self.common_type(left, right, span)
+        return Compare(op=op, left=_as(left, common), right=_as(right, common), common=common, span=span)
 
-    def _common_type(self, left: Node, right: Node, span: Span) -> Type:
+    def common_type(self, left: Node, right: Node, span: Span) -> Type:
         a, b = left.type, right.type
         if Type.NULL in (a, b):
             return a if b is Type.NULL else b
         if a is Type.ARRAY or b is Type.ARRAY:
-            raise self._error("type", "an array cannot be compared; use array_contains or size", span)
+            raise self.error("type", "an array cannot be compared; use array_contains or size", span)
         if a in NUMBERS and b in NUMBERS:
             return common_number(a, b)
         if a is b:
             return a
         if a in MOMENTS and b in MOMENTS:
             return max(a, b, key=MOMENTS.index)
-        for this, other in ((left, right), (right, left)):
-            if isinstance(this, Param) and this.type is Type.STRING and other.type in MOMENTS:
-                return other.type
-        raise self._error(
+        for this, other in ((a, b), (b, a)):
+            if this is Type.STRING and other in (*MOMENTS, Type.BOOLEAN):
+                return other
+            if this is Type.STRING and other in NUMBERS:
+                return Type.BIGINT if other in INTEGERS else Type.DOUBLE
+        raise self.error(
             "type",
-            f"cannot compare {self._describe(left)} with {self._describe(right)}; "
+            f"cannot compare {self.describe(left)} with {self.describe(right)}; "
             f"give both sides one type{_literal_hint(left, right)}",
             span,
         )
 
-    def _between(self, tree: exp.Expr, depth: int) -> Node:
-        item = self._repeatable(self.expression(tree.this, depth + 1), "BETWEEN")
-        low, high = self.expression(tree.args["low"], depth + 1), self.expression(tree.args["high"], depth + 1)
-        span = _hull(item, high)
+    def _between(self, tree: Branch, depth: int) -> Node:
+        item, low, high = (self.expression(t, depth + 1) for t in tree.items)
+        self.check_repeatable(item, "BETWEEN")
+        span = tree.span
         return And(items=(self.compare(">=", item, low, span), self.compare("<=", item, high, span)), span=span)
 
-    def _repeatable(self, item: Node, what: str) -> Node:
-        """An operand that stands more than once in the result: nested conditions would double with every level."""
-        if item.type is Type.BOOLEAN and sum(1 for _ in islice(item.walk(), _MOST_REPEATED + 1)) > _MOST_REPEATED:
-            raise self._error("limit", f"{what} on so large a condition; compare it with = instead", item.span)
-        return item
+    def check_repeatable(self, item: Node, what: str) -> None:
+        """Of an operand that stands more than once in the result: nested conditions would double with every level."""
+        if sum(1 for _ in islice(item.walk(), _MOST_REPEATED + 1)) > _MOST_REPEATED:
+            raise self.error("limit", f"{what} on so large a condition; compare it with = instead", item.span)
 
-    def _in(self, tree: exp.Expr, depth: int) -> Node:
-        item = self.expression(tree.this, depth + 1)
-        listed = [self._compared_with(item, v, depth) for v in tree.expressions]
-        span = _hull(item, listed[-1])
+    def _in(self, tree: Branch, depth: int) -> Node:
+        item, span = self.expression(tree.items[0], depth + 1), tree.span
+        listed = [self._compared_with(item, v, depth) for v in tree.items[1:]]
         has_null = any(n.type is Type.NULL for n in listed)
         values = [n for n in listed if n.type is not Type.NULL]
         if not values:
             return Compare(op="=", left=item, right=Const(value=None, type=Type.NULL), common=item.type, span=span)
         common = item.type
         for value in values:
-            common = self._common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
+            common = self.common_type(Const(value=None, type=common) if common is not item.type else item, value, span)
         if not all(isinstance(v, Param) for v in values):
-            item = self._repeatable(item, "IN with attributes in its list")
+            self.check_repeatable(item, "IN with attributes in its list")
             tests = [
-                Compare(op="=", left=retyped(item, common), right=retyped(v, common), common=common, span=span)
-                for v in listed
+                Compare(op="=", left=_as(item, common), right=_as(v, common), common=common, span=span) for v in listed
             ]
             return Or(items=tuple(tests), span=span) if len(tests) > 1 else tests[0]
         params = tuple(p for p in (retyped(v, common) for v in values) if isinstance(p, Param))
-        return InList(item=retyped(item, common), values=params, has_null=has_null, common=common, span=span)
+        return InList(item=_as(item, common), values=params, has_null=has_null, common=common, span=span)
 
-    def _like(self, tree: exp.Expr, depth: int) -> Node:
-        item, pattern = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
-        span = _hull(item, pattern)
-        kind = _LIKES[type(tree)]
+    def _like(self, tree: Branch, depth: int) -> Node:
+        item, pattern = (self.expression(t, depth + 1) for t in tree.items)
+        return self.like(tree.op, item, pattern, tree.span)
+
+    def like(self, kind: str, item: Node, pattern: Node, span: Span) -> Node:
+        """LIKE, ILIKE or RLIKE with a literal pattern."""
         if item.type not in (Type.STRING, Type.NULL):
-            raise self._error("type", f"{kind.upper()} needs a string, found {self._describe(item)}", item.span)
+            raise self.error("type", f"{kind.upper()} needs a string, found {self.describe(item)}", item.span)
         if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
             example = "'^text'" if kind == "rlike" else "'text%'"
             message = f"{kind.upper()} needs a string literal as its pattern, such as {example}"
-            raise self._error("type", message, pattern.span)
+            raise self.error("type", message, pattern.span)
         node = Like(kind=kind, item=item, pattern=pattern, span=span)
         self._count_regex(node)
-        return Not(item=node, span=span) if tree.args.get("negate") else node
+        return node
 
     def _count_regex(self, node: Like) -> None:
         self.regexes += node.kind == "rlike"
         if self.regexes > self.limits.regexes:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
-            raise self._error("limit", message, node.pattern.span)
+            raise self.error("limit", message, node.pattern.span)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _arithmetic(self, tree: exp.Expr, depth: int) -> Node:
-        op = _ARITHMETIC[type(tree)]
-        left, right = self.expression(tree.this, depth + 1), self.expression(tree.args["expression"], depth + 1)
+    def _arithmetic(self, tree: Branch, depth: int) -> Node:
+        op = tree.op
+        left, right = (self.expression(t, depth + 1) for t in tree.items)
+        moved = moment_arithmetic(self, op, left, right, tree.span)
+        if moved is not None:
+            return moved
         for side in (left, right):
             if side.type not in (*NUMBERS, Type.NULL):
-                raise self._error("type", f"{op} needs numbers, found {self._describe(side)}", side.span)
+                raise self.error("type", f"{op} needs numbers, found {self.describe(side)}", side.span)
         try:
             check_digits(left)
             check_digits(right)
         except CallFaultError as fault:
-            raise self._error(fault.reason, fault.message, fault.span) from None
+            raise self.error(fault.reason, fault.message, fault.span) from None
         kind, digits = arithmetic_type(op, left, right)
-        return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=_hull(left, right))
+        return Arith(op=op, left=left, right=right, type=kind, digits=digits, span=tree.span)
 
-    def _negative(self, tree: exp.Expr, depth: int) -> Node:
-        item = self.expression(tree.this, depth + 1)
+    def _bits(self, tree: Branch, depth: int) -> Node:
+        left, right = (self.expression(t, depth + 1) for t in tree.items)
+        for side in (left, right):
+            if side.type not in (*INTEGERS, Type.NULL):
+                hint = "; write OR between conditions" if tree.op == "|" and side.type is Type.BOOLEAN else ""
+                hint = "; write AND between conditions" if tree.op == "&" and side.type is Type.BOOLEAN else hint
+                raise self.error("type", f"{tree.op} needs integers, found {self.describe(side)}{hint}", side.span)
+        kind, _ = arithmetic_type(tree.op, left, right)
+        if Type.NULL in (left.type, right.type):
+            kind = Type.INT if kind is Type.DOUBLE else kind
+        if tree.op in ("<<", ">>", ">>>"):
+            if right.type is Type.BIGINT:
+                raise self.error(
+                    "type", f"{tree.op} needs an int on its right, found {self.describe(right)}", right.span
+                )
+            kind = Type.BIGINT if left.type is Type.BIGINT else Type.INT
+        return Arith(op=tree.op, left=left, right=right, type=kind, span=tree.span)
+
+    def _div(self, tree: Branch, depth: int) -> Node:
+        left, right = (self.expression(t, depth + 1) for t in tree.items)
+        for side in (left, right):
+            if side.type not in (*INTEGERS, Type.DECIMAL, Type.NULL):
+                raise self.error("type", f"DIV needs integers or decimals, found {self.describe(side)}", side.span)
+        return Arith(op="DIV", left=left, right=right, type=Type.BIGINT, span=tree.span)
+
+    def _joined(self, tree: Branch, depth: int) -> Node:
+        """`a || b`: texts one after the other; other values as texts."""
+        parts: list[Node] = []
+        for item in tree.items:
+            node = self.expression(item, depth + 1)
+            if node.type in (Type.ARRAY, *INTERVALS):
+                raise self.error("type", f"|| joins texts, found {self.describe(node)}", node.span)
+            parts += node.args if isinstance(node, Call) and node.name == "concat" else [cast_to(node, Type.STRING)]
+        return Call(name="concat", args=tuple(parts), type=Type.STRING, span=tree.span)
+
+    def _invert(self, tree: Branch, depth: int) -> Node:
+        item = self.expression(tree.items[0], depth + 1)
+        if item.type not in INTEGERS:
+            raise self.error("type", f"~ needs an integer, found {self.describe(item)}", item.span)
+        return Invert(item=item, type=item.type, span=tree.span)
+
+    def _plus(self, tree: Branch, depth: int) -> Node:
+        item = self.expression(tree.items[0], depth + 1)
+        if item.type not in (*NUMBERS, *INTERVALS, Type.NULL):
+            raise self.error("type", f"+ needs a number, found {self.describe(item)}", item.span)
+        return item
+
+    def _negative(self, tree: Branch, depth: int) -> Node:
+        item = self.expression(tree.items[0], depth + 1)
         if item.type not in (*NUMBERS, Type.NULL):
-            raise self._error("type", f"- needs a number, found {self._describe(item)}", item.span)
-        if isinstance(item, Param) and not item.negative and not isinstance(tree.this, exp.Paren):
-            kind = NUMBERS[NUMBERS.index(item.type) - 1] if self.slots[item.slot].is_edge else item.type
-            return Param(slot=item.slot, type=kind, digits=item.digits, negative=True, span=item.span)
+            raise self.error("type", f"- needs a number, found {self.describe(item)}", item.span)
         # A number with a sign is a literal to Spark; one in parentheses behind a sign is not, and has its type's digits.
         digits = digits_of(item) if item.type is Type.DECIMAL else (0, 0)
-        return Negate(item=item, type=number_type(item.type), digits=digits, span=item.span)
+        return Negate(item=item, type=number_type(item.type), digits=digits, span=tree.span)
 
-    def _call(self, tree: exp.Expr, depth: int) -> Node:
-        row, args = FUNCTIONS[str(tree.this)[1:]], tuple(self.expression(a, depth + 1) for a in tree.expressions)
-        span = (tree.meta["start"], self.text.find(")", args[-1].span[1]) + 1)
+    def _call(self, tree: Branch, depth: int) -> Node:
+        args = tuple(self.expression(a, depth + 1) for a in tree.items)
         try:
-            node = type_call(row, args, span, self._describe)
+            node = type_call(FUNCTIONS[tree.name], args, tree.span, self.describe)
         except CallFaultError as fault:
-            raise self._error(fault.reason, fault.message, fault.span) from None
+            raise self.error(fault.reason, fault.message, fault.span) from None
         if isinstance(node, Like):
             self._count_regex(node)
         return node
 
     # -- errors ---------------------------------------------------------------------------------------------------
 
-    def _error(self, reason: str, message: str, span: Span) -> FilterError:
+    def error(self, reason: str, message: str, span: Span) -> FilterError:
         return FilterError(reason, message, text=self.text, start=span[0], end=span[1])
 
-    def _first_leaf(self, tree: exp.Expr) -> Span:
-        leaf = tree.find(exp.Identifier, bfs=False)
-        return self.operands[int(leaf.name)].span if leaf else (0, 1)
-
-    def _describe(self, node: Node) -> str:
+    def describe(self, node: Node) -> str:
         if isinstance(node, Attr):
             attribute = self.schema.attributes[node.index]
             return f"{attribute.type_name} attribute {attribute.name!r}"
@@ -374,10 +352,40 @@ class Checker:
             return f"a {'number' if node.type in NUMBERS else node.type}"
         return f"a value of type {node.type}"
 
+    #: What makes a node of each operator of the tree.
+    _HANDLERS: ClassVar[dict[str, Callable[[Checker, Branch, int], Node]]] = {
+        **dict.fromkeys(("AND", "OR"), _connective),
+        "NOT": _not,
+        "IS NULL": _is_null,
+        "IS UNKNOWN": _is_unknown,
+        **dict.fromkeys(("IS TRUE", "IS FALSE"), _is_truth),
+        **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _comparison),
+        "BETWEEN": _between,
+        "IN": _in,
+        **dict.fromkeys(("like", "ilike", "rlike"), _like),
+        **dict.fromkeys("+-*/%", _arithmetic),
+        **dict.fromkeys(("&", "|", "^", "<<", ">>", ">>>"), _bits),
+        "DIV": _div,
+        "||": _joined,
+        "sign -": _negative,
+        "sign +": _plus,
+        "sign ~": _invert,
+        **HANDLERS,
+        "call": _call,
+    }
 
-def _hull(*nodes: Node) -> Span:
-    """Where a compound stands: from its first operand to its last."""
-    return min(n.span[0] for n in nodes), max(n.span[1] for n in nodes)
+
+def _first_leaf(tree: Tree) -> Leaf:
+    while isinstance(tree, Branch):
+        tree = tree.items[0]
+    return tree
+
+
+def _as(node: Node, common: Type) -> Node:
+    """A side of a comparison in its common type: a literal is read as it, another text is cast to it."""
+    if node.type is Type.STRING and common is not Type.STRING and not isinstance(node, Param):
+        return cast_to(node, common)
+    return retyped(node, common)
 
 
 def _shown(name: str) -> str:
@@ -390,6 +398,8 @@ def _some_names(schema: Schema) -> str:
 
 
 def _literal_hint(left: Node, right: Node) -> str:
+    if isinstance(left, Compare) or isinstance(right, Compare):  # 1 < price < 3 is (1 < price) < 3
+        return ", or join two comparisons with AND, as 5 < price AND price < 10"
     if isinstance(left, Param) and isinstance(right, Param):
         return " (quotes make a text; write the name of an attribute without them, or in backticks)"
     for this, other in ((left, right), (right, left)):

@@ -55,6 +55,8 @@ class Type(enum.StrEnum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     TIMESTAMP_NTZ = "timestamp_ntz"
+    MONTHS = "interval year to month"
+    DURATION = "interval day to second"
     ARRAY = "array"
     NULL = "null"
 
@@ -68,6 +70,10 @@ NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
 TEXTS = (Type.STRING, Type.BINARY)
 #: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
 MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
+
+
+#: Lengths of time: in months, which differ in length, or in microseconds.
+INTERVALS = (Type.MONTHS, Type.DURATION)
 
 
 def common_number(a: Type, b: Type) -> Type:

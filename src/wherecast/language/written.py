@@ -83,7 +83,7 @@ def write_residual(filters: Filters, schema: Schema, clause: int) -> list[str]:
         return []
     program = filters.programs[int(filters.program[clause])]
     row = int(filters.program_row[clause])
-    return [_write_one(residual, schema, program.literals, row) for residual in program.residuals]
+    return [write_statement(residual, schema, program.literals, row) for residual in program.residuals]
 
 
 def _residuals(filters: Filters, clause: int) -> tuple[Residual, ...]:
@@ -91,7 +91,8 @@ def _residuals(filters: Filters, clause: int) -> tuple[Residual, ...]:
     return filters.programs[number].residuals if number >= 0 else ()
 
 
-def _write_one(residual: Residual, schema: Schema, literals: LiteralValues, row: int) -> str:
+def write_statement(residual: Residual, schema: Schema, literals: LiteralValues, row: int) -> str:
+    """The SQL of one residual with the literals of a row."""
     text = write_value(residual.node, schema, literals, row)
     is_plain = isinstance(residual.node, (Attr, Call))
     if residual.truth is Truth.TRUE:
