@@ -123,6 +123,17 @@ def test_decimals(spark: SparkSession) -> None:
         "size(a) = 2",
     ]
     filters += [f"NOT (d {op} 1.5 AND w > 0)" for op in OPS] + ["d IS NULL", "w IS NOT NULL"]
+    filters += [
+        "d = '1.5'",
+        "d IN ('1.5', '2')",
+        "w > '1.25'",
+        "s <> '0.1'",
+        "CAST(d AS STRING) = '1.50'",
+        "round(d) = 2",
+    ]
+    filters += ["coalesce(d, w) = 1.5", "CASE WHEN d > 1 THEN d ELSE w END = 1.5", "greatest(d, s) = 1.5", "a[0] = 1.5"]
+    filters += ["exists(a, x -> x > 1.4)", "forall(a, x -> x < 2)", "exists(a, x -> x = 1.5)", "CAST(w AS DOUBLE) > 1"]
+    computed["a[0] = 1.5"] = "get(a, 0) = 1.5"
     compare(spark, schema, events, filters, spark_texts=computed, least=0.85)
 
 

@@ -160,3 +160,13 @@ def test_snapshots_and_texts(tmp_path):
     assert [set(found) for found in rewritten.match_batch(EVENTS)] == expected
     shown = str(engine.explain(EVENTS[1], filters[1]))
     assert "150000000000000000000.0000000001" in shown
+
+
+def test_elements_have_the_digits_of_their_array():
+    """Subscripts, lambdas, overlaps and arithmetic on elements know the scale."""
+    schema = Schema.of({"d": "decimal(10,2)", "a": "array<decimal(10,2)>", "w": "array<decimal(30,10)>"})
+    holds = ["a[0] = 1.5", "exists(a, x -> x > 1.4)", "exists(a, x -> x = 1.5)", "forall(w, x -> x < 1.6)", "w[0] = d"]
+    holds += ["arrays_overlap(a, w)", "a[0] + 1 = 2.5", "element_at(w, 1) = 1.5", "d = '1.5'", "coalesce(d, 0) = 1.5"]
+    fails = ["exists(a, x -> x > 100)", "a[0] = 150", "array_contains(w, 15000000000)", "d = '150'"]
+    event = {"d": Decimal("1.5"), "a": [Decimal("1.5")], "w": [Decimal("1.5")]}
+    assert matches([*holds, *fails], [event], schema) == [set(holds)]

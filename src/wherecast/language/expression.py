@@ -196,6 +196,7 @@ class Item(Node):
 
     array: Node
     index: Node
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +204,7 @@ class Element(Node):
     """The variable of a lambda."""
 
     name: str
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +257,7 @@ def is_constant(node: Node) -> bool:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Attr, Param, Arith, Negate, Call, Case, Cast)) and node.digits != (0, 0):
+    if isinstance(node, (Attr, Param, Arith, Negate, Call, Case, Cast, Item, Element)) and node.digits != (0, 0):
         return node.digits
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 
