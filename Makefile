@@ -28,7 +28,7 @@ FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast kills soak coverage check format lock clean
+.PHONY: help install demo bench lab test test-fast kills soak coverage check format docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -78,6 +78,9 @@ check: $(INSTALLED) ## Lint, formatting, types and layers
 format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED) ## Write the tables of functions in docs/language.md anew
+	$(BIN)/python -m wherecast.language.functions.page docs/language.md
 
 # Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
 lock: ## Resolve the lock files, with the hashes of every platform

@@ -136,7 +136,7 @@ def main() -> None:
     load = time.process_time() - start
     engine.plan(events)
 
-    found = int(np.sum(engine.match_batch(events).counts))
+    found = int(np.sum(engine.match_batch(events).counts()))
     matching = median(given.rounds, lambda: engine.match_batch(events).subscription_ids()) / given.events
     searching = median(given.rounds, automata_pass([t for _, tests in made for t in tests], events)) / given.events
     facts = engine.stats()["segments"][0]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
 
 from hypothesis import settings
@@ -26,3 +27,8 @@ def scaled(usual: int) -> int:
 def examples(usual: int, **others: Any) -> settings:
     """Settings of a property that tries `usual` examples with the usual profile; `others` are Hypothesis' own."""
     return settings(max_examples=scaled(usual), **others)
+
+
+def all_below(n: int) -> list[int]:
+    """The numbers below n; with the profile `fast` some of them, drawn at random."""
+    return random.sample(range(n), min(scaled(n), n))

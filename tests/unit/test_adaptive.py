@@ -43,6 +43,7 @@ def check(
     arrays = {k: v.copy() for k, v in matcher.arrays().items()}
     for array in arrays.values():
         array.flags.writeable = False
+    AdaptiveMatcher.check(arrays, pack_boxes(boxes), None)
     assert found(AdaptiveMatcher.from_arrays(arrays, pack_boxes(boxes)), events) == expected
     return matcher
 
@@ -85,6 +86,26 @@ def test_larger_sets(widths: list[int], arrays: list[int], tested: float, costs:
 def large() -> int:
     """Clauses of a larger set; fewer without the compiler."""
     return 150 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 3000
+
+
+def test_cells_that_become_leaves_are_opened_again() -> None:
+    """A cell of hundreds of clauses without a further test is a leaf, not a level of nodes; the stored form says so."""
+    clauses = [[(0, [(1 + k % 20, 1 + k % 20)]), (1, [(0, k), (k + 2, FAR)])] for k in range(8_000)]
+    boxes = make_boxes(clauses, [22, 8_003])
+    events = make_events([[1 + e % 20, 100 * e] for e in range(20)], 2)
+    matcher = check(boxes, events, sample=events)
+    assert matcher.stats()["nodes"] == 1
+
+
+def test_many_optional_columns_are_filed_by_what_an_event_has() -> None:
+    """3 of 200 columns per clause, 20 of them in an event: nearly all clauses are looked up, few are met."""
+    rng = np.random.default_rng(4)
+    asked = [(rng.choice(200, 3, replace=False).tolist(), rng.integers(1, 60, 3).tolist()) for _ in range(4_000)]
+    clauses: list[list[Constraint]] = [[(c, [(v, v)]) for c, v in zip(*some, strict=True)] for some in asked]
+    codes = np.where(rng.random((200, 200)) < 0.1, rng.integers(1, 60, (200, 200)), 0).astype(np.int32)
+    events, nothing = make_events(codes[:20].tolist(), 200), (np.zeros(1, np.int64), np.zeros(0, np.int32))
+    matcher = check(make_boxes(clauses, [60] * 200), events, sample=EventCodes(codes, *nothing))
+    assert matcher.stats()["candidates_per_event"] < 100
 
 
 @PLANS

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.case_tables import TABLES, rows_by_filter
+from tests.examples import all_below
 
 from wherecast.engine.engine import Engine
 from wherecast.language.limits import Limits
@@ -38,7 +39,7 @@ def test_each_filter_matches_its_rows(topic: str, matcher: str, tmp_path: Path) 
 def test_each_filter_alone_and_as_a_cover(topic: str) -> None:
     """A filter means the same alone in its engine, and with at most one clause."""
     table = TABLES[topic]
-    for case in table["cases"]:
+    for case in (table["cases"][number] for number in all_below(len(table["cases"]))):
         for clauses in (64, 1):
             engine = Engine(table["schema"], limits=Limits(clauses=clauses))
             engine.subscribe(0, case["filter"])

@@ -243,6 +243,7 @@ def many(tmp_path, schema):
     return ["match", "--schema", str(schema), "--subscriptions", str(subscriptions), "--events", str(events)]
 
 
+@pytest.mark.slow
 def test_output_into_a_pipe(many):
     """Results go to standard output, the summary to standard error, and no progress bar is drawn."""
     done = subprocess.run([*WHERECAST, *many], capture_output=True, text=True, check=True)
@@ -254,6 +255,7 @@ def test_output_into_a_pipe(many):
     assert "matching" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals")
 def test_progress_on_a_terminal(many, tmp_path):
     """Where standard error is a terminal, a bar moves there; standard output stays clean."""
@@ -279,6 +281,7 @@ def test_progress_on_a_terminal(many, tmp_path):
     assert (tmp_path / "out.csv").read_bytes().startswith(b"event,subscription\n0,s0\n")
 
 
+@pytest.mark.slow
 def test_closed_pipe_is_quiet(many):
     """A reader that goes away ends the program without a word."""
     process = subprocess.Popen([*WHERECAST, *many], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -291,6 +294,7 @@ def test_closed_pipe_is_quiet(many):
     assert "error" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupted_run_leaves_no_file(many, tmp_path):
     """Ctrl-C ends a run with 130 and leaves neither a half result nor a partial file."""

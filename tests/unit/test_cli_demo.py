@@ -43,6 +43,7 @@ def test_demo_and_its_command(tmp_path):
     assert pq.read_table(out / "matches.parquet").sort_by(order).equals(matches.sort_by(order))
 
 
+@pytest.mark.slow
 def test_seed_decides(tmp_path):
     """The same seed gives the same files, another seed others."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -54,6 +55,7 @@ def test_seed_decides(tmp_path):
     assert not any(x.equals(y) for x, y in zip(tables[0], tables[2], strict=True))
 
 
+@pytest.mark.slow
 def test_again_into_the_same_folder(tmp_path):
     """A second run replaces the files of the first."""
     assert run("demo", "--out", tmp_path, *SMALL).exit_code == 0

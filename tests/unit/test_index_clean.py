@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.examples import scaled
 from tests.unit.index_versions import commit, manifest_of, write
 
 from wherecast.spark import changes as changes_module
@@ -339,7 +340,7 @@ def test_everybody_at_once(tmp_path: Path) -> None:
             committed.append(commit(own).version)
         except StaleVersionError:
             return
-        if len(committed) >= 25:
+        if len(committed) >= scaled(25):
             over.set()
 
     def follow_stream(own: Index, batch: int, name: str) -> None:
@@ -361,7 +362,7 @@ def test_everybody_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(committed) == len(set(committed)) >= 25
+    assert len(committed) == len(set(committed)) >= scaled(25)
     index.clean(keep=1, grace_s=0)
     assert layers(index) == {folder for manifest in index.manifests() for folder in manifest.folders}
 

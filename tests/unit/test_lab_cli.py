@@ -69,6 +69,7 @@ def noted(name, ran, then=lambda: None):
     return toy(name, run=body)
 
 
+@pytest.mark.slow
 def test_a_run_is_continued_where_it_was_interrupted(lab, register):  # noqa: F811
     """What is finished is not run again."""
 
@@ -88,6 +89,7 @@ def test_a_run_is_continued_where_it_was_interrupted(lab, register):  # noqa: F8
     assert len(ran) == 3
 
 
+@pytest.mark.slow
 def test_what_is_there_is_run_again_if_asked_for_or_changed(lab, register):  # noqa: F811
     """Another scale and other settings are other runs."""
     ran = []
@@ -105,6 +107,7 @@ def test_what_is_there_is_run_again_if_asked_for_or_changed(lab, register):  # n
     assert len(ran) == 4
 
 
+@pytest.mark.slow
 def test_a_failure_stops_no_other_experiment(lab, register):  # noqa: F811
     """It is named, and the exit code tells."""
     register(toy("toy-bad", run=fail), toy("toy-good"))
@@ -147,6 +150,7 @@ def test_list_shows_times_of_earlier_runs(lab, register):  # noqa: F811
     assert "small ~5 s, paper 1 s" in lab("list").stdout
 
 
+@pytest.mark.slow
 def test_report_writes_a_page_or_sections(lab, register, tmp_path):  # noqa: F811
     """Of what has run; the rest is named. Without results there is nothing to report."""
     register(toy("toy-one"), toy("toy-two"))

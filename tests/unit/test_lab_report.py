@@ -114,6 +114,17 @@ def test_marks_that_make_no_section_are_refused(page):
         replace_section(page, SECTION, "edn.md")
 
 
+def test_results_that_are_missing_do_not_take_their_parts_off_the_page(entry, tmp_path):
+    """A page that shows an experiment without results is left as it is."""
+    page = tmp_path / "topss.md"
+    text = f"{BEGIN}\n### Another one\n\nrows\n\n### A toy\n{END}\n"
+    page.write_text(text)
+    with pytest.raises(LabError, match="shows 'Another one', and there are no results of it"):
+        write_sections([entry], "paper", tmp_path)
+    assert page.read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["topss.md"]
+
+
 @given(st.text(), st.text(), st.text())
 def test_whatever_is_written_around_a_section_stays(before, old, after):
     """And a section replaced twice is the second."""
@@ -177,6 +188,7 @@ def test_the_page_says_it_all(entry):
     assert "have changed since" not in text
 
 
+@pytest.mark.slow
 def test_reports_judge_what_is_stored(register, tmp_path):  # noqa: F811
     """Only experiments that have a result; one that cannot be judged any more says so and spoils nothing."""
     from dataclasses import replace

@@ -121,6 +121,7 @@ def test_a_claim_or_plot_that_fails_does_not_cost_the_rows(experiment, results):
     assert len(judge_again(experiment, "small", results).findings) == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_the_result_before(experiment, results):
     """Also one whose rows cannot be stored; nothing half-written stays."""
     before = run_experiment(experiment, "small", results, silent).record

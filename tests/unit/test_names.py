@@ -39,6 +39,7 @@ BAD = [
     ({"cost": 9.0}, STRANGE),
     ({"symbol": "A", "price": 1.0, "Quote": {"bid": 9.0}}, "events have 'Quote', but the attribute is 'quote'"),
     ({"symbol": "A", "price": 1.0, "Quote.Bid": 9.0}, "events have 'Quote.Bid', but the attribute is 'quote.bid'"),
+    ({"symbol": "A", "price": 1.0, "Price": 9.0, "quote": {"bid": 1.0}}, CASE),  # nothing that a filter needs is NULL
 ]
 BAD_INSIDE = ({"symbol": "A", "price": 1.0, "quote": {"Bid": 9.0}}, NESTED)
 CASES = [(form, *case) for form in FORMS for case in BAD] + [

@@ -113,6 +113,7 @@ class TestRing:
 
 
 class TestLookups:
+    @pytest.mark.slow
     def test_hops_are_those_of_the_static_ring(self):
         """Recursive, iterative and vectorised look-ups find the same owner in the same number of hops."""
         net = network(successors=1, copies=1)
@@ -143,6 +144,7 @@ class TestLookups:
 
 
 class TestOverlay:
+    @pytest.mark.slow
     def test_the_same_seed_the_same_trace(self):
         """A run is a function of its seed."""
         churn = Churn(peers=30, minutes=0.5, subscriptions=20, events=10, copies=3)
@@ -159,6 +161,7 @@ class TestOverlay:
         assert isinstance(answer, Send)
         assert answer.to == 7
 
+    @pytest.mark.slow
     def test_batched_look_ups_share_hops(self):
         """The lists of one event, and of several events more so, are collected with fewer messages than one by one."""
 
@@ -258,6 +261,7 @@ class TestExamplesOfThePaper:
 class TestChurn:
     CHURN = Churn(peers=60, minutes=1.5, crashes_per_minute=0.3, subscriptions=60, events=25)
 
+    @pytest.mark.slow
     def test_four_copies_lose_nothing(self):
         """Crashes, joins, delays and losses: every subscription is there after, and every event is delivered."""
         result = run_churn(self.CHURN, 3)
@@ -282,6 +286,7 @@ class TestChurn:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # without the compiler NumPy warns of ids that wrap
 class TestStaticRings:
+    @pytest.mark.slow
     @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="two million look-ups need the compiler")
     def test_hops_are_half_the_logarithm(self):
         """1/2 log2 N + c for 2^4 .. 2^20: the slope within 2 %, c below 1 with the last hop counted."""

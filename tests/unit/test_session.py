@@ -231,6 +231,7 @@ def test_environment_of_workers(monkeypatch, tmp_path, master, python):
     assert session.os.environ["PATH"].split(":") == [str(Path(sys.executable).parent), "/bin"]
 
 
+@pytest.mark.slow
 def test_importing_the_module_does_not_import_pyspark():
     """PySpark is loaded when a session is asked for, not before."""
     code = "import sys, wherecast.spark.session; sys.exit('pyspark' in sys.modules)"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from tests.examples import examples
+from tests.examples import all_below, examples
 from tests.unit.snapshots import files_of, folder_of, forge, read_all, save_small
 
 from wherecast.errors import SnapshotError
@@ -192,7 +192,7 @@ class TestDamage:
         rng = random.Random(7)
         for file in files_of(small):
             data = file.read_bytes()
-            for i in range(len(data)):
+            for i in all_below(len(data)):
                 for flip in {0x20, 1 << rng.randrange(8)}:
                     file.write_bytes(data[:i] + bytes([data[i] ^ flip]) + data[i + 1 :])
                     with pytest.raises(SnapshotError):
@@ -221,7 +221,7 @@ class TestDamage:
         """A file that is too short or too long is found."""
         for file in files_of(small):
             data = file.read_bytes()
-            for n in (*range(len(data)), len(data) + 1, len(data) + 4096):
+            for n in (*all_below(len(data)), len(data) + 1, len(data) + 4096):
                 file.write_bytes((data + bytes(4096))[:n])
                 with pytest.raises(SnapshotError):
                     open_snapshot(small)

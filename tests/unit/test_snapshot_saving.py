@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.examples import scaled
 from tests.unit.snapshots import files_of, folder_of, save_small
 
 from wherecast.errors import SnapshotError
@@ -92,6 +93,7 @@ print(json.dumps({"steps": step, "changed": changed, "left": sorted(os.listdir(p
 
 
 class TestSaving:
+    @pytest.mark.slow
     def test_killed_anywhere(self, tmp_path):
         """A save killed at each of its steps, and at random moments, leaves the old snapshot or the new one."""
         run = subprocess.run(
@@ -140,7 +142,7 @@ class TestSaving:
 
     def test_open_while_saving(self, tmp_path):
         """Readers see one whole version after the other while a writer saves as fast as it can."""
-        path, saves = tmp_path / "s", 150
+        path, saves = tmp_path / "s", max(60, scaled(150))
         write_snapshot(path, {"g/a": np.full(500, 0), "b": np.full(7, 0)}, {"n": 0})
 
         def save() -> None:
@@ -199,6 +201,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc/self/smaps")
 def test_processes_share_pages(tmp_path):
     """Two processes that read the same snapshot have its pages once."""

@@ -54,7 +54,9 @@ def test_a_name_gives_the_same_workload_every_time(name):
     assert len(one.events)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize(
+    "name", [name if name in ("stock", "gryphon") else pytest.param(name, marks=pytest.mark.slow) for name in CATALOGUE]
+)
 def test_the_engine_finds_what_brute_force_finds(name):
     """Texts, schema and Arrow events say what the numbers say."""
     workload = make_workload(name, SMALL)
@@ -185,6 +187,7 @@ def batches(first, end, size):
         yield pa.record_batch({"id": np.arange(start, min(start + size, end))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_PARTS)
 def test_filters_in_parts_compile_and_are_the_workloads(name):
     """Every one is a filter of the workload's schema."""
@@ -194,6 +197,7 @@ def test_filters_in_parts_compile_and_are_the_workloads(name):
     assert (Compiler(schema).compile_many(texts[:500]).filter_of >= 0).all()
 
 
+@pytest.mark.slow
 def test_a_subscription_depends_on_its_id_alone():
     """Whatever the batches and wherever a partition begins, across the borders of blocks."""
     end = 2 * frames.BLOCK + 100

@@ -133,7 +133,10 @@ class Segment:
             if kept is None:
                 return None
             clause_ids = clause_ids[kept]
-        return np.unique(self.boxes.filter_ids[clause_ids]) if self.boxes.filter_ids.size else clause_ids
+        if not self.boxes.filter_ids.size:
+            return clause_ids
+        filter_ids = self.boxes.filter_ids[clause_ids]
+        return filter_ids if filter_ids.size < 2 else np.unique(filter_ids)  # NumPy's sets take long to begin
 
     def _settle_one(
         self, values: Mapping[int, Scalar | None], residual: npt.NDArray[np.int32], limits: Limits

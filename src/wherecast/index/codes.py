@@ -31,7 +31,7 @@ from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, one_value
-from wherecast.index.strings import StringCodes, lay_out
+from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
@@ -225,17 +225,20 @@ class Codebook:
             )[0]
         if not self._literals:
             return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
-        found = []
-        for place, (number, column, codes) in enumerate(self._literals):
+        found, ends = [_NO_CODES], [0]
+        for number, column, codes in self._literals:
             text = values[column.attr]
-            assert text is None or isinstance(text, str)
-            matrix[0, number] = ~place
-            if text is not None and column.reading is Reading.LOWER_LITERALS:
-                text = text.lower()
-            found.append(_NULL_SET if text is None else codes.encode_value(text))
-        ptr = np.zeros(len(found) + 1, np.int64)
-        np.cumsum([codes.size for codes in found], out=ptr[1:])
-        return EventCodes(frozen(matrix), frozen(ptr), frozen(np.concatenate(found)))
+            if text is None:  # NULL is the one code that stands there
+                continue
+            assert isinstance(text, str)
+            own = codes.encode_value(text.lower() if column.reading is Reading.LOWER_LITERALS else text)
+            if own.size == 1:
+                matrix[0, number] = own[0]
+            else:
+                matrix[0, number] = ~(len(ends) - 1)
+                found.append(own)
+                ends.append(ends[-1] + own.size)
+        return EventCodes(frozen(matrix), frozen(np.array(ends)), frozen(np.concatenate(found)))
 
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
@@ -244,7 +247,7 @@ class Codebook:
         codes = self.codes[number]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
-            texts = events.derive(number, _LAID_OUT, lay_out)
+            texts, _ = laid_out(events, number)
             return codes.encode_texts(texts, lambda: events.derive(number, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(number))
 
@@ -284,16 +287,23 @@ class Codebook:
         assert codes is not None
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
-        texts = events.derive(column.attr, _LAID_OUT, lay_out)
-        if column.reading is Reading.LITERALS:
-            return codes.encode_texts(texts)
-        if texts.is_ascii:  # the automaton knows both cases of ASCII letters
-            return codes.encode_texts(texts, fold=True)
-        return codes.encode(events.derive(column.attr, IN_LOWER_CASE, lower_texts))
+        texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
+        return codes.encode_texts(texts, fold=fold)
 
 
-#: The keys under which a batch keeps its texts in lower case, and as kernels read them.
-IN_LOWER_CASE, _LAID_OUT = -1, -2
+#: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
+_LAID_OUT, _IN_LOWER_CASE = -1, -2
+
+
+def laid_out(events: EventBatch, attr: int, *, lower: bool = False) -> tuple[Texts, bool]:
+    """The texts of an attribute, or those in lower case: then the caller has to take capital letters for small ones if told so.
+
+    Only ASCII letters are left to the caller, whose kernel does it on the way.
+    """
+    texts = events.derive(attr, _LAID_OUT, lay_out)
+    if not lower or texts.is_ascii:
+        return texts, lower
+    return events.derive(attr, _IN_LOWER_CASE, lambda values: lay_out(lower_texts(values))), False
 
 
 def lower_texts(values: pa.Array) -> pa.Array:
@@ -307,7 +317,6 @@ def lower_texts(values: pa.Array) -> pa.Array:
     )
 
 
-_NULL_SET = np.array([NULL_CODE], np.int32)
 _NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 

@@ -30,10 +30,11 @@ from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.expression import Compare, InList, Like, Negate, Node, Param
 from wherecast.language.filters import LiteralValues, Program
+from wherecast.language.java_regex import rlike_regex
 from wherecast.language.limits import Limits
 from wherecast.language.normalize import Residual, Truth
 from wherecast.language.parser import parse_shape
-from wherecast.language.patterns import like_parts, rlike_regex
+from wherecast.language.patterns import like_parts
 from wherecast.language.render import render
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import Shape

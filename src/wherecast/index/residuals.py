@@ -24,7 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.codes import laid_out
 from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.text_tests import TextTests, holds_for, take_tests
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import holds
 from wherecast.language.events import EventBatch
@@ -38,6 +40,14 @@ from wherecast.language.schema import Schema
 from wherecast.language.types import Type
 from wherecast.language.values import Scalar
 from wherecast.language.zone import Zone
+
+
+class _Tests(NamedTuple):
+    """The text tests of residuals, and what they leave of each program, if anything."""
+
+    tests: TextTests
+    rest: list[tuple[Residual, ...]]
+    has_rest: Bools
 
 
 class Residuals:
@@ -57,6 +67,7 @@ class Residuals:
         in_use = [programs[number] for number in np.unique(program[~is_settled]).tolist()]
         self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
+        self._tests: _Tests | None = None  # made when first used
 
     @property
     def is_needed(self) -> bool:
@@ -94,17 +105,33 @@ class Residuals:
         return self._reads[program]
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
-        """Which (event, residual) pairs hold; one vectorised evaluation per program."""
-        return self._hold(lambda attr: attribute_values(events, attr), events.schema.zone, event_ids, residual_ids)
+        """Which (event, residual) pairs hold: text tests of all programs together, then one evaluation per program."""
+        if self._tests is None:
+            tests, rest = take_tests(self.programs, self.program, self.rows)
+            self._tests = _Tests(tests, rest, np.array([bool(r) for r in rest]))
+        tests, rest, has_rest = self._tests
+        out = tests.hold(events, event_ids, residual_ids)
+        left = np.flatnonzero(out & has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
+        if left.size:
+            read = lambda attr: attribute_values(events, attr)  # noqa: E731
+            out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
+        return out
 
     def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
         """Which residuals hold for one event, from its canonical values; not for residuals that read arrays."""
-        return self._hold(
-            lambda attr: one_value(values[attr], schema.attributes[attr]),
-            schema.zone,
-            np.zeros(residual_ids.size, np.int64),
-            residual_ids,
-        )
+        out = np.zeros(residual_ids.size, bool)
+        left = []
+        for i, number in enumerate(residual_ids.tolist()):
+            program = self.programs[self.program[number]]
+            held = holds_for(program.residuals, program, int(self.rows[number]), values)
+            if held is None:
+                left.append(i)
+            else:
+                out[i] = held
+        if left:
+            read = lambda attr: one_value(values[attr], schema.attributes[attr])  # noqa: E731
+            out[left] = self._hold(read, schema.zone, np.zeros(len(left), np.int64), residual_ids[left], None)
+        return out
 
     def most_reads(self, residual_ids: npt.NDArray[Any]) -> int:
         """How often residuals would read text of one event, all together."""
@@ -116,13 +143,15 @@ class Residuals:
         zone: Zone,
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
+        residuals: list[tuple[Residual, ...]] | None,
     ) -> Bools:
+        """Which pairs hold; of each program only these residuals, if they are given."""
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
         known: dict[int, Nullable] = {}
-        numbers = np.unique(which).tolist() if which.size > 1 else which.tolist()
-        for number in numbers:
-            pairs = np.flatnonzero(which == number)
+        order = np.argsort(which, kind="stable")
+        numbers, starts = np.unique(which[order], return_index=True)
+        for number, pairs in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
             rows = event_ids[pairs]
 
             def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
@@ -134,7 +163,7 @@ class Residuals:
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)
             truth = np.ones(pairs.size, bool)
-            for residual in program.residuals:
+            for residual in program.residuals if residuals is None else residuals[number]:
                 truth &= holds(residual.node, residual.truth, scope)
             out[pairs] = truth
         return out
@@ -205,12 +234,14 @@ def count_reads(residuals: Iterable[Residual]) -> Reads:
 
 def text_bytes(events: EventBatch, attr: int) -> Longs:
     """Bytes of an attribute's text in each event; of an array, of all its elements together."""
-    array = events.array(attr)
     if events.schema.attributes[attr].is_array:
+        array = events.array(attr)
         sizes = pc.binary_length(array.flatten()).fill_null(0).to_numpy(zero_copy_only=False)
         totals = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         return np.diff(totals[_list_ends(array)])
-    return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    texts, _ = laid_out(events, attr)
+    sizes = np.diff(texts.offsets).astype(np.int64)
+    return np.where(texts.valid, sizes, 0) if texts.valid.size else sizes
 
 
 def _list_ends(array: pa.ListArray) -> Longs:

@@ -37,9 +37,11 @@ def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Int
 
 
 @jit
-def prepare_codes(codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints) -> Scalar:
-    """Codes by column; lists become ~r with r counted up. Returns the number of lists."""
-    n_lists = 0
+def prepare_codes(
+    codes: Ints, list_ptr: Longs, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints
+) -> tuple[Scalar, Scalar]:
+    """Codes by column; lists become ~r with r counted up. Returns the number of lists, and of their codes at most."""
+    n_lists, n_codes = 0, 0
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
@@ -48,25 +50,22 @@ def prepare_codes(codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs, t
             else:
                 out[event, c] = ~n_lists
                 n_lists += 1
-    return n_lists
+                n_codes += list_ptr[~code + 1] - list_ptr[~code]
+    return n_lists, n_codes
 
 
 @jit
 def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Ints, width: Ints, table_ptr: Longs,
-                  table: Ints, out_ptr: Longs, out: Ints, fill: Scalar) -> Scalar:  # fmt: skip
-    """The lists of `prepare_codes`, sorted and distinct; without `fill`, only an upper bound of their total size."""
+                  table: Ints, out_ptr: Longs, out: Ints) -> Scalar:  # fmt: skip
+    """The lists of `prepare_codes`, sorted and distinct. Returns the number of their codes."""
     n, n_lists = 0, 0
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
             if code >= 0:
                 continue
-            first, end = list_ptr[~code], list_ptr[~code + 1]
-            if not fill:
-                n += end - first
-                continue
             begin = n
-            for k in range(first, end):
+            for k in range(list_ptr[~code], list_ptr[~code + 1]):
                 out[n] = renumber(list_codes[k], width[c], table_ptr[c], table_ptr[c + 1], table)
                 n += 1
             sort_codes(out, begin, n)

@@ -326,7 +326,8 @@ def left_over(
     clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, mapped: Bools, width: Ints
 ) -> Scalar:
     """Chance that the bitmaps of a leaf leave a clause to be checked."""
-    product, undecided = 1.0, False
+    product: Scalar = 1.0
+    undecided = False
     for k in range(ptr[clause], ptr[clause + 1]):
         if not used[column[k]]:
             product *= passed[k] if mapped[column[k]] else np.float32(1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wherecast.language.functions.refused import refusal
+
 EXPECTED = "write a condition such as price < 120"
 #: Words that the language reads as themselves: an attribute of such a name is written in backticks.
 KEYWORDS = frozenset(
@@ -11,25 +13,6 @@ KEYWORDS = frozenset(
 #: A message and the reason of its FilterError.
 Advice = tuple[str, str]
 
-_AGGREGATES = frozenset(
-    [
-        "count",
-        "sum",
-        "avg",
-        "mean",
-        "min",
-        "max",
-        "stddev",
-        "variance",
-        "collect_list",
-        "collect_set",
-        "first",
-        "last",
-        "median",
-        "percentile",
-        "any_value",
-    ]
-)
 _FUNCTIONS = {
     "any": "ANY is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "some": "SOME is not supported; use IN, several conditions with OR, or array_contains(a, value)",
@@ -38,14 +21,14 @@ _FUNCTIONS = {
     "starts_with": "STARTS_WITH is not supported; write startswith(a, 'text')",
     "ends_with": "ENDS_WITH is not supported; write endswith(a, 'text')",
     **{
-        name: f"{name.upper()} is not supported: a filter does not change with time; write a fixed DATE or TIMESTAMP"
+        name: f"{name.upper()} is not supported: a standing filter may depend on nothing but its event; write a fixed DATE or TIMESTAMP"
         for name in (
             *("now", "today", "current_date", "current_timestamp", "curdate", "getdate", "sysdate", "localtimestamp"),
             *("current_time", "unix_now"),
         )
     },
     **{
-        name: f"{name.upper()} is not supported: a filter may depend on nothing but its event"
+        name: f"{name.upper()} is not supported: a standing filter may depend on nothing but its event"
         for name in (
             *("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "monotonically_increasing_id"),
             *("spark_partition_id", "input_file_name", "current_user", "session_user", "user", "current_database"),
@@ -164,8 +147,9 @@ def function_advice(name: str, near: str | None) -> str:
     known = _FUNCTIONS.get(name.lower())
     if known:
         return known
-    if name.lower() in _AGGREGATES:
-        return f"the aggregate {name.upper()} is not supported; a filter sees one event"
+    refused = refusal(name)
+    if refused:
+        return refused
     shown = name if len(name) <= 40 else name[:37] + "..."
     hint = f"did you mean {near}?" if near else "see docs/language.md for the functions there are"
     return f"unknown function {shown!r}; {hint}"

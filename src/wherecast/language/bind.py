@@ -25,6 +25,7 @@ from wherecast.language.columns import Column, marked
 from wherecast.language.evaluate import holds
 from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
 from wherecast.language.kinds import decimal_text
 from wherecast.language.literals import Literals, ProgramScope
@@ -180,14 +181,32 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     if predicate.op == "true":
         ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
+    if predicate.through:
+        return _place_preimage(predicate, literals, attribute.type)
     if attribute.is_text and attribute.type is Type.DECIMAL:
         return _place_wide(predicate, literals, attribute, pool)
     if attribute.is_text:
         return _place_strings(predicate, literals, pool)
-    if predicate.op == "in":
+    if predicate.op in ("in", "overlaps"):
         return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
     return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
+
+
+def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Ragged:
+    """The attribute's values that a function maps to where the comparison holds."""
+    preimage = FUNCTIONS[predicate.through].preimage
+    assert preimage is not None
+    op, rows, piles = predicate.op, np.arange(literals.length), []
+    for param in predicate.params:
+        if op == "in":
+            values, ptr = literals.listed(param, predicate.common)
+            rows = np.repeat(np.arange(literals.length), np.diff(ptr))
+        else:
+            values = literals.scalar(param)
+        found = preimage("=" if op == "in" else op, values.astype(np.int64), kind, literals.zone)
+        piles += [Ragged(rows, lo, hi) for lo, hi in found]
+    return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
 
 def _place_list(predicate: Predicate, literals: Literals, attribute: Attribute) -> Ragged:
@@ -201,7 +220,7 @@ def _place_list(predicate: Predicate, literals: Literals, attribute: Attribute) 
 
 def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
-    if predicate.op == "in":
+    if predicate.op in ("in", "overlaps"):
         # Not merged here: provisional ids have no order. `settle` merges after ranking.
         owners, points = [], []
         for param in predicate.params:
@@ -240,12 +259,12 @@ def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, 
     """Decimals that are ordered as texts: positions beside the values next to each literal."""
     owners, lows, highs = [], [], []
     for param in predicate.params:
-        is_list = predicate.op == "in"
+        is_list = predicate.op in ("in", "overlaps")
         values, ptr = literals.listed(param, predicate.common) if is_list else (literals.scalar(param), None)
         around = _decimals_around(attribute.digits, param, values)
         floor, ceil = (4 * pool.intern([decimal_text(ends[i]) for ends in around]) for i in range(2))
         owners.append(np.arange(values.size) if ptr is None else np.repeat(np.arange(literals.length), np.diff(ptr)))
-        op = "=" if predicate.op in ("in", "contains") else predicate.op
+        op = "=" if predicate.op in ("in", "overlaps", "contains") else predicate.op
         low, high = np.full(floor.size, KEY_MIN, np.int64), np.full(floor.size, KEY_MAX, np.int64)
         lows.append({"=": ceil + AT, ">=": ceil + AT, ">": floor + AFTER}.get(op, low))
         highs.append({"=": floor + AT, "<=": floor + AT, "<": ceil + BEFORE}.get(op, high))
@@ -386,10 +405,15 @@ def settle(
     n = literals.length
     alive = np.ones((len(clauses), n), bool)
     blocks: list[IntervalRows] = []
+    # The clauses of an OR share what is ANDed to it, and then the sets themselves: `expand` makes no copies.
+    known: dict[tuple[int, ...], list[Constraint]] = {}
     for number, clause in enumerate(clauses):
         found = []
         for column, unions in _by_column(clause.values).items():
-            found += _constraints(column, unions, placed, ranks, schema, n)
+            key = tuple(map(id, unions))
+            if key not in known:
+                known[key] = _constraints(column, unions, placed, ranks, schema, n)
+            found += known[key]
         for _, _, sets, null in found:
             if not null:
                 present = np.zeros(n, bool)

@@ -25,18 +25,17 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
     Element,
     InList,
-    Interval,
+    IntervalLiteral,
     Invert,
     IsNull,
     IsTruth,
-    Item,
     Like,
     Negate,
     Node,
@@ -45,6 +44,7 @@ from wherecast.language.expression import (
     Param,
     Quantified,
     Shift,
+    Subscript,
 )
 from wherecast.language.filters import Filters, LiteralValues, Program
 from wherecast.language.keys import KEY_MAX, KEY_MIN
@@ -116,7 +116,7 @@ def _head(node: Node) -> str:
     return f"{type(node).__name__} {own!r}"
 
 
-_FORMS = (Case, Cast, Elapsed, Element, Interval, Item, Quantified, Shift)
+_FORMS = (CaseWhen, Cast, Elapsed, Element, IntervalLiteral, Subscript, Quantified, Shift)
 
 
 def _comparison(node: Compare, literals: LiteralValues) -> Writer:

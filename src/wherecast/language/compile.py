@@ -35,6 +35,7 @@ from wherecast.language.expression import (
     Or,
 )
 from wherecast.language.filters import Filters
+from wherecast.language.java_regex import rlike_regex
 from wherecast.language.limits import Limits
 from wherecast.language.literals import (
     LiteralFault,
@@ -50,7 +51,7 @@ from wherecast.language.literals import (
 )
 from wherecast.language.normalize import Clause, Predicate, literals_of, normalize
 from wherecast.language.parser import Tree, keyword_names, parse_shape, too_many_terms
-from wherecast.language.patterns import find_form, rlike_regex
+from wherecast.language.patterns import find_form
 from wherecast.language.schema import Schema
 from wherecast.language.skeletons import (
     Cut,

@@ -21,18 +21,17 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
     Element,
     InList,
-    Interval,
+    IntervalLiteral,
     Invert,
     IsNull,
     IsTruth,
-    Item,
     Like,
     Negate,
     Node,
@@ -41,6 +40,7 @@ from wherecast.language.expression import (
     Param,
     Quantified,
     Shift,
+    Subscript,
     digits_of,
 )
 from wherecast.language.functions.row import evaluate_call
@@ -332,7 +332,7 @@ def _cast(node: Cast, scope: Scope) -> Nullable:
     )
 
 
-def _case(node: Case, scope: Scope) -> Nullable:
+def _case(node: CaseWhen, scope: Scope) -> Nullable:
     tests = [evaluate(condition, scope) for condition in node.conditions]
     chosen = [test.values & test.valid for test in tests]
     undecided = np.ones(scope.length, bool)
@@ -352,7 +352,7 @@ def _merged(kind: Type, values: list[Nullable], masks: list[Bools]) -> Nullable:
     return Nullable(out, valid)
 
 
-def _item(node: Item, scope: Scope) -> Nullable:
+def _item(node: Subscript, scope: Scope) -> Nullable:
     array, index = evaluate(node.array, scope), evaluate(node.index, scope)
     out, valid = filler(node.type, scope.length), array.valid & index.valid
     for i in np.flatnonzero(valid).tolist():
@@ -417,7 +417,7 @@ def _quantified(node: Quantified, scope: Scope) -> Nullable:
     return Nullable(decided != node.is_all, array.valid & (decided | ~unknown))
 
 
-def _interval(node: Interval, scope: Scope) -> Nullable:
+def _interval(node: IntervalLiteral, scope: Scope) -> Nullable:
     total = np.zeros(scope.length, np.int64)
     for amount, unit in zip(node.amounts, node.units, strict=True):
         operand = evaluate(amount, scope)
@@ -455,11 +455,11 @@ _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Nullable]] = {
     Arith: _arith,
     Invert: _invert,
     Cast: _cast,
-    Case: _case,
-    Item: _item,
+    CaseWhen: _case,
+    Subscript: _item,
     Element: _element,
     Quantified: _quantified,
-    Interval: _interval,
+    IntervalLiteral: _interval,
     Shift: _shift,
     Elapsed: _elapsed,
 }

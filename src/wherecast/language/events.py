@@ -112,7 +112,7 @@ class EventBatch:
             on_error: `raise` raises the first error; `skip` leaves bad rows out and lists their errors.
             needed: The attributes (by position) to convert and check at once; None for all. Others are not touched
                 until `array` asks for them, and then a value in them that does not fit raises.
-            names: Looks at the names in the events if something needed is NULL; an objection is an error of the event.
+            names: Looks at the names in the events; an objection is an error of the event.
 
         Raises:
             EventError: A value does not fit its attribute, or the events cannot be read at all.
@@ -122,8 +122,8 @@ class EventBatch:
         source = _open_source(events)
         wanted = range(len(schema)) if needed is None else sorted(needed)
         columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
-        if names is not None and any(column.values.null_count for column in columns.values()):
-            source.check_names(names)
+        if names is not None:
+            source.check_names(names, complete=not any(column.values.null_count for column in columns.values()))
         # The first row that is bad and in it the first attribute; a row that is not an event at all comes before both.
         failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
         if on_error == "raise":
@@ -230,8 +230,11 @@ class _Source(Protocol):
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted: ...
 
-    def check_names(self, check: NameCheck) -> None:
-        """Raises EventError, or adds to `broken`, where the check objects to a name."""
+    def check_names(self, check: NameCheck, *, complete: bool) -> None:
+        """Raises EventError, or adds to `broken`, where the check objects to a name.
+
+        `complete`: nothing that a filter needs is NULL, so only names that are new need a look.
+        """
 
 
 def _open_source(events: Events) -> _Source:
@@ -260,7 +263,7 @@ class _NoSource:
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:  # noqa: ARG002
         raise LookupError(f"attribute {attribute.name!r} is not part of the sample")
 
-    def check_names(self, check: NameCheck) -> None:
+    def check_names(self, check: NameCheck, *, complete: bool) -> None:
         pass
 
 
@@ -280,8 +283,9 @@ class _ArrowSource:
                 return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields, zone)
         return null_column(attribute, self.length)
 
-    def check_names(self, check: NameCheck) -> None:
-        _check_columns(check, {field.name: _fields_of(field.type) for field in self.events.schema})
+    def check_names(self, check: NameCheck, *, complete: bool) -> None:
+        if not (complete and check.knows(self.events.schema.names)):
+            _check_columns(check, {field.name: _fields_of(field.type) for field in self.events.schema})
 
 
 class _PandasSource:
@@ -301,8 +305,10 @@ class _PandasSource:
                 return self._read_series(attribute, self.events.iloc[:, self.names.index(name)], fields, zone)
         return null_column(attribute, self.length)
 
-    def check_names(self, check: NameCheck) -> None:
-        _check_columns(check, dict.fromkeys(map(str, self.names)))
+    def check_names(self, check: NameCheck, *, complete: bool) -> None:
+        names = dict.fromkeys(map(str, self.names))
+        if not (complete and check.knows(names)):
+            _check_columns(check, names)
 
     def _read_series(self, attribute: Attribute, series: Series, fields: tuple[str, ...], zone: Zone) -> Converted:
         if series.dtype != object:
@@ -348,7 +354,9 @@ class _MappingSource:
         values = [event[name] if name in event else _descend(event, path, attribute) for event in self.events]
         return convert_values(attribute, values, zone)
 
-    def check_names(self, check: NameCheck) -> None:
+    def check_names(self, check: NameCheck, *, complete: bool) -> None:
+        if complete and check.knows(set[object]().union(*self.events)):
+            return
         for row, event in enumerate(self.events):
             reason = check.check(event)
             if reason is not None:
@@ -425,7 +433,7 @@ def read_event(
             values[index] = None if value is None else attribute.stored(attribute.fit(value, schema.zone))
         except UnfitValueError as misfit:
             raise EventError(str(misfit), row=0, attribute=attribute.name) from None
-    if names is not None and None in values.values():
+    if names is not None and (None in values.values() or not names.knows(event)):
         reason = names.check(event)
         if reason is not None:
             raise EventError(reason, row=0)
@@ -442,8 +450,8 @@ class NameCheck:
     """Finds mistakes in the names of events, which must not look like missing values.
 
     What an event lacks is NULL, so `Price` instead of `price` would be NULL without a word. Two cases are reported: a name
-    that differs from an attribute only in case, and an event without any name of the schema. Other names are fine. Names
-    are looked at only where an attribute that a filter needs was read as NULL: an event that has everything pays nothing.
+    that differs from an attribute only in case, and an event without any name of the schema. Other names are fine. An event
+    that has everything filters need and brings no new name pays one look-up of its names, see `knows`.
 
     Each name is logged once; with `strict`, `check` returns the reason every time and nothing is logged.
     """
@@ -455,8 +463,12 @@ class NameCheck:
             self._root.add(attribute.column, list(attribute.path))
         self._known = frozenset(self._root.fields)
         self._is_nested = any(level is not None for level in self._root.fields.values())
-        self._fine: set[object] = set()  # names that need no second look, if nothing is nested
+        self._fine: set[object] = set()  # names outside of structs that need no second look
         self._told: set[str] = set()
+
+    def knows(self, names: Iterable[object]) -> bool:
+        """Whether all these names, outside of structs, were looked at before and are fine or reported."""
+        return self._fine.issuperset(names)
 
     def check(self, event: Mapping[str, object]) -> str | None:
         """What is wrong with the names of an event (or of the columns of a batch), if it has not been told before."""
@@ -465,8 +477,8 @@ class NameCheck:
         reasons = list(self._root.compare(event, ""))
         if not reasons and event and self._known.isdisjoint(event):
             reasons.append(_strangers(event, self._root.fields))
-        if self.strict:
-            return reasons[0] if reasons else None
+        if self.strict and reasons:
+            return reasons[0]
         if len(self._fine) < _MOST_NAMES:
             self._fine.update(event)
         for reason in reasons:

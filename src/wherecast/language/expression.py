@@ -174,7 +174,7 @@ class Invert(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case(Node):
+class CaseWhen(Node):
     """The value behind the first condition that is true, else the last value, which has no condition."""
 
     conditions: tuple[Node, ...]
@@ -191,7 +191,7 @@ class Cast(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item(Node):
+class Subscript(Node):
     """`array[index]`, counted from 0; NULL outside of the array."""
 
     array: Node
@@ -218,7 +218,7 @@ class Quantified(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval(Node):
+class IntervalLiteral(Node):
     """A length of time: amounts with their units, such as DAY or `HOUR TO SECOND`, added up."""
 
     amounts: tuple[Param, ...]
@@ -257,7 +257,8 @@ def is_constant(node: Node) -> bool:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Attr, Param, Arith, Negate, Call, Case, Cast, Item, Element)) and node.digits != (0, 0):
+    kinds = (Attr, Param, Arith, Negate, Call, CaseWhen, Cast, Subscript, Element)
+    if isinstance(node, kinds) and node.digits != (0, 0):
         return node.digits
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 

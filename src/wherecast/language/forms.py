@@ -1,7 +1,7 @@
 """The checker's part for CASE, CAST, lambdas, subscripts and intervals: their types by Spark's rules.
 
 The values of a CASE have one type, found as for a comparison: numbers as the wider of them, a
-string and a number as the number. Each is cast to it. `exists(a, x -> x = 1)` is `array_contains(a, 1)`, which is indexed.
+string and a number as the number. Each is cast to it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from wherecast.language.casts import find_type, is_castable
 from wherecast.language.expression import (
     And,
     Attr,
-    Call,
-    Case,
+    CaseWhen,
     Cast,
-    Compare,
     Const,
     Elapsed,
     Element,
-    Interval,
-    Item,
+    IntervalLiteral,
     Node,
     Not,
     Or,
@@ -29,6 +26,7 @@ from wherecast.language.expression import (
     Quantified,
     Shift,
     Span,
+    Subscript,
     digits_of,
 )
 from wherecast.language.parser import Branch, Leaf
@@ -85,7 +83,7 @@ def _case(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _cases(checker: Checker, conditions: list[Node], values: list[Node], span: Span) -> Node:
     unity, common, digits = unified(checker, values, span)
-    return Case(conditions=tuple(conditions), values=unity, type=common, digits=digits, span=span)
+    return CaseWhen(conditions=tuple(conditions), values=unity, type=common, digits=digits, span=span)
 
 
 def _cast(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -125,7 +123,7 @@ def _item(checker: Checker, tree: Branch, depth: int) -> Node:
         raise checker.error("type", f"[...] needs an array attribute, found {checker.describe(array)}", array.span)
     if index.type not in (*INTEGERS, Type.NULL):
         raise checker.error("type", f"[...] needs an integer, found {checker.describe(index)}", index.span)
-    return Item(array=array, index=index, type=array.element, digits=array.digits, span=tree.span)
+    return Subscript(array=array, index=index, type=array.element, digits=array.digits, span=tree.span)
 
 
 def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -142,20 +140,7 @@ def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
     }
     body = checker.condition(function.items[0], depth + 1)
     checker.variables = outer
-    node = Quantified(array=array, variable=variable.lower(), body=body, is_all=tree.op == "forall", span=tree.span)
-    return node if node.is_all else _as_contains(node, array)
-
-
-def _as_contains(node: Quantified, array: Attr) -> Node:
-    """`exists(a, x -> x = 1)` asks for an element, as `array_contains` does."""
-    body = node.body
-    if not isinstance(body, Compare) or body.op != "=" or body.common is not array.element:
-        return node
-    sides = (body.left, body.right)
-    wanted = next((side for side in sides if isinstance(side, Param)), None)
-    if wanted is None or not any(isinstance(side, Element) for side in sides):
-        return node
-    return Call(name="array_contains", args=(array, wanted), span=node.span)
+    return Quantified(array=array, variable=variable.lower(), body=body, is_all=tree.op == "forall", span=tree.span)
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------
@@ -192,7 +177,7 @@ def _interval(checker: Checker, tree: Branch, _depth: int) -> Node:
         message = "months and days cannot be in one interval: months differ in length; add one interval after the other"
         raise checker.error("type", message, tree.span)
     kind = Type.MONTHS if months[0] else Type.DURATION
-    return Interval(amounts=tuple(amounts), units=tuple(units), type=kind, span=tree.span)
+    return IntervalLiteral(amounts=tuple(amounts), units=tuple(units), type=kind, span=tree.span)
 
 
 def moment_arithmetic(checker: Checker, op: str, left: Node, right: Node, span: Span) -> Node | None:
@@ -216,7 +201,7 @@ def moment_arithmetic(checker: Checker, op: str, left: Node, right: Node, span: 
 
 def _is_days(node: Node) -> bool:
     """Whether an interval is in whole days by its type, so that a date plus it is a date."""
-    if isinstance(node, Interval):
+    if isinstance(node, IntervalLiteral):
         return all(unit in _DAY_UNITS for unit in node.units)
     return isinstance(node, Elapsed) and node.end.type is node.start.type is Type.DATE
 

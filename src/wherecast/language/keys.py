@@ -54,8 +54,8 @@ _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
-#: Days whose ends are in the years 1 to 9999, and the number of days after which the Gregorian calendar repeats.
-_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY, dt.date.max.toordinal() - _EPOCH_DAY - 1
+#: Days whose ends are in the years 1 to 9999 in every zone, and the number of days after which the Gregorian calendar repeats.
+_FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY + 1, dt.date.max.toordinal() - _EPOCH_DAY - 2
 _CYCLE = 146_097
 
 

@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.casts import read_boolean, read_double, read_integer
-from wherecast.language.expression import Attr, Call, Compare, InList, Interval, Like, Node, Param
+from wherecast.language.expression import Attr, Call, Compare, InList, IntervalLiteral, Like, Node, Param
 from wherecast.language.filters import LiteralValues
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
+from wherecast.language.java_regex import check_regex
 from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
 from wherecast.language.limits import Limits
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.patterns import check_regex, like_parts
+from wherecast.language.patterns import like_parts
 from wherecast.language.skeletons import LiteralText, Skeleton
 from wherecast.language.sql import SlotKind
 from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
@@ -114,7 +115,7 @@ def has_arithmetic(skeleton: Skeleton) -> bool:
 
 
 #: A word before a parenthesis, with what people put between them.
-_CALL = re.compile(r"(\w+)\s*\(")
+_CALL = re.compile(r"\b(\w++)\s*+\(")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
     return tuple(
         n
         for n in root.walk()
-        if isinstance(n, (InList, Compare, Like, Interval))
+        if isinstance(n, (InList, Compare, Like, IntervalLiteral))
         or (isinstance(n, Param) and n not in in_lists)
         or (isinstance(n, Call) and FUNCTIONS[n.name].check is not None)
     )
@@ -388,7 +389,7 @@ def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) ->
             for value in node.values:
                 _guard(value, lambda v=value, c=node.common: literals.listed(v, c))  # type: ignore[misc]
                 _check_length(value, literals.listed(value, node.common)[1], limits.values)
-        elif isinstance(node, Interval):
+        elif isinstance(node, IntervalLiteral):
             for amount, unit in zip(node.amounts, node.units, strict=True):
                 _guard(amount, lambda a=amount, u=unit: _check_amounts(a, u, literals))  # type: ignore[misc]
         elif isinstance(node, Param):

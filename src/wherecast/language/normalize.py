@@ -33,28 +33,30 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
+    Element,
     InList,
-    Interval,
+    IntervalLiteral,
     Invert,
     IsNull,
     IsTruth,
-    Item,
     Like,
     Negate,
     Node,
     Not,
     Or,
     Param,
+    Quantified,
     Shift,
+    Subscript,
     attributes_of,
 )
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.types import Type
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
 
 
 class Truth(enum.StrEnum):
@@ -87,7 +89,8 @@ _SWAPPED = {
 class Predicate:
     """A set of values of one column, or of elements of which it must have one (`is_element`).
 
-    `op` is one of = < <= > >= in prefix contains (with literals), `all` (every value that is there) or `true`.
+    `op` is one of = < <= > >= in prefix contains overlaps (with literals; the last two are = and in for elements), `all`
+    (every value that is there) or `true`.
     `complement` takes it among the values that are there; `null` adds NULL.
     """
 
@@ -97,6 +100,7 @@ class Predicate:
     common: Type = Type.NULL
     complement: bool = False
     null: bool = False
+    through: str = ""  # the function of the column that is compared; the set is what it maps there
     pattern: str = ""  # like, ilike or rlike: the literal is such a pattern, and means what its form says
     mark: str = ""  # where a literal must stand in the text (see `columns`), if it is not a pattern
 
@@ -106,7 +110,7 @@ class Predicate:
 
     @property
     def is_element(self) -> bool:
-        return self.op == "contains" or self.column.reading is not Reading.VALUE
+        return self.op in ("contains", "overlaps") or self.column.reading is not Reading.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +184,13 @@ def push_truth(node: Node, truth: Truth = Truth.TRUE) -> Logic:
         return _is_null(node, truth)
     if isinstance(node, IsTruth):
         return _is_truth(node, truth)
-    if isinstance(node, Case) and _is_simple(node):
+    if isinstance(node, CaseWhen) and _is_simple(node):
         return _case(node, truth)
+    if isinstance(node, Quantified) and not node.is_all and isinstance(node.body, Or) and truth is Truth.TRUE:
+        return Any_(tuple(push_truth(replace(node, body=item), truth) for item in node.body.items))
     predicate = find_predicate(node)
+    if predicate is not None and predicate.through and not FUNCTIONS[predicate.through].is_total:
+        return _of_partial(node, truth)
     if predicate is not None:
         return _of_predicate(node, predicate, truth)
     return _residual(node, truth)
@@ -201,14 +209,14 @@ def _constant(value: bool | None, truth: Truth) -> Logic:
 _MOST_CASES = 4
 
 
-def _is_simple(node: Case) -> bool:
+def _is_simple(node: CaseWhen) -> bool:
     """Whether a CASE that is a condition can be taken apart: each condition is repeated in the cases after it."""
     return len(node.conditions) <= _MOST_CASES and not any(
-        isinstance(n, Case) for item in (*node.conditions, *node.values) for n in item.walk()
+        isinstance(n, CaseWhen) for item in (*node.conditions, *node.values) for n in item.walk()
     )
 
 
-def _case(node: Case, truth: Truth) -> Logic:
+def _case(node: CaseWhen, truth: Truth) -> Logic:
     """The value of one case has the truth, its condition is true and those before it are not."""
     cases: list[Logic] = []
     before: list[Logic] = []
@@ -248,8 +256,12 @@ def find_predicate(node: Node) -> Predicate | None:
     if isinstance(node, InList):
         if isinstance(node.item, Attr):
             return Predicate(Column(node.item.index), "in", node.values, node.common)
+        if isinstance(node.item, Call) and _has_preimage(node.item, node.common, node.values):
+            return _through(node.item, "in", node.values, node.common)
         column = literals_of(node.item)
         return None if column is None else Predicate(column, "in", node.values, node.common, mark=WHOLE)
+    if isinstance(node, Quantified):
+        return _element_predicate(node)
     if isinstance(node, Like):
         return _like_predicate(node)
     if isinstance(node, Call) and isinstance(node.args[-1], Param):
@@ -279,6 +291,21 @@ def _like_predicate(node: Like) -> Predicate | None:
     return Predicate(column, "contains", (node.pattern,), Type.STRING, pattern=node.kind)
 
 
+def _element_predicate(node: Quantified) -> Predicate | None:
+    """`exists(a, x -> x = 1)` and `exists(a, x -> x IN (1, 2))` ask for elements."""
+    array, body = node.array, node.body
+    if node.is_all or not isinstance(array, Attr):
+        return None
+    if isinstance(body, InList) and isinstance(body.item, Element) and body.common is array.element:
+        return Predicate(Column(array.index), "overlaps", body.values, body.common)
+    if isinstance(body, Compare) and body.op == "=" and body.common is array.element:
+        sides = (body.left, body.right)
+        wanted = [side for side in sides if isinstance(side, Param)]
+        if len(wanted) == 1 and any(isinstance(side, Element) for side in sides):
+            return Predicate(Column(array.index), "contains", (wanted[0],), array.element)
+    return None
+
+
 _MARKS = {"startswith": AT_START, "endswith": AT_END, "contains": ANYWHERE}
 
 
@@ -296,6 +323,8 @@ def _comparison_predicate(node: Compare) -> Predicate | None:
     left, op, right = node.left, node.op, node.right
     if isinstance(left, (Param, Const)):
         left, op, right = right, FLIPPED[op], left
+    if isinstance(right, Param) and isinstance(left, Call) and _has_preimage(left, node.common, (right,)):
+        return _through(left, "=" if op in ("<=>", "<>") else op, (right,), node.common, complement=op == "<>")
     if isinstance(right, Param) and op in ("=", "<=>") and isinstance(left, Call):
         column = literals_of(left)
         return None if column is None else Predicate(column, "contains", (right,), Type.STRING, mark=WHOLE)
@@ -313,6 +342,28 @@ def _comparison_predicate(node: Compare) -> Predicate | None:
     return None
 
 
+def _has_preimage(call: Call, common: Type, params: tuple[Param, ...]) -> bool:
+    """Whether the arguments for which a call compares with literals are known sets of one attribute's values."""
+    row = FUNCTIONS[call.name]
+    return (
+        row.preimage is not None
+        and len(call.args) == 1
+        and isinstance(call.args[0], Attr)
+        and call.args[0].type in KEYED
+        and call.type in KEYED
+        and (common is call.type or {common, call.type} <= set(INTEGERS))
+        and all(param.type is common or param.type in INTEGERS for param in params)
+    )
+
+
+def _through(
+    call: Call, op: str, params: tuple[Param, ...], common: Type, *, complement: bool = False
+) -> Predicate | None:
+    item = call.args[0]
+    assert isinstance(item, Attr)
+    return Predicate(Column(item.index), op, params, common, complement=complement, through=call.name)
+
+
 def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
     if predicate.is_element and truth is not Truth.TRUE:
         # "None of these is there" is not "another one is there": leave it to the evaluator.
@@ -326,6 +377,18 @@ def _of_predicate(node: Node, predicate: Predicate, truth: Truth) -> Logic:
     else:
         null = predicate.null if never_unknown else truth is Truth.NOT_FALSE
     return _values(replace(predicate, null=null))
+
+
+#: Types whose values have keys of their own (see `keys`).
+KEYED = (*INTEGERS, *FLOATS, *MOMENTS)
+
+
+def _of_partial(node: Node, truth: Truth) -> Logic:
+    """A comparison of a function that may be NULL where its argument is not: the complement says too much."""
+    node, truth = plain_truth(node, truth)
+    predicate = find_predicate(node)
+    assert predicate is not None
+    return _values(predicate) if truth is Truth.TRUE and not predicate.complement else _residual(node, truth)
 
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -381,7 +444,21 @@ def _is_strict(node: Node) -> bool:
 
 
 _LEAVES = (Attr, Param, Const)
-_STRICT = (*_LEAVES, Compare, Like, InList, Arith, Negate, Invert, Call, Cast, Item, Interval, Shift, Elapsed)
+_STRICT = (
+    *_LEAVES,
+    Compare,
+    Like,
+    InList,
+    Arith,
+    Negate,
+    Invert,
+    Call,
+    Cast,
+    Subscript,
+    IntervalLiteral,
+    Shift,
+    Elapsed,
+)
 
 
 # -- pass 2: alternatives of one column become one set ---------------------------------------------------------------

@@ -19,9 +19,7 @@ is bounded. The tree knows names and slots only; `sql` gives it types.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
-from itertools import islice
 from typing import NamedTuple, NoReturn
 
 from wherecast.errors import FilterError
@@ -30,6 +28,7 @@ from wherecast.language.attributes import join_name
 from wherecast.language.expression import Span
 from wherecast.language.functions.row import check_count
 from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.lexemes import Lexeme, plain_name, read_lexemes, show_lexeme
 from wherecast.language.limits import Limits
 from wherecast.language.skeletons import Shape
 from wherecast.language.types import Type
@@ -68,15 +67,6 @@ _TYPED = {
 _UNITS = frozenset("YEAR MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split())  # noqa: SIM905
 _RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}
 
-_LEXEME = re.compile(
-    r"""(?P<word>[^\W\d]\w*)
-    |(?P<op><=>|<>|<=|<<|>=|>>>?|!=|==(?!=)|=(?![=<>~])|[<>+%(),.\[\]^]|\*(?!\*)|->?|/(?![*/])|!(?![<>~])
-        |\|\|?|&(?!&)|::|~(?![~*]))
-    |(?P<quoted>`(?:[^`]|``)*+`)
-    |(?P<junk>\d[\w.]*|&&|:=|=>|=<|===|!<|!>|/\*|//|\*\*|=~|!?~~?\*?|[^\s\w]|\w)""",
-    re.VERBOSE,
-)
-
 
 class Leaf(NamedTuple):
     """An attribute by name, a literal by slot (with its type if that was written), or TRUE, FALSE, NULL."""
@@ -101,14 +91,6 @@ class Branch(NamedTuple):
 Tree = Leaf | Branch
 
 
-class _Lexeme(NamedTuple):
-    kind: str  # word, quoted, op, string, number, junk, end, limit
-    text: str
-    start: int
-    end: int
-    key: str = ""  # of a word or sign: what it is looked up by
-
-
 def keyword_names(names: Iterable[str]) -> frozenset[str]:
     """The names, in capitals, that a filter has to quote because they are words of the language."""
     return KEYWORDS & {name.upper() for name in names}
@@ -120,7 +102,7 @@ def parse_shape(shape: Shape, limits: Limits, quoted_names: frozenset[str] = fro
     `quoted_names` are those of `keyword_names`: where one stands without backticks, the error says so.
     """
     terms = limits.terms
-    lexemes = _lexemes(shape, terms + 2)
+    lexemes = read_lexemes(shape, terms + 2)
     while lexemes[-1].kind == "end" and len(lexemes) > 1 and lexemes[-2].text == ";":  # the end of a statement
         del lexemes[-2]
     if len(lexemes) == 1:
@@ -138,25 +120,8 @@ def too_many_terms(limit: int) -> str:
     return f"more than {limit} terms; split the filter, or list values with IN"
 
 
-def _lexemes(shape: Shape, most: int) -> list[_Lexeme]:
-    text, at = shape.text, 0
-    out: list[_Lexeme] = []
-    for start, end in (*shape.spans, (len(text), len(text))):
-        for found in islice(_LEXEME.finditer(text, at, start), most):
-            kind, piece = found.lastgroup or "junk", found.group()
-            key = piece.upper() if kind == "word" else piece if kind == "op" else ""
-            out.append(_Lexeme(kind, piece, *found.span(), key))
-        if len(out) >= most:
-            return out
-        if start < end:
-            out.append(_Lexeme("string" if text[start] == "'" else "number", text[start:end], start, end))
-        at = end
-    out.append(_Lexeme("end", "", len(text), len(text)))
-    return out
-
-
 class _Parser:
-    def __init__(self, text: str, lexemes: list[_Lexeme], depth: int, quoted_names: frozenset[str]) -> None:
+    def __init__(self, text: str, lexemes: list[Lexeme], depth: int, quoted_names: frozenset[str]) -> None:
         self.text = text
         self.lexemes = lexemes
         self.depth = depth
@@ -251,7 +216,7 @@ class _Parser:
 
     def _check_end_of_predicate(self) -> None:
         """After IN (...) and IS NULL nothing but a connective, a comma or a parenthesis can come."""
-        power, shown = _POWERS.get(self.lexeme.key, 0), _show(self.lexeme)
+        power, shown = _POWERS.get(self.lexeme.key, 0), show_lexeme(self.lexeme)
         if power in (_PREDICATE, _COMPARISON):
             self._fail(
                 f"{shown} follows another comparison; join two comparisons with AND, as 5 < price AND price < 10, "
@@ -304,7 +269,7 @@ class _Parser:
         kind = _PREDICATES[word]
         return Branch(op, (item, *patterns), _hull(item, patterns[-1]), f"not {kind}" if is_negated else kind)
 
-    def _between(self, item: Tree, between: _Lexeme) -> Tree:
+    def _between(self, item: Tree, between: Lexeme) -> Tree:
         low = self._expression(_COMPARISON)
         if self.lexeme.key != "AND":
             if self.lexeme.kind == "end" or self.lexeme.key in ("OR", ")", ","):
@@ -315,7 +280,7 @@ class _Parser:
         high = self._expression(_COMPARISON)
         return Branch("BETWEEN", (item, low, high), _hull(item, high))
 
-    def _in(self, item: Tree, lexeme: _Lexeme) -> Tree:
+    def _in(self, item: Tree, lexeme: Lexeme) -> Tree:
         if self.lexeme.key != "(":
             array = self.lexeme.kind in ("word", "quoted")
             hint = "; to look into an array, write array_contains(a, value)" if array else ""
@@ -391,13 +356,13 @@ class _Parser:
     def _name(self) -> Tree:
         """An attribute, dots and all: `quote.bid`."""
         first = last = self._advance()
-        parts = [_plain(first)]
+        parts = [plain_name(first)]
         while self.lexeme.key == ".":
             self._advance()
             last = self.lexeme
             if last.kind not in ("word", "quoted"):
                 self._fail("a name must follow the '.'", last)
-            parts.append(_plain(last))
+            parts.append(plain_name(last))
             self._advance()
         if self.lexeme.key == "(":
             named = self.text[first.start : last.end]
@@ -429,7 +394,7 @@ class _Parser:
         span = (start.start, self._advance().end)
         return Branch("CASE of" if has_operand else "CASE", tuple(items), span)
 
-    def _fail_case(self, start: _Lexeme, missing: str) -> NoReturn:
+    def _fail_case(self, start: Lexeme, missing: str) -> NoReturn:
         if self.lexeme.kind == "end" or self.lexeme.key in ("WHEN", "THEN", "ELSE", "END", ")", ","):
             hint = "write CASE WHEN price > 5 THEN 'high' ELSE 'low' END"
             self._fail(f"CASE without its {missing}; {hint}", start)
@@ -468,7 +433,9 @@ class _Parser:
         """The name of a type, in lower case, and where it ends."""
         lexeme = self.lexeme
         if lexeme.kind != "word":
-            self._fail(f"expected a type, found {_show(lexeme)}; write a type such as BIGINT or DECIMAL(10, 2)", lexeme)
+            self._fail(
+                f"expected a type, found {show_lexeme(lexeme)}; write a type such as BIGINT or DECIMAL(10, 2)", lexeme
+            )
         self._advance()
         name, end = lexeme.text.lower(), lexeme.end
         if self.lexeme.key == "(":
@@ -479,7 +446,7 @@ class _Parser:
             name, end = f"{name})", self._advance().end
         return name, end
 
-    def _cast(self, lexeme: _Lexeme, opening: _Lexeme) -> Tree:
+    def _cast(self, lexeme: Lexeme, opening: Lexeme) -> Tree:
         item = self._expression()
         if self.lexeme.key != "AS":
             if self.lexeme.kind in ("word", "end") or self.lexeme.key in (")", ","):
@@ -496,7 +463,7 @@ class _Parser:
         variable = self._advance()
         self._advance()
         body = self._expression()
-        return Branch("lambda", (body,), (variable.start, body.span[1]), _plain(variable))
+        return Branch("lambda", (body,), (variable.start, body.span[1]), plain_name(variable))
 
     def _call(self) -> Tree:
         lexeme = self._advance()
@@ -515,7 +482,7 @@ class _Parser:
             self._fail(wrong, at, "unsupported", self.lexeme.end)
         return Branch("call", items, (lexeme.start, self._close(opening).end), name)
 
-    def _form(self, lexeme: _Lexeme, name: str, opening: _Lexeme) -> Tree:
+    def _form(self, lexeme: Lexeme, name: str, opening: Lexeme) -> Tree:
         if name in ("cast", "try_cast"):
             return self._cast(lexeme, opening)
         if self.lexeme.key == "SELECT":
@@ -530,7 +497,7 @@ class _Parser:
         function = self._lambda()
         return Branch(name, (array, function), (lexeme.start, self._close(opening).end))
 
-    def _listed(self, opening: _Lexeme) -> tuple[Tree, ...]:
+    def _listed(self, opening: Lexeme) -> tuple[Tree, ...]:
         """Expressions between commas, up to the parenthesis."""
         items = [self._expression()]
         while self.lexeme.key == ",":
@@ -540,13 +507,13 @@ class _Parser:
             self._unclosed(opening, is_list=True)
         return tuple(items)
 
-    def _open(self) -> _Lexeme:
+    def _open(self) -> Lexeme:
         if self.opened >= self.depth:
             self._fail_nested(self.lexeme)
         self.opened += 1
         return self._advance()
 
-    def _close(self, opening: _Lexeme) -> _Lexeme:
+    def _close(self, opening: Lexeme) -> Lexeme:
         if self.lexeme.key != ")":
             self._unclosed(opening)
         self.opened -= 1
@@ -577,9 +544,9 @@ class _Parser:
         hint = EXPECTED
         if before is not None and lexeme.text in _COMPARISONS and before.key in ("AND", "OR"):
             hint = "name the attribute again: price > 5 AND price < 10"
-        self._fail(f"expected a value, found {_show(lexeme)}; {hint}", lexeme)
+        self._fail(f"expected a value, found {show_lexeme(lexeme)}; {hint}", lexeme)
 
-    def _unclosed(self, opening: _Lexeme, *, is_list: bool = False) -> NoReturn:
+    def _unclosed(self, opening: Lexeme, *, is_list: bool = False) -> NoReturn:
         if self.lexeme.kind == "end":
             self._fail("'(' is never closed; add ')'", opening)
         self._unexpected(is_list=is_list)
@@ -610,19 +577,19 @@ class _Parser:
             missing = "a comma or an operator is missing before it"
         if before.kind == "string" and before.end == lexeme.start:
             missing = "inside a string, double the quote: 'it''s'"
-        self._fail(f"unexpected {_show(lexeme)}; {missing}", lexeme)
+        self._fail(f"unexpected {show_lexeme(lexeme)}; {missing}", lexeme)
 
-    def _fail_nested(self, lexeme: _Lexeme) -> NoReturn:
+    def _fail_nested(self, lexeme: Lexeme) -> NoReturn:
         self._fail(f"nested deeper than {self.depth}; flatten the filter", lexeme, "limit")
 
-    def _fail(self, message: str, lexeme: _Lexeme, reason: str = "syntax", end: int | None = None) -> NoReturn:
+    def _fail(self, message: str, lexeme: Lexeme, reason: str = "syntax", end: int | None = None) -> NoReturn:
         if lexeme.kind == "end":  # nothing to point at there
             lexeme = self.lexemes[-2]
         raise FilterError(reason, message, text=self.text, start=lexeme.start, end=end or lexeme.end)
 
     # -- lexemes --------------------------------------------------------------------------------------------------
 
-    def _advance(self) -> _Lexeme:
+    def _advance(self) -> Lexeme:
         """The lexeme that was next; now the one after it is."""
         lexeme = self.lexeme
         self.at += 1
@@ -630,7 +597,7 @@ class _Parser:
         self._check_limit()
         return lexeme
 
-    def _peek(self) -> _Lexeme:
+    def _peek(self) -> Lexeme:
         """The lexeme after the next one."""
         return self.lexemes[min(self.at + 1, len(self.lexemes) - 1)]
 
@@ -639,7 +606,7 @@ class _Parser:
             self._fail(too_many_terms(self.at), self.lexeme, "limit")
 
 
-def _literal(lexeme: _Lexeme, kind: Type | None = None, start: int | None = None, *, negative: bool = False) -> Leaf:
+def _literal(lexeme: Lexeme, kind: Type | None = None, start: int | None = None, *, negative: bool = False) -> Leaf:
     span = (lexeme.start if start is None else start, lexeme.end)
     return Leaf(span, slot=int(lexeme.text.strip("'")), type=kind, negative=negative)
 
@@ -648,7 +615,7 @@ def _hull(first: Tree, last: Tree) -> Span:
     return first.span[0], last.span[1]
 
 
-def _comma_hint(before: _Lexeme, after: _Lexeme) -> str:
+def _comma_hint(before: Lexeme, after: Lexeme) -> str:
     if before.kind == after.kind == "number":
         return "write a number without it: 1000, and 1.5 with a point"
     return (
@@ -656,13 +623,3 @@ def _comma_hint(before: _Lexeme, after: _Lexeme) -> str:
         if after.kind in ("number", "string")
         else "join conditions with AND or OR"
     )
-
-
-def _plain(lexeme: _Lexeme) -> str:
-    return lexeme.text[1:-1].replace("``", "`") if lexeme.kind == "quoted" else lexeme.text
-
-
-def _show(lexeme: _Lexeme) -> str:
-    if lexeme.kind in ("string", "number"):
-        return f"{lexeme.kind} literal"
-    return repr(lexeme.text if len(lexeme.text) <= 40 else lexeme.text[:37] + "...")

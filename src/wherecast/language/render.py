@@ -13,18 +13,17 @@ from wherecast.language.expression import (
     Arith,
     Attr,
     Call,
-    Case,
+    CaseWhen,
     Cast,
     Compare,
     Const,
     Elapsed,
     Element,
     InList,
-    Interval,
+    IntervalLiteral,
     Invert,
     IsNull,
     IsTruth,
-    Item,
     Like,
     Negate,
     Node,
@@ -33,6 +32,7 @@ from wherecast.language.expression import (
     Param,
     Quantified,
     Shift,
+    Subscript,
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
@@ -83,18 +83,18 @@ def _form(
         case Cast():
             digits = f"({node.digits[0]}, {node.digits[1]})" if node.type is Type.DECIMAL else ""
             return f"CAST({show(node.item)} AS {node.type.upper()}{digits})"
-        case Case():
+        case CaseWhen():
             pairs = zip(node.conditions, node.values, strict=False)
             cases = " ".join(f"WHEN {show(when)} THEN {show(then)}" for when, then in pairs)
             return f"CASE {cases} ELSE {show(node.values[-1])} END"
-        case Item():
+        case Subscript():
             return f"{show(node.array)}[{show(node.index)}]"
         case Element():
             return f"`{node.name.replace('`', '``')}`"
         case Quantified():
             body = f"`{node.variable.replace('`', '``')}` -> {show(node.body)}"
             return f"{'forall' if node.is_all else 'exists'}({show(node.array)}, {body})"
-        case Interval():
+        case IntervalLiteral():
             parts = zip(node.amounts, node.units, strict=True)
             return f"INTERVAL {' '.join(f'{literal(amount)} {unit}' for amount, unit in parts)}"
         case Shift():
@@ -105,7 +105,7 @@ def _form(
 
 
 #: What needs no parentheses around it.
-_CLOSED = (Attr, Param, Const, Call, Cast, Case, Item, Element, Quantified)
+_CLOSED = (Attr, Param, Const, Call, Cast, CaseWhen, Subscript, Element, Quantified)
 
 
 def _unary(node: Not | Negate | IsNull | IsTruth | Invert, item: str) -> str:

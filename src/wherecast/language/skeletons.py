@@ -67,9 +67,10 @@ def cut_text(text: str) -> Cut:
         or "/*" in text
         or ("''" in text and "r'" in text.lower())
     )
-    parts: list[str] = _split_carefully(text) if unusual else _FAST_CUT.split(text)
+    sizes: list[int] = []
+    parts: list[str] = _split_carefully(text, sizes) if unusual else _FAST_CUT.split(text)
     if len(parts) > 1 and _has_static_literal(text):
-        parts = _without_static(parts)
+        parts = _without_static(parts, sizes or [len(literal) for literal in parts[1::2]])
     if "," in text:
         return _gather_lists(parts)
     return tuple(parts[::2]), tuple(parts[1::2])
@@ -85,8 +86,11 @@ _DIGITS_COMMA = re.compile(r"\s*,\s*")
 _ESCAPE_WORD = re.compile(r"\s*escape\s*", re.IGNORECASE)
 
 
-def _without_static(parts: list[str]) -> list[str]:
-    """Literals that belong to the shape: the digits of a type stay in the text, the character of ESCAPE in its pattern."""
+def _without_static(parts: list[str], sizes: list[int]) -> list[str]:
+    """Literals that belong to the shape: the digits of a type stay in the text, the character of ESCAPE in its pattern.
+
+    `sizes` are those of the literals as they were written: blanks keep every later position where it was.
+    """
     out = [parts[0]]
     for i in range(1, len(parts), 2):
         literal, after = parts[i], parts[i + 1]
@@ -99,7 +103,7 @@ def _without_static(parts: list[str]) -> list[str]:
             pattern = _with_backslashes(out[-2][1:-1], literal[1:-1].replace("''", "'"))
             if pattern is not None and literal.startswith("'"):
                 out[-2] = f"'{pattern}'"
-                out[-1] += " " * len(literal) + after
+                out[-1] += " " * sizes[i // 2] + after
                 continue
         out += [literal, after]
     return out
@@ -130,7 +134,8 @@ def find_surrogate(text: str) -> int:
     return -1
 
 
-def _split_carefully(text: str) -> list[str]:
+def _split_carefully(text: str, sizes: list[int]) -> list[str]:
+    """Text and literals in turn; `sizes` gets the length of each literal as it was written."""
     parts, plain, at = [], [], 0
     for token in _CAREFUL.finditer(text):
         plain.append(text[at : token.start()])
@@ -143,8 +148,10 @@ def _split_carefully(text: str) -> list[str]:
         elif token.lastgroup == "raw":
             body = found[2:-1].replace("'", "''")
             parts += ["".join(plain) + found[0], f"'{body}'"]
+            sizes.append(len(found) - 1)
             plain = []
         else:
+            sizes.append(len(found))
             parts += ["".join(plain), _unescape(found) if token.lastgroup == "string" else found]
             plain = []
     plain.append(text[at:])
@@ -262,7 +269,8 @@ def literal_spans(text: str, cut: Cut | None = None) -> Iterator[Span]:
 
 def _end_of_literal(text: str, at: int, count: int) -> int:
     for _ in range(count):
-        token = _CAREFUL.search(text, at)
+        # The r of a raw string belongs to the skeleton.
+        token = _CAREFUL.search(text, at - (text[at - 1 : at] in ("r", "R")))
         while token is not None and token.lastgroup not in ("string", "number", "raw"):
             token = _CAREFUL.search(text, token.end())
         assert token is not None, "the text was cut into as many literals"

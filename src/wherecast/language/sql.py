@@ -167,7 +167,8 @@ class Checker:
         """The other side of a comparison. A bare word beside a string is more likely a text without its quotes."""
         if item.type is Type.STRING and isinstance(tree, Leaf) and tree.name is not None:
             name = tree.name
-            if self.schema.find(name) is None and not name_advice(name):
+            is_known = self.schema.find(name) is not None or name.lower() in self.variables
+            if not is_known and not name_advice(name):
                 near = self.schema.suggest(name)
                 hint = f", or did you mean the attribute {near!r}?" if near else ""
                 message = f"unknown attribute {_shown(name)}; write a text in quotes: '...'{hint}"

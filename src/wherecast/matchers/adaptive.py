@@ -221,7 +221,7 @@ class AdaptiveMatcher(Matcher):
 
     def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
-        longest = int(np.diff(list_ptr).max(initial=1)) if list_codes.size else 1
+        longest = max(list_codes.size, 1) if len(codes) == 1 else int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         return plain(Scratch(stack, places, np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
 

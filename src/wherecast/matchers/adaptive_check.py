@@ -71,6 +71,7 @@ def _check_nodes(stored: StoredArrays, tree: descent.LookupTree, n_columns: int,
     depth = descent.measure_depth(*arrays, n_columns, len(tree.leaves), depths)
     stored.require(depth >= 0, "tree_table", "has a link that leads out of the tree or back")
     pushed = int(np.diff(nodes[:, :2], axis=1).max()) + int(np.diff(nodes[:, 2:], axis=1).max())
+    # Earlier versions counted a level of nodes that had become leaves.
     stored.require((depth + 1) * pushed < stack <= (len(nodes) + 1) * pushed + 8, "facts", f"has a stack of {stack}")
 
 

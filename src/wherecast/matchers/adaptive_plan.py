@@ -133,11 +133,11 @@ class TreeBuilder:
         pointers: list[tuple[int, int]] = []
         while queue:
             members, path, depth, place = queue.pop()
-            self.depth = max(self.depth, depth)
             chosen, order = self._choose(members, path, depth)
             if not order.size and place >= 0 and members.size <= LEAF_CLAUSES:
                 pointers.append((place, self._add_rest(members, path)[0] + 1))
                 continue
+            self.depth = max(self.depth, depth)
             node = len(self.nodes)
             self.nodes.append((0, 0, 0, 0))
             if place >= 0:
@@ -322,7 +322,8 @@ def _presence(columns: Projection, sample: Projected | None) -> Singles:
     for event, c in np.argwhere(sample.codes < 0).tolist():
         at = ~sample.codes[event, c]
         there[event, c] = sample.list_codes[sample.list_ptr[at + 1] - 1] > 0
-    return (there.sum(0) + 1).astype(np.float32) / np.float32(len(there) + 1)
+    share: Singles = ((there.sum(0) + 1) / (len(there) + 1)).astype(np.float32)
+    return share
 
 
 def weigh_words(tree: LookupTree, first: int, end: int, weights: Ints) -> Ints:

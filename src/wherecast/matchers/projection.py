@@ -32,11 +32,10 @@ def project(projection: Projection, events: EventCodes) -> Projected:
     codes = frozen(events.codes)
     out = np.empty((codes.shape[0], projection.attribute.size), np.int32)
     given = projection.attribute, projection.source_width, projection.table_ptr, projection.table
-    n_lists = prepare_codes(codes, *given, out)
+    list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
+    n_lists, n_codes = prepare_codes(codes, list_ptr, *given, out)
     if n_lists == 0:
         return Projected(out, _NO_LISTS, _NO_CODES)
-    ptr = np.zeros(n_lists + 1, np.int64)
-    list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
-    lists = np.empty(prepare_lists(codes, list_ptr, list_codes, *given, ptr, out[0], 0), np.int32)
-    size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists, 1)
+    ptr, lists = np.zeros(n_lists + 1, np.int64), np.empty(n_codes, np.int32)
+    size = prepare_lists(codes, list_ptr, list_codes, *given, ptr, lists)
     return Projected(out, ptr, lists[:size])

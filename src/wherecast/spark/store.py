@@ -66,7 +66,8 @@ class Store:
     def create(self, name: str, content: bytes) -> bool:
         """Write a file that was not there. False: it is there already, and stays as it is.
 
-        On a local file system this holds against other writers too; object stores have one writer per index.
+        On a local file system this holds against other writers too. On an object store two writers at the same moment may both
+        get True, and the later content stays: PyArrow has no conditional put. There, one process at a time may write an index.
         """
         if self.local is None:
             if self.exists(name):

@@ -10,6 +10,7 @@ import numpy as np
 from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
 from wherecast.language.functions.row import (
     ARRAY,
+    ELEMENT,
     INT,
     SCALAR,
     Describe,
@@ -206,7 +207,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "array_contains",
         "a, v",
         ARRAY,
-        SCALAR,
+        ELEMENT,
         evaluate=_contains,
         build=_build_contains,
         says="unknown if `v` is not found and the array holds NULL",
@@ -267,7 +268,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "array_position",
         "a, v",
         ARRAY,
-        SCALAR,
+        ELEMENT,
         evaluate=_position,
         build=_build_position,
         says="where `v` first stands, counted from 1; 0 if it does not",

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
-from wherecast.language.expression import Call, Const, IsNull, IsTruth, Node, Not, Span
+from wherecast.language.expression import Call, Compare, Const, IsNull, IsTruth, Node, Not, Span
 from wherecast.language.functions.row import (
+    ANY,
     CONDITION,
     SCALAR,
     Describe,
@@ -104,6 +105,12 @@ def _extreme(is_least: bool) -> Callable[[Call, Sequence[Nullable], Zone], Nulla
     return evaluate
 
 
+def _equal_null(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    kind, _ = common_type(args, describe)
+    left, right = (retyped(arg, kind) for arg in args)
+    return Compare(op="<=>", left=left, right=right, common=kind, span=span)
+
+
 def _is_null(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
     return IsNull(item=args[0], span=span)
 
@@ -162,7 +169,6 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         SCALAR,
         evaluate=_if,
         build=_alike("if", 1),
-        aliases=("iff",),
         is_strict=False,
         says="`other` also where `c` is unknown",
         example="if(price > 100, volume, 0) > 5",
@@ -187,6 +193,15 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         says="NULLs do not count",
         example="least(price, quote.bid) < 100",
     ),
-    function("isnull", "v", SCALAR, build=_is_null, says="`v IS NULL`", example="isnull(price)"),
-    function("isnotnull", "v", SCALAR, build=_is_not_null, says="`v IS NOT NULL`", example="isnotnull(price)"),
+    function("isnull", "v", ANY, build=_is_null, says="`v IS NULL`", example="isnull(price)"),
+    function("isnotnull", "v", ANY, build=_is_not_null, says="`v IS NOT NULL`", example="isnotnull(price)"),
+    function(
+        "equal_null",
+        "v, w",
+        SCALAR,
+        SCALAR,
+        build=_equal_null,
+        says="`v <=> w`",
+        example="equal_null(price, quote.bid)",
+    ),
 )

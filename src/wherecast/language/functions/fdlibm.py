@@ -146,3 +146,159 @@ def cbrt(x: Doubles) -> Doubles:
     t = t + t * r
     out = np.copysign(t, x)
     return np.where((x == 0.0) | ~np.isfinite(x), x, out)
+
+
+_BP, _DP_H, _DP_L = (
+    np.array([1.0, 1.5]),
+    np.array([0.0, 5.84962487220764160156e-01]),
+    np.array([0.0, 1.35003920212974897128e-08]),
+)
+_CP, _CP_H, _CP_L = 9.61796693925975554329e-01, 9.61796700954437255859e-01, -7.02846165095275826516e-09
+_IVLN2, _IVLN2_H, _IVLN2_L = 1.44269504088896338700e00, 1.44269502162933349609e00, 1.92596299112661746887e-08
+_LG2, _LG2_H, _LG2_L = 6.93147180559945286227e-01, 6.93147182464599609375e-01, -1.90465429995776804525e-09
+_OVT = 8.0085662595372944372e-17
+
+
+def _chopped(x: Doubles) -> Doubles:
+    """Without the lower 32 bits."""
+    return np.ascontiguousarray(np.ascontiguousarray(x).view(np.int64) & ~np.int64(0xFFFFFFFF)).view(np.float64)
+
+
+def power(x: Doubles, y: Doubles) -> Doubles:
+    """X to the power of y (e_pow.c)."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    size = np.abs(x)
+    is_odd = (np.abs(y) < 2.0**53) & (np.fmod(y, 2.0) != 0) & (np.floor(y) == y)
+    is_whole = np.floor(y) == y
+    usual = np.isfinite(x) & np.isfinite(y) & (size != 0)
+    base, exponent = np.where(usual, size, 2.0), np.where(usual, y, 3.0)
+    out = _positive_power(base, exponent)
+    out = np.where((x < 0) & is_odd, -out, np.where((x < 0) & ~is_whole, np.nan, out))
+    out = np.where(usual, out, _special_power(x, y, is_odd))
+    out = np.where(y == 0.5, np.where(x >= -np.finfo(np.float64).max, np.sqrt(x + 0.0), out), out)
+    out = np.where(y == 2.0, x * x, out)
+    out = np.where(y == -1.0, 1.0 / x, out)
+    out = np.where(y == 1.0, x, out)
+    return np.where(y == 0.0, 1.0, out)
+
+
+def _special_power(x: Doubles, y: Doubles, is_odd: npt.NDArray[np.bool_]) -> Doubles:
+    """Zero, infinity or NaN on one side. Java's power of one to infinity is NaN."""
+    size = np.abs(x)
+    grows = (size > 1) == (y > 0)
+    out = np.where(grows, np.inf, 0.0)
+    out = np.where(np.isinf(y), np.where(size == 1.0, np.nan, out), np.where(is_odd & np.signbit(x), -out, out))
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, out)
+
+
+def _positive_power(x: Doubles, y: Doubles) -> Doubles:
+    """Of finite x > 0 and finite y. log2(x) is computed as t1 + t2, and y times that as p_h + p_l."""
+    t1, t2 = _log2_in_two(x)
+    near_t1, near_t2 = _near_log2_in_two(x)
+    is_huge = np.abs(y) > 2.0**31
+    t1, t2 = np.where(is_huge, near_t1, t1), np.where(is_huge, near_t2, t2)
+    y1 = _chopped(y)
+    p_l = (y - y1) * t1 + y * t2
+    p_h = y1 * t1
+    z = p_l + p_h
+    over = (z > 1024.0) | ((z == 1024.0) & (p_l + _OVT > z - p_h))
+    under = (z < -1075.0) | ((z == -1075.0) & (p_l <= z - p_h))
+    high = _high(x)
+    is_far = is_huge & ((high < 0x3FEFFFFF) | (high > 0x3FF00000) | (np.abs(y) > 2.0**64))
+    grows = (high >= 0x3FF00000) == (y > 0)
+    over, under = np.where(is_far, grows, over), np.where(is_far, ~grows, under)
+    fits = ~(over | under)
+    out = _exp2_of_two(np.where(fits, p_h, 0.0), np.where(fits, p_l, 0.0))
+    out = np.where(over, np.inf, np.where(under, 0.0, out))
+    return np.where(x == 1.0, 1.0, out)
+
+
+def _near_log2_in_two(x: Doubles) -> tuple[Doubles, Doubles]:
+    """For x within 2**-20 of one."""
+    t = x - 1.0
+    w = (t * t) * (0.5 - t * (0.3333333333333333333333 - t * 0.25))
+    u = _IVLN2_H * t
+    v = t * _IVLN2_L - w * _IVLN2
+    t1 = _chopped(u + v)
+    return t1, v - (t1 - u)
+
+
+def _log2_in_two(x: Doubles) -> tuple[Doubles, Doubles]:
+    tiny = x < 2.0**-1022
+    scaled = np.where(tiny, x * 2.0**53, x)
+    high = _high(scaled)
+    n = (high >> 20) - 0x3FF - np.where(tiny, 53, 0)
+    j = high & 0x000FFFFF
+    k = ((j > 0x3988E) & (j < 0xBB67A)).astype(np.int64)
+    above = j >= 0xBB67A
+    n = n + above
+    ix = (j | 0x3FF00000) - np.where(above, 0x00100000, 0)
+    ax, bp = _with_high(scaled, ix), _BP[k]
+    u, v = ax - bp, 1.0 / (ax + bp)
+    ss = u * v
+    s_h = _chopped(ss)
+    t_h = np.ascontiguousarray((((ix >> 1) | 0x20000000) + 0x00080000 + (k << 18)) << 32).view(np.float64)
+    t_l = ax - (t_h - bp)
+    s_l = v * ((u - s_h * t_h) - s_h * t_l)
+    s2 = ss * ss
+    r = (
+        s2
+        * s2
+        * (
+            5.99999999999994648725e-01
+            + s2
+            * (
+                4.28571428578550184252e-01
+                + s2
+                * (
+                    3.33333329818377432918e-01
+                    + s2
+                    * (2.72728123808534006489e-01 + s2 * (2.30660745775561754067e-01 + s2 * 2.06975017800338417784e-01))
+                )
+            )
+        )
+    )
+    r = r + s_l * (s_h + ss)
+    s2 = s_h * s_h
+    t_h = _chopped(3.0 + s2 + r)
+    t_l = r - ((t_h - 3.0) - s2)
+    u, v = s_h * t_h, s_l * t_h + t_l * ss
+    p_h = _chopped(u + v)
+    p_l = v - (p_h - u)
+    z_h = _CP_H * p_h
+    z_l = _CP_L * p_h + p_l * _CP + _DP_L[k]
+    t = n.astype(np.float64)
+    t1 = _chopped(((z_h + z_l) + _DP_H[k]) + t)
+    return t1, z_l - (((t1 - t) - _DP_H[k]) - z_h)
+
+
+def _exp2_of_two(p_h: Doubles, p_l: Doubles) -> Doubles:
+    """2 to the power of p_h + p_l."""
+    z = p_l + p_h
+    j = np.ascontiguousarray(z).view(np.int64) >> 32
+    i = j & 0x7FFFFFFF
+    split = i > 0x3FE00000
+    k = np.where(split, (i >> 20) - 0x3FF, 0)
+    n = j + (0x00100000 >> (k + 1))
+    k = np.where(split, ((n & 0x7FFFFFFF) >> 20) - 0x3FF, 0)
+    whole = np.ascontiguousarray((n & ~(0x000FFFFF >> k)) << 32).view(np.float64)
+    n = ((n & 0x000FFFFF) | 0x00100000) >> (20 - k)
+    n = np.where(split, np.where(j < 0, -n, n), 0)
+    p_h = np.where(split, p_h - whole, p_h)
+    t = _chopped(p_l + p_h)
+    u = t * _LG2_H
+    v = (p_l - (t - p_h)) * _LG2 + t * _LG2_L
+    z = u + v
+    w = v - (z - u)
+    t = z * z
+    t1 = z - t * (
+        1.66666666666666019037e-01
+        + t
+        * (
+            -2.77777777770155933842e-03
+            + t * (6.61375632143793436117e-05 + t * (-1.65339022054652515390e-06 + t * 4.13813679705723846039e-08))
+        )
+    )
+    r = (z * t1) / (t1 - 2.0) - (w + z * w)
+    z = 1.0 - (r - z)
+    return np.ldexp(z, n.astype(np.int32))

@@ -175,10 +175,11 @@ def _wrapped(values: Longs) -> Longs:
     return (values + 2**31) % 2**32 - 2**31
 
 
-def _add_months(days: Longs, months: Longs) -> Longs:
-    year, month, day = civil(days)
-    total = month + months
-    return days_of(year, total, np.minimum(day, _month_size(year, total)))
+def _add_months(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    year, month, day = civil(args[0].values)
+    total = month + args[1].values
+    out = days_of(year, total, np.minimum(day, _month_size(year, total)))
+    return Nullable(out, all_valid(args) & (np.abs(out) < 2**31))
 
 
 def _last_day(days: Longs) -> Longs:
@@ -224,12 +225,20 @@ def _names(names: tuple[str, ...], number: Callable[[Longs], Longs]) -> Any:
     return vectorised(lambda days: objects(names[i] for i in number(days).tolist()))
 
 
+def _unix_timestamp(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    """Java divides toward zero, and Spark takes a wall clock as it is."""
+    (values, valid), kind = args[0], call.args[0].type
+    if kind is not Type.TIMESTAMP_NTZ:
+        values = as_moments(values, kind, Type.TIMESTAMP, zone)
+    return Nullable(values // _SECOND_US + ((values < 0) & (values % _SECOND_US != 0)), valid)
+
+
 def _moment(unit: int) -> Any:
     """A number of units as an instant; NULL where 64 bits do not hold it."""
 
     def evaluate(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
-        values, most = args[0].values, (2**63 - 1) // unit
-        fits = (values <= most) & (values >= -most)
+        values = args[0].values
+        fits = (values <= (2**63 - 1) // unit) & (values >= -(2**63 // unit))
         return Nullable(np.where(fits, values, 0) * unit, args[0].valid & fits)
 
     return evaluate
@@ -415,7 +424,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         INT,
         result=_DATE,
-        evaluate=vectorised(_add_months),
+        evaluate=_add_months,
         says="so many months later; at most the last day of the month",
         example="add_months(day, 1) > time",
     ),
@@ -452,12 +461,21 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_timestamp",
         "t",
+        _ANY_MOMENT,
+        result=_BIGINT,
+        evaluate=_unix_timestamp,
+        aliases=("to_unix_timestamp",),
+        says="seconds since 1970 in UTC, rounded toward zero; a wall clock counts as UTC",
+        example="unix_timestamp(time) % 60 = 0",
+    ),
+    function(
+        "unix_seconds",
+        "t",
         INSTANT,
         result=_BIGINT,
         evaluate=vectorised(lambda t: t // _SECOND_US),
-        aliases=("to_unix_timestamp", "unix_seconds"),
-        says="seconds since 1970 in UTC",
-        example="unix_timestamp(time) % 60 = 0",
+        says="the same, rounded down; a wall clock is one in the schema's time zone",
+        example="unix_seconds(time) % 60 = 0",
     ),
     function(
         "unix_millis",

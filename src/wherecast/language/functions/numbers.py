@@ -47,7 +47,7 @@ from wherecast.language.functions.row import (
     retyped,
     vectorised,
 )
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_keys
+from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY
 from wherecast.language.nullable import Nullable, decimal_scale, rounded
 from wherecast.language.types import (
     FLOATS,
@@ -58,6 +58,7 @@ from wherecast.language.types import (
     integer_range,
     rescale,
 )
+from wherecast.language.values import float_key
 from wherecast.language.zone import Zone
 
 Doubles = npt.NDArray[np.float64]
@@ -163,18 +164,20 @@ def _integral(is_ceil: bool) -> Any:
             unit = 10 ** decimal_scale(call.args[0])
             return Nullable(objects(-(-int(v) // unit) if is_ceil else int(v) // unit for v in values), valid)
         if kind in FLOATS:
-            values = to_long(np.ceil(values) if is_ceil else np.floor(values))
+            whole = np.ceil(values) if is_ceil else np.floor(values)
+            return Nullable(_to_long(whole), valid & ~((whole >= _LONG) | (whole < -_LONG)))
         return Nullable(values, valid)
 
     return evaluate
 
 
-def to_long(values: Doubles) -> Longs:
-    """As Java casts: NaN is 0, what does not fit is the nearest long."""
-    inside = (values > -(2.0**63)) & (values < 2.0**63)
-    out = np.where(inside, values, 0.0).astype(np.int64)
-    out = np.where(values >= 2.0**63, KEY_MAX, out)
-    return np.where(values <= -(2.0**63), KEY_MIN, out)
+def _to_long(values: Doubles) -> Longs:
+    """As Java casts: NaN is 0. What does not fit is NULL, and 0 here."""
+    return np.where((values >= -_LONG) & (values < _LONG), values, 0.0).astype(np.int64)
+
+
+#: The least double beyond 64 bits.
+_LONG = 2.0**63
 
 
 def _integral_rule(args: tuple[Node, ...]) -> Typed:
@@ -185,51 +188,41 @@ def _integral_rule(args: tuple[Node, ...]) -> Typed:
 
 
 def _floor_preimage(op: str, values: Longs, kind: Type, _zone: Zone) -> Intervals:
-    """floor(x) >= n is x >= n, and floor(x) <= n is x < n + 1."""
-    return _integral_intervals(
-        op, values, kind, lambda n: _key_of(n, kind, below=False), lambda n: _key_of(n + 1, kind, below=True)
-    )
+    """floor(x) is n for the numbers from n to before n + 1."""
+    return _integral_intervals(op, values, kind, _least_key)
 
 
 def _ceil_preimage(op: str, values: Longs, kind: Type, _zone: Zone) -> Intervals:
-    """ceil(x) >= n is x > n - 1, and ceil(x) <= n is x <= n."""
-    return _integral_intervals(op, values, kind, lambda n: _key_of(n - 1, kind, above=True), lambda n: _key_of(n, kind))
+    """ceil(x) is n for the numbers after n - 1 to n."""
+    return _integral_intervals(op, values, kind, lambda n: _least_key(n - 1, above=True))
 
 
-def _key_of(number: int, kind: Type, *, below: bool = False, above: bool = False) -> int:
-    """The key of a number, or that of the one before or after it; the least and the greatest integer are open ends."""
-    if kind in INTEGERS:
-        return number
-    key = int(float_keys(np.array([float(number)]))[0])
-    return key - 1 if below else key + 1 if above else key
+def _least_key(number: int, *, above: bool = False) -> int:
+    """The key of the least double that is not below an integer, or above it."""
+    nearest = float(number)
+    is_far = int(nearest) <= number if above else int(nearest) < number
+    return float_key(nearest) + is_far
 
 
-def _integral_intervals(
-    op: str, values: Longs, kind: Type, first: Callable[[int], int], last: Callable[[int], int]
-) -> Intervals:
-    is_float = kind in FLOATS
-    lows, highs, nans = [], [], []
+def _integral_intervals(op: str, values: Longs, kind: Type, first: Callable[[int], int]) -> Intervals:
+    """Where an integer that begins at the key `first(n)` and ends before `first(n + 1)` compares with integers n."""
+    is_float, found = kind in FLOATS, []
+    bottom, top = (float_key(-_LONG), float_key(_LONG) - 1) if is_float else (KEY_MIN, KEY_MAX)  # NULL beyond them
     for n in values.tolist():
-        if kind in INTEGERS:
-            lo, hi = n, n
-        else:
-            # Beyond 53 bits every double is whole; the ends stand for all that is beyond them.
-            lo = KEY_MIN if n == KEY_MIN else first(n)
-            hi = NAN_KEY - 1 if n == KEY_MAX else last(n)
-        bottom, top = KEY_MIN, NAN_KEY - 1 if is_float else KEY_MAX
+        lo, hi = (first(n), first(n + 1) - 1) if is_float else (n, n)
+        lo, hi = max(lo, bottom), min(hi, top)
         bounds = {"=": (lo, hi), "<": (bottom, lo - 1), "<=": (bottom, hi), ">": (hi + 1, top), ">=": (lo, top)}
-        low, high = bounds[op]
-        lows.append(max(low, KEY_MIN))
-        highs.append(min(high, KEY_MAX))
-        if low > high:
-            lows[-1], highs[-1] = KEY_MAX, KEY_MIN
-        zero = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]
-        nans.append((NAN_KEY, NAN_KEY) if is_float and zero else (KEY_MAX, KEY_MIN))  # Java's long of NaN is 0
-    out = [(np.array(lows, np.int64), np.array(highs, np.int64))]
-    if is_float:
-        nan_lows, nan_highs = np.array(nans, np.int64).reshape(-1, 2).T
-        out.append((np.ascontiguousarray(nan_lows), np.ascontiguousarray(nan_highs)))
-    return out
+        of_nan = {"=": n == 0, "<": n > 0, "<=": n >= 0, ">": n < 0, ">=": n <= 0}[op]  # Java's long of NaN is 0
+        found.append((*_closed(*bounds[op]), *((NAN_KEY, NAN_KEY) if is_float and of_nan else _EMPTY)))
+    lows, highs, nan_lows, nan_highs = np.array(found, np.int64).reshape(-1, 4).T.copy()
+    return [(lows, highs), (nan_lows, nan_highs)]
+
+
+_EMPTY = (KEY_MAX, KEY_MIN)
+
+
+def _closed(low: int, high: int) -> tuple[int, int]:
+    return (low, high) if low <= high else _EMPTY
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
@@ -361,6 +354,14 @@ NUMBER_FUNCTIONS = (
         example="abs(price - quote.bid) > 0.5",
     ),
     function("negative", "n", NUMBER, build=_negative, says="`-n`", example="negative(volume) < -5"),
+    function(
+        "positive",
+        "n",
+        NUMBER,
+        build=lambda args, _span, _describe: args[0],
+        says="`n`",
+        example="positive(volume) > 5",
+    ),
     _real("sign", _sign, "-1, 0 or 1, as a double", "sign(price) = -1", "signum"),
     function(
         "round",
@@ -389,7 +390,8 @@ NUMBER_FUNCTIONS = (
         result=_integral_rule,
         evaluate=_integral(False),
         preimage=_floor_preimage,
-        says="the greatest integer that is not above; 0 for NaN",
+        is_total=False,
+        says="the greatest integer that is not above; 0 for NaN, NULL beyond 64 bits",
         example="floor(price) = 119",
     ),
     function(
@@ -399,8 +401,9 @@ NUMBER_FUNCTIONS = (
         result=_integral_rule,
         evaluate=_integral(True),
         preimage=_ceil_preimage,
+        is_total=False,
         aliases=("ceiling",),
-        says="the least integer that is not below; 0 for NaN",
+        says="the least integer that is not below; 0 for NaN, NULL beyond 64 bits",
         example="ceil(price) = 120",
     ),
     _other_form("mod", "%", "`a % b`", "mod(volume, 7) = 2"),
@@ -420,6 +423,18 @@ NUMBER_FUNCTIONS = (
     _other_form("try_divide", "/", "`a / b`", "try_divide(price, volume) > 5"),
     _other_form("try_mod", "%", "`a % b`", "try_mod(volume, 7) = 2"),
     _real("sqrt", np.sqrt, "NaN for negative numbers", "sqrt(price) > 10"),
+    function(
+        "power",
+        "n, exponent",
+        DOUBLES,
+        DOUBLES,
+        result=Type.DOUBLE,
+        evaluate=vectorised(fdlibm.power),
+        aliases=("pow",),
+        says="as a double",
+        example="power(price, 2) > 100",
+    ),
+    _real("rint", np.rint, "the nearest integer, as a double; ties to the even one", "rint(price) = 120"),
     _real("cbrt", fdlibm.cbrt, "the cubic root", "cbrt(price) > 5"),
     _real("exp", fdlibm.exp, "", "exp(price) > 100"),
     function(

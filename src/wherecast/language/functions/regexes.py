@@ -1,4 +1,4 @@
-r"""What a Java regular expression matches, and what stands in its place: regexp_extract and regexp_replace on RE2.
+r"""What a Java regular expression matches, and what stands in its place: regexp_extract, regexp_replace and the like on RE2.
 
 RE2 has Java's order of alternatives, so its matches are Java's. The exception is `$`, which in Java also holds before a
 line terminator at the end of the text (see `patterns`). A text without one is searched as it is. One with it is searched
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from wherecast.language.patterns import LINE_END, JavaRegex, rlike_regex
+from wherecast.language.java_regex import LINE_END, JavaRegex, rlike_regex
 
 _LAZY_OR_OTHER = re.compile(r"[*+?}]\?|\|")
 _PIECE = re.compile(r"\\(.)|\$([0-9]+)|([^\\$]+)|(.)", re.DOTALL)
@@ -27,12 +27,17 @@ def check_pattern(pattern: str) -> JavaRegex:
     return regex
 
 
-def check_replacement(pattern: str, new: str) -> None:
-    """Raises ValueError where a pattern or its replacement is wrong or refused."""
+def check_repeated(pattern: str) -> JavaRegex:
+    """The same for a pattern that is looked for again and again: Java finds the empty text within a character, too."""
     regex = check_pattern(pattern)
     if regex.is_found(""):
         raise ValueError("a pattern that matches the empty text is not supported here; write + in place of *")
-    _pieces(new, regex.compiled.groups)
+    return regex
+
+
+def check_replacement(pattern: str, new: str) -> None:
+    """Raises ValueError where a pattern or its replacement is wrong or refused."""
+    _pieces(new, check_repeated(pattern).compiled.groups)
 
 
 @lru_cache(maxsize=4096)
@@ -66,10 +71,15 @@ def find(regex: JavaRegex, text: str, start: int = 0) -> Any:
 def extract(text: str, pattern: str, group: int = 1) -> str | None:
     """What a group matches, or the empty text; None if there is no such group."""
     regex = check_pattern(pattern)
-    if not 0 <= group <= regex.compiled.groups:
-        return None
     found = find(regex, text)
-    return "" if found is None else found.group(group) or ""
+    if found is None:  # Spark looks at the number only where there is a match
+        return ""
+    return found.group(group) or "" if 0 <= group <= regex.compiled.groups else None
+
+
+def count(text: str, pattern: str) -> int:
+    """How many matches there are."""
+    return sum(1 for _ in _matches(check_pattern(pattern), text))
 
 
 def replace_all(text: str, pattern: str, new: str, most: int) -> str | None:

@@ -48,6 +48,7 @@ class Takes:
     read: Callable[[Node, Nullable, Zone], Nullable] = lambda _node, operand, _zone: operand
     text_as: Type | None = None  # a string literal is read as this type
     literal: bool = False  # it must be a literal
+    is_typed: bool = True  # Spark's type of a number literal matters
 
 
 def _read_doubles(node: Node, operand: Nullable, _zone: Zone) -> Nullable:
@@ -79,7 +80,11 @@ DAY = Takes("a date or timestamp", MOMENTS, _read_days, Type.DATE)
 INSTANT = Takes("a timestamp", MOMENTS, _read_instants, Type.TIMESTAMP)
 ARRAY = Takes("an array", (Type.ARRAY,))
 CONDITION = Takes("a condition", (Type.BOOLEAN,))
+ANY = Takes("a value", tuple(Type), is_typed=False)
 SCALAR = Takes("a value", tuple(kind for kind in Type if kind is not Type.ARRAY))
+
+#: A value that is looked for among elements, which have a type.
+ELEMENT = replace(SCALAR, is_typed=False)
 
 
 def literal(takes: Takes) -> Takes:
@@ -131,6 +136,7 @@ class Function:
     aliases: tuple[str, ...] = ()
     is_strict: bool = True
     preimage: Preimage | None = None
+    is_total: bool = True  # with a preimage: whether it has a value for every argument
     check: Callable[..., object] | None = None  # of the values of its literals, at registration; raises ValueError
     says: str  # its line in docs/language.md
     example: str  # a filter over the schema of docs/language.md
@@ -140,7 +146,7 @@ class Function:
     @property
     def has_numbers(self) -> bool:
         """Whether the type of a number literal among its arguments matters."""
-        return any(set(takes.types) & set(NUMBERS) for takes in self.takes)
+        return any(takes.is_typed and set(takes.types) & set(NUMBERS) for takes in self.takes)
 
 
 #: More arguments than the limits of a filter allow.

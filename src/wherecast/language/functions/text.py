@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
-from wherecast.language.functions.regexes import check_pattern, check_replacement, extract, replace_all
+from wherecast.language.functions.regexes import (
+    check_pattern,
+    check_repeated,
+    check_replacement,
+    count,
+    extract,
+    replace_all,
+)
 from wherecast.language.functions.row import (
     BIGINT,
     INT,
@@ -198,13 +205,10 @@ def _find_in_set(text: str, names: str) -> int:
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
 
-def _build_like(kind: str) -> Callable[[tuple[Node, ...], Span, Describe], Node]:
-    def build(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
-        item, pattern = args
-        assert isinstance(pattern, Param)
-        return Like(kind=kind, item=item, pattern=pattern, span=span)
-
-    return build
+def _build_regexp_like(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    item, pattern = args
+    assert isinstance(pattern, Param)
+    return Like(kind="rlike", item=item, pattern=pattern, span=span)
 
 
 def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
@@ -471,30 +475,12 @@ TEXT_FUNCTIONS = (
     ),
     _of_text("crc32", _BIGINT, lambda s: zlib.crc32(s.encode()), "CRC-32 of the UTF-8 bytes", "crc32(symbol) % 10 = 3"),
     function(
-        "like",
+        "regexp_like",
         "s, pattern",
         TEXT,
         _PATTERN,
-        build=_build_like("like"),
-        says="`s LIKE pattern`",
-        example="like(symbol, 'IB%')",
-    ),
-    function(
-        "ilike",
-        "s, pattern",
-        TEXT,
-        _PATTERN,
-        build=_build_like("ilike"),
-        says="`s ILIKE pattern`",
-        example="ilike(symbol, 'ib%')",
-    ),
-    function(
-        "rlike",
-        "s, pattern",
-        TEXT,
-        _PATTERN,
-        build=_build_like("rlike"),
-        aliases=("regexp_like", "regexp"),
+        build=_build_regexp_like,
+        aliases=("regexp",),
         says="`s RLIKE pattern`",
         example="regexp_like(symbol, '^I.M$')",
     ),
@@ -507,6 +493,26 @@ TEXT_FUNCTIONS = (
         check=lambda pattern, *_: check_pattern(pattern),
         says="what a group of the pattern matches where it is first found, group 1 unless given; `''` if it is not found",
         example="regexp_extract(symbol, '([A-Z]+)[.]', 1) = 'IBM'",
+    ),
+    _plain(
+        "regexp_substr",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        _STRING,
+        lambda s, pattern: extract(s, pattern, 0) or None,
+        check=check_pattern,
+        says="what the pattern matches where it is first found; NULL if it is not found or matches nothing",
+        example="regexp_substr(symbol, '[0-9]+') = '12'",
+    ),
+    _plain(
+        "regexp_count",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        _INT,
+        count,
+        check=check_repeated,
+        says="how often the pattern is found",
+        example="regexp_count(symbol, '[0-9]') > 2",
     ),
     _plain(
         "regexp_replace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -33,14 +34,28 @@ def write_sections(entries: Sequence[ReportEntry], scale: Scale, folder: Path) -
 
 
 def replace_section(page: str, section: str, name: str) -> str:
-    """The page with this section in place of the one it has; at its end if it has none."""
+    """The page with this section in place of the one it has; at its end if it has none.
+
+    Raises LabError if the marks make no section, or if the new section lacks an experiment that the page shows.
+    """
     marks = page.count(BEGIN), page.count(END)
     if marks == (0, 0):
         return f"{page.rstrip()}\n\n{section}\n"
     start, end = page.find(BEGIN), page.find(END)
     if marks != (1, 1) or end < start:
         raise LabError(f"'{name}' must have {BEGIN} once and {END} once after it, or neither")
+    lost = [title for title in _titles(page[start:end]) if title not in _titles(section)]
+    if lost:
+        raise LabError(
+            f"'{name}' shows {lost[0]!r}, and there are no results of it; run its experiment at this scale first, "
+            f"or remove that part from the page"
+        )
     return page[:start] + section + page[end + len(END) :]
+
+
+def _titles(section: str) -> list[str]:
+    """The experiments that a section shows."""
+    return re.findall(r"^### (.+)$", section, re.MULTILINE)
 
 
 def render_section(entries: Sequence[ReportEntry], scale: Scale) -> str:
