@@ -148,8 +148,8 @@ def test_a_frame_of_pandas() -> None:
 UNUSABLE = pa.schema(
     {
         "a": pa.int64(),
-        "price": pa.decimal128(10, 2),
-        "raw": pa.binary(),
+        "price": pa.duration("s"),
+        "raw": pa.list_(pa.list_(pa.int8())),
         "q": pa.struct({"x": pa.float64(), "m": pa.map_(pa.string(), pa.string())}),
         "__wherecast_x": pa.int64(),
         "": pa.int64(),
@@ -160,11 +160,11 @@ UNUSABLE = pa.schema(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("price > 1", r"'price': type decimal128\(10, 2\) is not supported; use double"),
-        ("a = 1 AND PRICE > 1", "decimal128"),
+        ("price > 1", r"'price': type duration\[s\] is not supported; use one of boolean"),
+        ("a = 1 AND PRICE > 1", "duration"),
         ("q.m IS NULL", r"'q\.m': type map<string, string> is not supported"),
         ("q.m.key = 'x'", r"'q\.m': type map"),
-        ("raw = 'x'", "type binary"),
+        ("raw = 'x'", "type list"),
         ("`__wherecast_x` = 1", "choose another name"),
         ("prize > 1", "unknown attribute 'prize'"),
     ],
@@ -195,8 +195,8 @@ def test_forged_reasons_are_refused(forged: object) -> None:
 
 def test_a_type_that_somebody_writes_is_still_refused() -> None:
     """Only tables may have columns that nobody can use."""
-    with pytest.raises(SchemaError, match="decimal"):
-        Schema.of({"price": "decimal(10, 2)"})
+    with pytest.raises(SchemaError, match="interval"):
+        Schema.of({"price": "interval"})
 
 
 WORDS = [

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from wherecast.language.compile import Compiler
-from wherecast.language.render import describe_constraint, value_text
+from wherecast.language.kinds import ROWS
+from wherecast.language.render import describe_constraint
 from wherecast.language.schema import Schema
 from wherecast.language.types import Kind
 
@@ -82,5 +83,5 @@ def test_long_lists_are_cut():
 
 def test_values_outside_the_calendar():
     """Keys that are no date of ours are shown as numbers."""
-    assert value_text(Kind.DATE, 5_000_000) == "day 5000000"
-    assert value_text(Kind.TIMESTAMP, 2**62) == str(2**62)
+    assert ROWS[Kind.DATE].write(5_000_000, None) == "day 5000000"
+    assert ROWS[Kind.TIMESTAMP].write(2**62, None) == str(2**62)

@@ -7,10 +7,11 @@ import random
 import pytest
 
 from wherecast.errors import LimitError
-from wherecast.language.keys import NAN_KEY, float_key
+from wherecast.language.keys import NAN_KEY
 from wherecast.language.schema import Schema
 from wherecast.language.types import Kind
-from wherecast.overlay.positions import SubIdLayout, between, hashed_value, key_of, line_of, sha1_id, within
+from wherecast.language.values import float_key
+from wherecast.overlay.positions import SubIdLayout, between, hashed_value, line_of, ring_key, sha1_id, within
 from wherecast.papers.chord.balance import equi_depth
 
 PRICE = Schema.of({"price": {"type": "double", "min": 0, "max": 20, "precision": 0.01}})["price"]
@@ -136,7 +137,7 @@ def test_no_domain_no_order():
 )
 def test_keys(kind, value, key):
     """Keys are those that compiled filters use."""
-    assert key_of(kind, value) == key
+    assert ring_key(value) == key
 
 
 def test_equi_depth_evens_out_a_crowd():

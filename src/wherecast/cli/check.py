@@ -33,7 +33,7 @@ from wherecast.language.render import (
 )
 from wherecast.language.schema import Attribute, Schema
 from wherecast.language.skeletons import LiteralText, cut_text
-from wherecast.language.types import Kind
+from wherecast.language.types import FLOATS
 
 
 class Interval(NamedTuple):
@@ -95,11 +95,11 @@ def constraints_of(filters: Filters, schema: Schema, clause: int) -> list[Constr
 
 
 def _interval(filters: Filters, attribute: Attribute, row: int) -> Interval:
-    kind, lo, hi = attribute.kind, int(filters.lo[row]), int(filters.hi[row])
+    lo, hi = int(filters.lo[row]), int(filters.hi[row])
     # The doubles have ends: -inf is below all others, and NaN, which an author may not think of, above all.
-    ends = (("-inf", True), ("NaN", True)) if kind is Kind.FLOAT else ((None, False), (None, False))
-    low = ends[0] if lo == KEY_MIN else low_bound(kind, lo, filters.strings)
-    high = ends[1] if hi == KEY_MAX else high_bound(kind, hi, filters.strings)
+    ends = (("-inf", True), ("NaN", True)) if attribute.type in FLOATS else ((None, False), (None, False))
+    low = ends[0] if lo == KEY_MIN else low_bound(attribute, lo, filters.strings)
+    high = ends[1] if hi == KEY_MAX else high_bound(attribute, hi, filters.strings)
     return Interval(*low, *high)
 
 

@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
+from wherecast.language.convert import read_plain
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind
 
 BLOCK_BYTES = 1 << 20
 
@@ -112,21 +111,6 @@ def _numbers_without(start: int, count: int, missing: list[int]) -> npt.NDArray[
     return numbers[~np.isin(numbers, missing)][:count] if missing else numbers
 
 
-_INTEGER = r"^\s*-?[0-9]+\s*$"
-_FLOAT = r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*$"
-_BOOLEAN = r"(?i)^\s*(?:true|false)\s*$"
-#: Kinds whose fields are not used as they are; dates and timestamps are texts to the engine too.
-_FORMS = {
-    Kind.INTEGER: (re.compile(_INTEGER), pa.int64()),
-    Kind.FLOAT: (re.compile(_FLOAT), pa.float64()),
-    Kind.BOOLEAN: (re.compile(_BOOLEAN), pa.bool_()),
-}
-_PARSE: dict[Kind, Callable[[str], object]] = {
-    Kind.INTEGER: int,
-    Kind.FLOAT: float,
-    Kind.BOOLEAN: lambda text: text.strip().lower() == "true",
-}
-
 #: A record batch or mappings; PyArrow has no types.
 Events = Any
 
@@ -136,27 +120,13 @@ def convert_fields(batch: pa.RecordBatch, schema: Schema) -> Events:
     attributes = {a.name: a for a in schema.attributes}
     known = [name for name in batch.schema.names if name in attributes]
     if not any(attributes[name].is_array for name in known):
-        columns = [_convert_column(attributes[name], batch.column(name)) for name in known]
+        columns = [read_plain(attributes[name], batch.column(name)) for name in known]
         if all(column is not None for column in columns):
             # An unknown column keeps the number of rows where no column is known.
             rest = [name for name in batch.schema.names if name not in attributes][: not known]
             return pa.RecordBatch.from_arrays(columns + [batch.column(n) for n in rest], known + rest)
     fields = {name: [_convert_field(attributes[name], text) for text in _texts(batch.column(name))] for name in known}
     return [{name: values[row] for name, values in fields.items()} for row in range(batch.num_rows)]
-
-
-def _convert_column(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
-    """The column in the attribute's type; None if some field is not well-formed."""
-    form = _FORMS.get(attribute.kind)
-    if form is None:
-        return texts
-    pattern, target = form
-    try:
-        if pc.all(pc.match_substring_regex(texts, pattern.pattern)).as_py() is False:
-            return None
-        return pc.utf8_trim_whitespace(texts).cast(target)
-    except pa.ArrowException:  # out of range, or not UTF-8
-        return None
 
 
 def _texts(column: pa.Array) -> list[str | bytes | None]:
@@ -177,7 +147,7 @@ def _convert_field(attribute: Attribute, text: str | bytes | None) -> object:
     try:
         if attribute.is_array:
             return json.loads(text)
-        form = _FORMS.get(attribute.kind)
-        return text if form is None or not form[0].match(text) else _PARSE[attribute.kind](text)
+        plain = attribute.row.plain
+        return text if plain is None or not re.match(plain.pattern, text) else plain.read(text)
     except (ValueError, RecursionError):
         return text

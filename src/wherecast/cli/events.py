@@ -72,7 +72,7 @@ def read_events(path: Path, schema: Schema) -> tuple[Events, int]:
 
 def top_names(schema: Schema) -> set[str]:
     """The columns in which attributes can be: `a.b` is the column of that name, or a field of the column `a`."""
-    return {name for a in schema.attributes for name in (a.name, a.name.partition(".")[0])}
+    return {name for a in schema.attributes for name in (a.column, a.path[0])}
 
 
 class CsvEvents:

@@ -115,7 +115,7 @@ def _note_missing(path: Path, events: EventFile, schema: Schema) -> None:
     if events.names is None:
         return
     names = set(events.names)
-    missing = [a.name for a in schema.attributes if not {a.name, a.name.partition(".")[0]} & names]
+    missing = [a.name for a in schema.attributes if not {a.column, a.path[0]} & names]
     if missing:
         shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         say_note(f"{path} has no column for {shown}; events are NULL there")

@@ -22,7 +22,7 @@ from wherecast.language.html import html_table
 from wherecast.language.literals import ProgramScope
 from wherecast.language.nullable import python_value
 from wherecast.language.render import attribute_namer, describe_constraint, describe_literal
-from wherecast.language.schema import Schema
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.types import Type
 from wherecast.language.written import write_statement, write_value
 
@@ -99,6 +99,13 @@ class Explanation:
         return html_table(title, ("clause", "", "predicate", "event"), rows)
 
 
+def _loaded(stored: object, attribute: Attribute) -> object:
+    """The value that an index has in another form."""
+    if isinstance(stored, list):
+        return [_loaded(element, attribute) for element in stored]
+    return None if stored is None else attribute.row.load(stored, attribute)
+
+
 def _shown(value: object) -> str:
     """What an event has, in words; nothing where a predicate speaks of several attributes."""
     return "" if value is NO_VALUE else "is NULL" if value is None else f"is {value!r}"
@@ -126,7 +133,8 @@ def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explana
             column = int(boxes.attr[end - 1])
             if segment.codebook.expression(column) is not None:
                 continue  # its residual is shown
-            value = events.array(events.schema.columns[column].attr)[0].as_py()
+            attr = events.schema.columns[column].attr
+            value = _loaded(events.array(attr)[0].as_py(), events.schema.attributes[attr])
             text = describe_constraint(filters, events.schema, row, row + end - first)
             parts = _literals(filters, events.schema, row, boxes.lo[first:end].tolist(), codes, column)
             found.append(PredicateOutcome(text, value, held, parts))

@@ -47,11 +47,11 @@ from wherecast.kernels.jit import frozen
 from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats, key_of
+from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.nullable import Nullable
 from wherecast.language.render import column_text
 from wherecast.language.schema import Schema
-from wherecast.language.values import Scalar
+from wherecast.language.values import Scalar, key_of
 from wherecast.language.written import write_value
 
 
@@ -221,7 +221,7 @@ class Codebook:
                 matrix[0, attr] = encode(value)  # type: ignore[arg-type]
         for number in self._computed:
             matrix[0, number] = self._compute(
-                number, lambda attr: one_value(values[attr], self.schema.attributes[attr].kind), 1
+                number, lambda attr: one_value(values[attr], self.schema.attributes[attr]), 1
             )[0]
         if not self._literals:
             return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)

@@ -55,7 +55,7 @@ from wherecast.language.literals import ProgramScope
 from wherecast.language.normalize import Residual, Truth
 from wherecast.language.nullable import Nullable
 from wherecast.language.schema import MAX_ATTRIBUTES, Schema
-from wherecast.language.types import Type
+from wherecast.language.types import TEXTS, Type
 from wherecast.language.zone import Zone
 
 #: Clauses that must share an expression before it is computed for every event; of one that works on texts, more must.
@@ -118,7 +118,7 @@ class ExpressionColumn:
 
     @property
     def is_text(self) -> bool:
-        return self.common is Type.STRING
+        return self.common in TEXTS
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""
@@ -251,7 +251,7 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
 
 
 def _reads_text(node: Node) -> bool:
-    return any(n.type in (Type.STRING, Type.ARRAY) for n in node.walk())
+    return any(n.type in (*TEXTS, Type.ARRAY) for n in node.walk())
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def _with_strings(filters: Filters, schema: Schema, values: list[Any]) -> tuple[
 
 def _constraints(use: _Use, column: Longs, values: _Values, ranks: dict[str, int]) -> _Constraints:
     """What a statement asks of its column, clause by clause; decimals that no key can hold are left out."""
-    statement, is_text = use.statement, use.statement.common is Type.STRING
+    statement, is_text = use.statement, use.statement.common in TEXTS
     owner = np.repeat(np.arange(column.size), np.diff(values.ptr))
     fits = np.ones(column.size, bool)
     if is_text:

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.language.events import EventBatch
-from wherecast.language.keys import key_of
+from wherecast.language.kinds import unscaled_of
 from wherecast.language.nullable import Nullable
-from wherecast.language.types import Kind
-from wherecast.language.values import Scalar
+from wherecast.language.schema import Attribute
+from wherecast.language.types import Type
+from wherecast.language.values import Scalar, key_of
 
 
 def attribute_values(events: EventBatch, attr: int) -> Nullable:
@@ -20,41 +21,56 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
     array = events.array(attr)
     attribute = events.schema.attributes[attr]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if attribute.type is Type.DECIMAL:
+        return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
-        return Nullable(_objects(_plain_lists(array, attribute.kind)), valid)
-    if attribute.kind is Kind.STRING:
+        return Nullable(_objects(_plain_lists(array)), valid)
+    if attribute.is_text:
         return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
-    return Nullable(_plain_numbers(array, attribute.kind), valid)
+    return Nullable(_plain_numbers(array), valid)
 
 
-def one_value(value: Scalar | None, kind: Kind) -> Nullable:
+def one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
     """The value of a scalar attribute in one event, as the evaluator wants it."""
-    if kind is Kind.STRING:
-        return Nullable(np.array(["" if value is None else value], object), np.array([value is not None]))
-    if kind in (Kind.FLOAT, Kind.BOOLEAN):
-        dtype = np.float64 if kind is Kind.FLOAT else np.bool_
-        return Nullable(np.array([0 if value is None else value], dtype), np.array([value is not None]))
-    return Nullable(np.array([0 if value is None else key_of(value)], np.int64), np.array([value is not None]))
+    valid = np.array([value is not None])
+    if attribute.type is Type.DECIMAL:
+        return Nullable(_unscaled([value], is_array=False), valid)
+    if attribute.is_text:
+        return Nullable(np.array(["" if value is None else value], object), valid)
+    if isinstance(value, bool | float):
+        return Nullable(np.array([value]), valid)
+    dtype = _DTYPES.get(attribute.type, np.int64)
+    return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
+
+
+_DTYPES = {Type.BOOLEAN: np.bool_, Type.FLOAT: np.float64, Type.DOUBLE: np.float64}
+
+
+def _unscaled(stored: list[Any], *, is_array: bool) -> npt.NDArray[np.object_]:
+    """Decimals, unscaled, of which an evaluator knows the scale; NULLs as zero."""
+    if is_array:
+        return _objects([None if e is None else unscaled_of(e) for e in v or ()] for v in stored)
+    return _objects(0 if v is None else unscaled_of(v) for v in stored)
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:
     return np.fromiter(values, object)
 
 
-def _plain_numbers(array: pa.Array, kind: Kind) -> npt.NDArray[Any]:
+def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
-    if kind is Kind.DATE:
+    if pa.types.is_date32(array.type):
         array = array.cast(pa.int32()).cast(pa.int64())
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    elif pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     if array.null_count:
-        array = array.fill_null(False if kind is Kind.BOOLEAN else 0)
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def _plain_lists(array: pa.Array, kind: Kind) -> list[list[Any]]:
-    if kind is Kind.DATE:
+def _plain_lists(array: pa.Array) -> list[list[Any]]:
+    if pa.types.is_date32(array.type.value_type):
         array = array.cast(pa.list_(pa.int32()))
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    elif pa.types.is_timestamp(array.type.value_type):
         array = array.cast(pa.list_(pa.int64()))
     return [[] if v is None else v for v in array.to_pylist()]

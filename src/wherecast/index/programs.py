@@ -47,7 +47,7 @@ from wherecast.language.zone import UTC
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
-_TEXTUAL = {Type.STRING: "", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
+_TEXTUAL = {Type.STRING: "", Type.BINARY: "X", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
 #: Placeholders; names in backticks and the digits of a type are not.
 _MARK = re.compile(r"`(?:[^`]|``)*+`|DECIMAL\([0-9]+, [0-9]+\)|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
@@ -131,7 +131,7 @@ def _write_residual(residual: Residual, schema: Schema, reader: _Reader) -> dict
     numbers: dict[tuple[_Literal, bool], int] = {}
 
     def name(index: int) -> str:
-        return "`" + schema.attributes[index].name.replace("`", "``") + "`"
+        return ".".join("`" + part.replace("`", "``") + "`" for part in schema.attributes[index].path)
 
     def placeholder(param: Param) -> str:
         known = _Literal(param.slot, param.type, param.digits, forms.get(id(param), "general"))
@@ -291,7 +291,7 @@ def _kind_of(key: LiteralKey) -> str:
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
     if kind in FLOATS:
         return "ints" if is_list else "floats"
-    return {Type.STRING: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
+    return {Type.STRING: "texts", Type.BINARY: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
 
 
 def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:

@@ -129,7 +129,7 @@ class Residuals:
             else:
                 out[i] = held
         if left:
-            read = lambda attr: one_value(values[attr], schema.attributes[attr].kind)  # noqa: E731
+            read = lambda attr: one_value(values[attr], schema.attributes[attr])  # noqa: E731
             out[left] = self._hold(read, schema.zone, np.zeros(len(left), np.int64), residual_ids[left], None)
         return out
 

@@ -14,7 +14,7 @@ takes the gaps. Union is a merge of piles and intersection follows by De Morgan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,16 +23,17 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Longs
 from wherecast.language.columns import Column, marked
 from wherecast.language.evaluate import holds
-from wherecast.language.expression import Param, element_type, is_constant
+from wherecast.language.expression import Param, is_constant
 from wherecast.language.filters import AFTER, AT, BEFORE
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
+from wherecast.language.kinds import decimal_text
 from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.patterns import find_form, prefix_end
-from wherecast.language.schema import Schema
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
+from wherecast.language.schema import Attribute, Schema
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
 from wherecast.language.zone import Zone
 
 
@@ -181,13 +182,15 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
         ones = np.full(n, 0 if predicate.complement else 1, np.int64)
         return single(ones, ones)
     if predicate.through:
-        return _place_preimage(predicate, literals, element_type(attribute))
-    if attribute.kind is Kind.STRING:
+        return _place_preimage(predicate, literals, attribute.type)
+    if attribute.is_text and attribute.type is Type.DECIMAL:
+        return _place_wide(predicate, literals, attribute, pool)
+    if attribute.is_text:
         return _place_strings(predicate, literals, pool)
     if predicate.op in ("in", "overlaps"):
-        return _place_list(predicate, literals, attribute.kind)
+        return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
-    return single(*_bounds(op, attribute.kind, predicate, param, literals.scalar(param), literals.zone))
+    return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
 
 
 def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Ragged:
@@ -206,11 +209,11 @@ def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Rag
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
 
-def _place_list(predicate: Predicate, literals: Literals, kind: Kind) -> Ragged:
+def _place_list(predicate: Predicate, literals: Literals, attribute: Attribute) -> Ragged:
     piles = []
     for param in predicate.params:
         values, ptr = literals.listed(param, predicate.common)
-        lo, hi = _bounds("=", kind, predicate, param, values, literals.zone)
+        lo, hi = _bounds("=", attribute, predicate, param, values, literals.zone)
         piles.append(Ragged(np.repeat(np.arange(literals.length), np.diff(ptr)), lo, hi))
     return merged(Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True))))
 
@@ -252,6 +255,25 @@ def string_bounds(op: str, places: Longs) -> tuple[Longs, Longs]:
     )
 
 
+def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, pool: StringPool) -> Ragged:
+    """Decimals that are ordered as texts: positions beside the values next to each literal."""
+    owners, lows, highs = [], [], []
+    for param in predicate.params:
+        is_list = predicate.op in ("in", "overlaps")
+        values, ptr = literals.listed(param, predicate.common) if is_list else (literals.scalar(param), None)
+        around = _decimals_around(attribute.digits, param, values)
+        floor, ceil = (4 * pool.intern([decimal_text(ends[i]) for ends in around]) for i in range(2))
+        owners.append(np.arange(values.size) if ptr is None else np.repeat(np.arange(literals.length), np.diff(ptr)))
+        op = "=" if predicate.op in ("in", "overlaps", "contains") else predicate.op
+        low, high = np.full(floor.size, KEY_MIN, np.int64), np.full(floor.size, KEY_MAX, np.int64)
+        lows.append({"=": ceil + AT, ">=": ceil + AT, ">": floor + AFTER}.get(op, low))
+        highs.append({"=": floor + AT, "<=": floor + AT, "<": ceil + BEFORE}.get(op, high))
+        if op == "=":  # a literal between two values equals none, one that is a double may equal several
+            some = np.array([least <= greatest for greatest, least in around], bool)
+            owners[-1], lows[-1], highs[-1] = owners[-1][some], lows[-1][some], highs[-1][some]
+    return Ragged(np.concatenate(owners), np.concatenate(lows), np.concatenate(highs))
+
+
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
     if predicate.pattern:
@@ -274,11 +296,13 @@ def _place_prefixes(predicate: Predicate, values: npt.NDArray[Any], pool: String
 
 
 def _bounds(
-    op: str, kind: Kind, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
+    op: str, attribute: Attribute, predicate: Predicate, param: Param, values: npt.NDArray[Any], zone: Zone
 ) -> tuple[Longs, Longs]:
-    own = TYPE_OF_KIND[kind]
+    own = attribute.type
+    if own is Type.DECIMAL:
+        return _rounded_bounds(op, _decimals_around(attribute.digits, param, values))
     if own not in MOMENTS:
-        return _number_bounds(op, kind, param, values)
+        return _number_bounds(op, own, param, values)
     return _moment_bounds(op, own, predicate.common, as_moments(values, param.type, predicate.common, zone), zone)
 
 
@@ -294,13 +318,13 @@ def _moment_bounds(op: str, own: Type, common: Type, values: Longs, zone: Zone) 
     return _rounded_bounds(op, list(zip(floor.tolist(), ceil.tolist(), strict=True)))
 
 
-def _number_bounds(op: str, kind: Kind, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
+def _number_bounds(op: str, own: Type, param: Param, values: npt.NDArray[Any]) -> tuple[Longs, Longs]:
     """Closed key intervals of `attribute op literal`, for many literals."""
-    if kind is Kind.FLOAT:
+    if own in FLOATS:
         return key_bounds(op, float_keys(_as_doubles(param, values)))
-    if kind is Kind.INTEGER and param.type is Type.DECIMAL:
+    if own in INTEGERS and param.type is Type.DECIMAL:
         return _rounded_bounds(op, [(u // 10**s, -(-u // 10**s)) for u, s in values])
-    if kind is Kind.INTEGER and param.type is Type.DOUBLE:
+    if own in INTEGERS and param.type is Type.DOUBLE:
         return _rounded_bounds(op, [_integers_around(v) for v in values.tolist()])
     return key_bounds(op, values.astype(np.int64))
 
@@ -337,14 +361,31 @@ def _rounded_bounds(op: str, around: list[tuple[int, int]]) -> tuple[Longs, Long
     return np.ascontiguousarray(lows), np.ascontiguousarray(highs)
 
 
+def _decimals_around(digits: Digits, param: Param, values: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """For each literal the greatest unscaled value that is not above it, and the least that is not below it."""
+    most, unit = 10 ** digits[0], 10 ** digits[1]
+    if param.type is Type.DOUBLE:  # Spark compares the doubles of both
+        around = [_numbers_around(v, lambda u: u / unit, most) for v in values.tolist()]
+    elif param.type is Type.DECIMAL:
+        around = [(u * unit // 10**s, -(-u * unit // 10**s)) for u, s in values]
+    else:
+        around = [(v * unit, v * unit) for v in values.tolist()]
+    return [(min(max(floor, -most), most), min(max(ceil, -most), most)) for floor, ceil in around]
+
+
 def _integers_around(value: float) -> tuple[int, int]:
     """Greatest integer whose double is <= value, and least whose double is >= value (casting rounds)."""
+    return _numbers_around(value, float, KEY_MAX)
 
-    def last(holds_for: Any) -> int:
-        low, high = KEY_MIN - 1, KEY_MAX  # invariant: holds at `low` (a sentinel) and below
+
+def _numbers_around(value: float, double: Callable[[int], float], most: int) -> tuple[int, int]:
+    """Greatest integer down to `-most - 2` whose double is <= value, and least up to `most + 1` whose double is >= value."""
+
+    def last(holds_for: Callable[[float], bool]) -> int:
+        low, high = -most - 2, most  # invariant: holds at `low` (a sentinel) and below
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if holds_for(float(middle)) else (low, middle - 1)
+            low, high = (middle, high) if holds_for(double(middle)) else (low, middle - 1)
         return low
 
     return last(lambda f: f <= value), last(lambda f: f < value) + 1
@@ -404,15 +445,14 @@ def _constraints(
 ) -> list[Constraint]:
     """The constraints of one clause on one column: one, or one per element asked of a set."""
     attribute, number = schema.attributes[column.attr], schema.number_of(column)
-    is_string = attribute.kind is Kind.STRING
-    resolved = {t: _resolve(t, placed[t], ranks, is_string, n) for v in unions for t in v.predicates}
+    resolved = {t: _resolve(t, placed[t], ranks, attribute.is_text, n) for v in unions for t in v.predicates}
     elements = [v for v in unions if v.is_elements]
     plain = [v for v in unions if not v.is_elements]
     out: list[Constraint] = []
     if plain:
         sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
         null = all(any(t.null for t in v.predicates) for v in plain)
-        if attribute.kind is Kind.BOOLEAN and not attribute.is_array:
+        if attribute.type is Type.BOOLEAN and not attribute.is_array:
             sets = _whole_booleans(sets)
         if elements and not null and sets.rows.size == n:
             pass  # "the array is there" follows from any element asked for
@@ -422,8 +462,8 @@ def _constraints(
     return out
 
 
-def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_string: bool, n: int) -> Ragged:
-    if is_string and predicate.op != "all":
+def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_text: bool, n: int) -> Ragged:
+    if is_text and predicate.op != "all":
         sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
     if not predicate.complement or predicate.op == "true":  # the complement of a boolean was placed as its other value
         return sets

@@ -17,7 +17,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from wherecast.language.types import Kind
+from wherecast.language.types import Type
 
 if TYPE_CHECKING:
     from wherecast.language.schema import Attribute
@@ -46,7 +46,7 @@ class Column(NamedTuple):
 def columns_of(attributes: Iterable[Attribute]) -> tuple[Column, ...]:
     """The columns of a schema, in their order."""
     attributes = tuple(attributes)
-    texts = [i for i, a in enumerate(attributes) if a.kind is Kind.STRING and not a.is_array]
+    texts = [i for i, a in enumerate(attributes) if a.type is Type.STRING and not a.is_array]
     return (
         *(Column(i) for i in range(len(attributes))),
         *(Column(i, reading) for i in texts for reading in (Reading.LITERALS, Reading.LOWER_LITERALS)),

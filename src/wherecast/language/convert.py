@@ -14,6 +14,9 @@ million rows costs one message when the first error is raised, not a million.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,40 +26,32 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import canonical_type, is_any_list, is_text, is_text_extension, signed_width
-from wherecast.language.keys import instants
-from wherecast.language.schema import Attribute
-from wherecast.language.types import FULL_WIDTH, WIDTHS, Kind, integer_range
+from wherecast.language.arrow import (
+    canonical_type,
+    declared_type,
+    is_any_list,
+    is_bytes,
+    is_text,
+    is_text_extension,
+    signed_width,
+)
+from wherecast.language.attributes import Attribute
+from wherecast.language.keys import NAN_KEY, instants, key_floats
+from wherecast.language.types import FULL_WIDTH, MOMENTS, Kind, Type, integer_range
 from wherecast.language.values import (
     DATE_PATTERN,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
     UnfitValueError,
-    coerce,
-    coerce_array,
     describe,
 )
 from wherecast.language.zone import UTC, Zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
 _NONE_BAD: npt.NDArray[np.int64] = np.empty(0, np.int64)
-_PLAIN_TYPES: dict[Kind, frozenset[type]] = {
-    Kind.BOOLEAN: frozenset({bool}),
-    Kind.INTEGER: frozenset({int}),
-    Kind.FLOAT: frozenset({float, int}),
-    Kind.STRING: frozenset({str}),
-    Kind.DATE: frozenset({dt.date}),
-    Kind.TIMESTAMP: frozenset({dt.datetime}),
-    Kind.TIMESTAMP_NTZ: frozenset({dt.datetime}),
-}
-_ELEMENTS = {
-    (kind, bits): Attribute("element", kind, bits=bits) for kind in Kind for bits in WIDTHS.get(kind, (FULL_WIDTH,))
-}
-_MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NULL = frozenset({type(None)})
 _LISTS = frozenset({list, tuple})
 _NO_ZONE = pa.timestamp("us")
@@ -71,6 +66,11 @@ class Converted(NamedTuple):
     values: pa.Array  # canonical type, NULL in bad rows
     bad: npt.NDArray[np.int64]  # ascending rows
     describe: Callable[[int], str]
+
+
+@lru_cache
+def _element_of(attribute: Attribute) -> Attribute:
+    return replace(attribute, name="element", is_array=False, domain=None)
 
 
 class _Part(NamedTuple):
@@ -121,6 +121,27 @@ def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC)
     return Converted(whole_array(part.values, attribute), part.bad, lambda row: _explain_value(attribute, values[row]))
 
 
+def from_positions(attribute: Attribute, positions: npt.NDArray[np.int64], strings: list[str]) -> pa.Array:
+    """Values of an attribute, or elements, near the ends of constraints (see `filters`); all of them fit."""
+    row, of = attribute.row, _element_of(attribute)
+    element = canonical_type(of)
+    if attribute.is_text:
+        texts = (strings[rank] for rank in (positions >> 2).tolist())
+        return pa.array([row.load(text, of) for text in texts], declared_type(of))
+    if row.has_digits:
+        most = 10 ** attribute.digits[0] - 1
+        return pa.array([row.load(key, of) for key in positions.clip(-most, most).tolist()], declared_type(of))
+    if types.is_floating(element):
+        floats = np.where(positions == NAN_KEY, np.nan, key_floats(positions))
+        with np.errstate(over="ignore"):  # beyond 32 bits is infinity, which fits
+            return pa.array(floats.astype(np.float32) if attribute.bits == 32 else floats).cast(element)
+    if types.is_boolean(element):
+        return pa.array(positions.clip(0, 1).astype(bool))
+    # A constant may lie outside the width of its attribute; an event may not.
+    ticks = pa.array(positions.clip(*integer_range(attribute.bits)))
+    return ticks.cast(pa.int32()).view(element) if types.is_date32(element) else ticks.cast(element)
+
+
 # Python values
 
 
@@ -134,12 +155,14 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
         elements = [*chain.from_iterable(filter(None, elements))]
         found = set(map(type, elements)) - _NULL
     try:
-        if found <= _PLAIN_TYPES[attribute.kind]:
+        if found <= attribute.row.python:
             if found == {dt.datetime}:
                 return _convert_datetimes(attribute, values, elements, zone)
+            if attribute.row.store is not None:
+                return convert_array(attribute, whole_array(pa.array(values, declared_type(attribute)), attribute))
             array = pa.array(values, canonical_type(attribute))
             return array if attribute.bits == FULL_WIDTH else convert_array(attribute, whole_array(array, attribute))
-        if found == {str} and attribute.kind in _MOMENTS:
+        if found == {str} and (attribute.type in MOMENTS or attribute.coerce):
             text = pa.array(values, pa.list_(pa.string()) if attribute.is_array else pa.string())
             return convert_array(attribute, whole_array(text, attribute), zone)
     except (pa.ArrowException, OverflowError, UnicodeError):
@@ -156,28 +179,34 @@ def _convert_datetimes(
         walls = pa.array(values, pa.list_(_NO_ZONE) if attribute.is_array else _NO_ZONE)
         return convert_array(attribute, whole_array(walls, attribute), zone)
     # A datetime with a zone, at the end of year 9999, may be in the year 10000 in UTC.
-    if attribute.kind is Kind.TIMESTAMP_NTZ or len(naive) > 1 or any(e and e.year in (1, 9999) for e in elements):
+    if attribute.type is Type.TIMESTAMP_NTZ or len(naive) > 1 or any(e and e.year in (1, 9999) for e in elements):
         return None
     return pa.array(values, canonical_type(attribute))
 
 
 def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) -> _Part:
-    fit = coerce_array if attribute.is_array else coerce
+    fit = attribute.fit_array if attribute.is_array else attribute.fit
     out: list[object] = []
     bad = []
     for row, value in enumerate(values):
         try:
-            out.append(fit(attribute.kind, value, attribute.bits, zone))
+            out.append(_stored(attribute, fit(value, zone)))
         except UnfitValueError:
             out.append(None)
             bad.append(row)
     return _Part(pa.array(out, canonical_type(attribute)), np.array(bad, np.int64))
 
 
+def _stored(attribute: Attribute, fitted: Any) -> Any:
+    if attribute.row.store is None or not attribute.is_array or fitted is None:
+        return attribute.stored(fitted)
+    return [attribute.stored(element) for element in fitted]
+
+
 def _explain_value(attribute: Attribute, value: object) -> str:
     message = f"expected {attribute.type_name}, got {describe(value)}"
     try:
-        (coerce_array if attribute.is_array else coerce)(attribute.kind, value, attribute.bits)
+        (attribute.fit_array if attribute.is_array else attribute.fit)(value)
     except UnfitValueError as misfit:
         message = str(misfit)
     return message
@@ -208,51 +237,182 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(_ELEMENTS[attribute.kind, attribute.bits], _decode(elements), zone)
+    part = _convert_scalars(_element_of(attribute), _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    mask = array.is_null() if array.null_count else None
-    lists = pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), part.values, type=target, mask=mask)
+    lists, offsets = _relisted(array, part.values, target)
     # The last list that starts at or before a bad element holds it: empty lists before it start there too.
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
 
 
+def _relisted(array: pa.Array, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Lists of other values, as many as `array.flatten()` has, and where each list begins."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), values, type=kind, mask=mask), offsets
+
+
+def struct_of(data_type: pa.DataType, *, in_lists: bool) -> pa.StructType | None:
+    """The struct that a column holds, or holds lists of; None if it holds none."""
+    if in_lists and is_any_list(data_type):
+        data_type = data_type.value_type
+    return data_type if types.is_struct(data_type) else None
+
+
+def field_of(array: pa.Array, index: int) -> pa.Array:
+    """A field of a column of structs; of lists of structs, the lists of the field."""
+    if types.is_struct(array.type):
+        return pc.struct_field(array, indices=[index])
+    values = pc.struct_field(array.flatten(), indices=[index])
+    return _relisted(array, values, pa.list_(values.type))[0]
+
+
 def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
-    kind, target = attribute.kind, canonical_type(attribute)
-    if array.type == target and kind is not Kind.STRING and attribute.bits == FULL_WIDTH:
+    target = canonical_type(attribute)
+    if array.type == target and attribute.row.store is None and not attribute.is_text and attribute.bits == FULL_WIDTH:
         return _Part(array, _NONE_BAD)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
-    if kind in (Kind.STRING, *_MOMENTS) and is_text(array.type):
-        return _convert_text(attribute, array, target, zone)
-    if kind is Kind.INTEGER and (types.is_integer(array.type) or types.is_decimal(array.type)):
-        return _convert_integers(attribute, array, target)
-    if kind is Kind.FLOAT and (types.is_integer(array.type) or types.is_floating(array.type)):
-        doubles = array.cast(target, safe=False)  # unsafe: an integer goes to the nearest double
-        is_narrow = types.is_floating(array.type) and array.type.bit_width <= attribute.bits
-        return _Part(doubles, _NONE_BAD) if is_narrow or attribute.bits == FULL_WIDTH else _rounded(doubles)
-    if kind is Kind.FLOAT and types.is_decimal(array.type):
+    if attribute.coerce:
+        array = _coerced(attribute, array)
+    part = _CONVERT[attribute.kind](attribute, array, target, zone)
+    if part is None and attribute.coerce and (is_text(array.type) or types.is_floating(array.type)):
+        return _convert_one_by_one(attribute, array.to_pylist() if _is_valid(array) else _read_text(array), zone)
+    return _Part(pa.nulls(len(array), target), valid_rows(array)) if part is None else part
+
+
+def _coerced(attribute: Attribute, array: pa.Array) -> pa.Array:
+    """An array as `Row.coerce` would make it of its values, if that can be done at once."""
+    if is_text(array.type):
+        read = read_plain(attribute, array)
+        return array if read is None else read
+    # Floats have several texts: they are written one by one.
+    is_written = types.is_boolean(array.type) or types.is_integer(array.type) or types.is_decimal(array.type)
+    return array.cast(pa.string()) if attribute.type is Type.STRING and is_written else array
+
+
+def read_plain(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
+    """Plain texts (see `kinds`) in the canonical type of an attribute; None if some text is not well-formed."""
+    plain = attribute.row.plain
+    if plain is None:
+        return texts
+    try:
+        if pc.all(pc.match_substring_regex(texts, plain.pattern)).as_py() is False:
+            return None
+        return pc.utf8_trim_whitespace(texts).cast(canonical_type(_element_of(attribute)))
+    except pa.ArrowException:  # out of range, or not UTF-8
+        return None
+
+
+# One function per kind: the values of an array in the canonical type, or None if none of this array's type fits.
+
+
+def _convert_booleans(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    return _Part(array, _NONE_BAD) if array.type == target else None
+
+
+def _convert_strings(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
+    if not is_text(array.type):
+        return None
+    if not _is_valid(array):
+        return _convert_one_by_one(attribute, _read_text(array), zone)
+    return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
+
+
+def _convert_floats(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    if types.is_decimal(array.type):
         # By way of text, which Arrow reads to the nearest double; its own cast may miss it.
-        return _convert_scalars(attribute, array.cast(pa.string()).cast(target), zone)
-    if kind is Kind.DATE and types.is_date64(array.type):
-        days = _floor_divide(array, 86_400_000)
-        return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
-    times = _as_timestamps(array) if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ) else None
-    if times is not None and times.type.tz is None:
-        return _in_zone(_convert_timestamps(times, target), zone)
-    if times is not None and kind is Kind.TIMESTAMP:
-        return _convert_timestamps(times, target)
-    return _Part(pa.nulls(len(array), target), valid_rows(array))
+        array = array.cast(pa.string()).cast(target)
+    if not (types.is_integer(array.type) or types.is_floating(array.type)):
+        return None
+    doubles = array.cast(target, safe=False)  # unsafe: an integer goes to the nearest double
+    is_narrow = types.is_floating(array.type) and array.type.bit_width <= attribute.bits
+    return _Part(doubles, _NONE_BAD) if is_narrow or attribute.bits == FULL_WIDTH else _rounded(doubles)
 
 
-def _convert_integers(attribute: Attribute, array: pa.Array, target: pa.DataType) -> _Part:
+def _convert_decimals(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    declared = declared_type(attribute)
+    if is_text(array.type):
+        return _convert_one_by_one(attribute, array.to_pylist() if _is_valid(array) else _read_text(array), zone)
+    if not (types.is_decimal(array.type) or types.is_integer(array.type) or types.is_floating(array.type)):
+        return None
+    try:
+        if types.is_floating(array.type):  # the number that it is written as
+            array = array.cast(pa.float64()).cast(pa.string())
+        elif types.is_integer(array.type):
+            array = array.cast(pa.decimal128(20, 0))
+        return _Part(_stored_decimals(array.cast(declared), is_text=attribute.is_text), _NONE_BAD)
+    except pa.ArrowInvalid:  # some value does not fit, or not without rounding
+        return _convert_one_by_one(attribute, array.to_pylist(), zone)
+
+
+def _stored_decimals(array: pa.Array, *, is_text: bool) -> pa.Array:
+    """Decimals of 128 bits as an index has them (see `kinds`): unscaled, as integers of 64 bits or as ordered texts."""
+    n = len(array)
+    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + n)]
+    if is_text:
+        raw = words.view(np.uint8).reshape(n, 16)[:, ::-1].copy()
+        raw[:, 0] ^= 0x80  # so that negative ones come first
+        digits = np.empty((n, 32), np.uint8)
+        digits[:, 0::2], digits[:, 1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+        offsets = np.arange(0, 32 * n + 1, 32, dtype=np.int32)
+        stored = pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(digits))
+    else:
+        stored = pa.array(words[0::2])
+    return pc.if_else(array.is_valid(), stored, None) if array.null_count else stored
+
+
+def _convert_bytes(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:  # noqa: ARG001
+    if not is_bytes(array.type):
+        return None
+    array = array.cast(pa.binary())
+    n, (_, offsets, data) = len(array), array.buffers()
+    if not n or data is None:
+        return _Part(pc.if_else(array.is_valid(), "", None).cast(target), _NONE_BAD)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + n + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    digits = np.empty(2 * raw.size, np.uint8)
+    digits[0::2], digits[1::2] = _HEX[raw >> 4], _HEX[raw & 15]
+    places = pa.array(2 * (ends - ends[0])).cast(pa.int32())  # raises ArrowInvalid beyond 2 GiB
+    texts = pa.StringArray.from_buffers(n, places.buffers()[1], pa.py_buffer(digits))
+    return _Part(pc.if_else(array.is_valid(), texts, None) if array.null_count else texts, _NONE_BAD)
+
+
+def _convert_dates(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
+    if is_text(array.type):
+        return _convert_text(attribute, array, target, zone)
+    if not types.is_date64(array.type):
+        return None
+    days = _floor_divide(array, 86_400_000)
+    return _view(_cast_except(days, _outside(days, 2**31 - 1), pa.int32()), target)
+
+
+def _convert_instants(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
+    if is_text(array.type):
+        return _convert_text(attribute, array, target, zone)
+    times = _as_timestamps(array)
+    if times is None:
+        return None
+    part = _convert_timestamps(times, target)
+    return part if times.type.tz is not None else _in_zone(part, zone)
+
+
+def _convert_walls(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
+    if is_text(array.type):
+        return _convert_text(attribute, array, target, zone)
+    times = _as_timestamps(array)
+    return None if times is None or times.type.tz is not None else _convert_timestamps(times, target)
+
+
+def _convert_integers(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part | None:
+    if not (types.is_integer(array.type) or types.is_decimal(array.type)):
+        return None
     if types.is_decimal(array.type):
         try:
             array = array.cast(target)
         except pa.ArrowInvalid:  # a fraction, or outside 64 bits
-            return _convert_one_by_one(attribute, array.to_pylist(), UTC)
+            return _convert_one_by_one(attribute, array.to_pylist(), zone)
     if signed_width(array.type) <= attribute.bits:
         return _Part(array.cast(target), _NONE_BAD)
     low, high = integer_range(attribute.bits)
@@ -260,6 +420,19 @@ def _convert_integers(attribute: Attribute, array: pa.Array, target: pa.DataType
     if types.is_signed_integer(array.type):
         unfit = pc.or_(unfit, pc.less(array, pa.scalar(low, array.type)))
     return _cast_except(array, unfit, target)
+
+
+_CONVERT: dict[Kind, Callable[[Attribute, pa.Array, pa.DataType, Zone], _Part | None]] = {
+    Kind.BOOLEAN: _convert_booleans,
+    Kind.INTEGER: _convert_integers,
+    Kind.FLOAT: _convert_floats,
+    Kind.DECIMAL: _convert_decimals,
+    Kind.STRING: _convert_strings,
+    Kind.BINARY: _convert_bytes,
+    Kind.DATE: _convert_dates,
+    Kind.TIMESTAMP: _convert_instants,
+    Kind.TIMESTAMP_NTZ: _convert_walls,
+}
 
 
 def _rounded(doubles: pa.Array) -> _Part:
@@ -328,27 +501,32 @@ def _view(part: _Part, target: pa.DataType) -> _Part:
     return _Part(part.values.view(target), part.bad)
 
 
-def _convert_text(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part:
-    kind = attribute.kind
+def _is_valid(texts: pa.Array) -> bool:
+    """Whether texts are UTF-8, within their buffers."""
     try:
-        array.validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _convert_text(attribute: Attribute, array: pa.Array, target: pa.DataType, zone: Zone) -> _Part:
+    """Dates or timestamps, from texts."""
+    if not _is_valid(array):
         return _convert_one_by_one(attribute, _read_text(array), zone)
-    if kind is Kind.STRING:
-        return _Part(array if array.type == target else array.cast(target), _NONE_BAD)
-    parsed = _parse_text(kind, array.cast(pa.string()), target, zone)
+    parsed = _parse_text(attribute.type, array.cast(pa.string()), target, zone)
     if parsed is not None:
         return _Part(parsed, _NONE_BAD)
     return _convert_one_by_one(attribute, array.to_pylist(), zone)
 
 
-def _parse_text(kind: Kind, array: pa.Array, target: pa.DataType, zone: Zone) -> pa.Array | None:
+def _parse_text(kind: Type, array: pa.Array, target: pa.DataType, zone: Zone) -> pa.Array | None:
     """All texts at once, if all are valid and either all or none of them name a zone."""
     # Arrow reads more forms than the filter language does: look first.
-    pattern = f"^{DATE_PATTERN if kind is Kind.DATE else TIMESTAMP_PATTERN}$"
+    pattern = f"^{DATE_PATTERN if kind is Type.DATE else TIMESTAMP_PATTERN}$"
     if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
         return None
-    for data_type in (_NO_ZONE, target) if kind is Kind.TIMESTAMP else (target,):
+    for data_type in (_NO_ZONE, target) if kind is Type.TIMESTAMP else (target,):
         try:
             parsed = array.cast(data_type)
         except pa.ArrowInvalid:
@@ -384,7 +562,7 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
     if attribute.is_array and is_any_list(array.type):
-        element, elements = _ELEMENTS[attribute.kind, attribute.bits], _decode(one.flatten())
+        element, elements = _element_of(attribute), _decode(one.flatten())
         position = int(_convert_scalars(element, elements, UTC).bad[0])
         return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):

@@ -18,28 +18,28 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import canonical_type
+from wherecast.language.arrow import ArrowArray, ArrowStream, as_table, canonical_type
 from wherecast.language.convert import (
     Converted,
     convert_array,
     convert_values,
+    field_of,
     null_column,
     refused_column,
+    struct_of,
     valid_rows,
     whole_array,
 )
-from wherecast.language.tables import ArrowArray, ArrowStream, as_table
-from wherecast.language.types import Kind
-from wherecast.language.values import Misplaced, Scalar, UnfitValueError, coerce, describe
+from wherecast.language.types import INTEGERS
+from wherecast.language.values import Misplaced, Scalar, UnfitValueError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -276,7 +276,7 @@ class _ArrowSource:
         self.broken: dict[int, str] = {}
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
-        for name, fields in _ways_to(attribute.name):
+        for name, fields in _ways_to(attribute):
             found = self.events.schema.get_all_field_indices(name)
             if found:
                 _refuse_repeats(attribute, name, len(found))
@@ -298,7 +298,7 @@ class _PandasSource:
         self.names: list[object] = list(events.columns)
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
-        for name, fields in _ways_to(attribute.name):
+        for name, fields in _ways_to(attribute):
             found = self.names.count(name)
             if found:
                 _refuse_repeats(attribute, name, found)
@@ -310,15 +310,10 @@ class _PandasSource:
         if not (complete and check.knows(names)):
             _check_columns(check, names)
 
-    def _read_series(self, attribute: Attribute, series: Series, fields: list[str], zone: Zone) -> Converted:
+    def _read_series(self, attribute: Attribute, series: Series, fields: tuple[str, ...], zone: Zone) -> Converted:
         if series.dtype != object:
             try:
-                if (
-                    attribute.kind is Kind.INTEGER
-                    and not attribute.is_array
-                    and series.dtype.kind == "f"
-                    and not fields
-                ):
+                if attribute.type in INTEGERS and not attribute.is_array and series.dtype.kind == "f" and not fields:
                     return convert_array(attribute, _whole_numbers(series), zone)
                 array = pa.array(series, from_pandas=True)
             except (pa.ArrowException, TypeError, ValueError):
@@ -327,7 +322,7 @@ class _PandasSource:
                 return _read_array(attribute, whole_array(array, attribute), fields, zone)
         missing = series.isna().tolist()
         values = [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
-        return convert_values(attribute, [_descend(value, fields) for value in values], zone)
+        return convert_values(attribute, [_descend(value, fields, attribute) for value in values], zone)
 
 
 def _whole_numbers(series: Series) -> pa.Array:
@@ -353,13 +348,11 @@ class _MappingSource:
                 self.events.append({})
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
-        name = attribute.name
-        if "." not in name:
+        name, path = attribute.column, attribute.path
+        if len(path) == 1:
             return convert_values(attribute, [event.get(name) for event in self.events], zone)
-        fields = name.split(".")
-        return convert_values(
-            attribute, [event[name] if name in event else _descend(event, fields) for event in self.events], zone
-        )
+        values = [event[name] if name in event else _descend(event, path, attribute) for event in self.events]
+        return convert_values(attribute, values, zone)
 
     def check_names(self, check: NameCheck, *, complete: bool) -> None:
         if complete and check.knows(set[object]().union(*self.events)):
@@ -380,36 +373,41 @@ def _fields_of(kind: pa.DataType) -> dict[str, object] | None:
     return {field.name: _fields_of(field.type) for field in kind} if types.is_struct(kind) else None
 
 
-def _ways_to(name: str) -> list[tuple[str, list[str]]]:
+def _ways_to(attribute: Attribute) -> list[tuple[str, tuple[str, ...]]]:
     """Where an attribute can be: in the column of its name, or in fields of the column its name begins with."""
-    first, *fields = name.split(".")
-    return [(name, []), (first, fields)] if fields else [(name, [])]
+    first, *fields = attribute.path
+    whole: list[tuple[str, tuple[str, ...]]] = [(attribute.column, ())]
+    return [*whole, (first, tuple(fields))] if fields else whole
 
 
-def _descend(value: object, fields: list[str]) -> object:
-    for field in fields:
+def _descend(value: object, fields: Sequence[str], attribute: Attribute) -> object:
+    """A field of nested mappings; of an array of them, the array of their fields."""
+    for depth, field in enumerate(fields):
         if value is None:
             return None
+        if attribute.is_array and isinstance(value, list | tuple):
+            return [_descend(element, fields[depth:], attribute) for element in value]
         if not isinstance(value, Mapping):
             return Misplaced(field, value)
         value = value.get(field)
     return value
 
 
-def _read_array(attribute: Attribute, array: pa.Array, fields: list[str], zone: Zone) -> Converted:
-    """Convert a column, or a field of a struct column; a NULL struct has NULL fields."""
+def _read_array(attribute: Attribute, array: pa.Array, fields: Sequence[str], zone: Zone) -> Converted:
+    """Convert a column, or a field of a struct column, or of a column of arrays of structs; a NULL struct has NULL fields."""
     length = len(array)
     for field in fields:
         if types.is_null(array.type):
             break
-        if not types.is_struct(array.type):
+        struct = struct_of(array.type, in_lists=attribute.is_array)
+        if struct is None:
             reason = f"expected a struct with field {field!r}, got {array.type}"
             return refused_column(attribute, valid_rows(array), length, reason)
-        found = array.type.get_all_field_indices(field)
+        found = struct.get_all_field_indices(field)
         if not found:
             return null_column(attribute, length)
         _refuse_repeats(attribute, field, len(found))
-        array = pc.struct_field(array, indices=found)
+        array = field_of(array, found[0])
     return convert_array(attribute, array, zone)
 
 
@@ -427,14 +425,14 @@ def read_event(
     values: dict[int, Scalar | None] = {}
     for index in needed:
         attribute = schema.attributes[index]
-        name = attribute.name
+        name = attribute.column
         value = event.get(name)
-        if value is None and "." in name and name not in event:
-            value = _descend(event, name.split("."))
+        if value is None and len(attribute.path) > 1 and name not in event:
+            value = _descend(event, attribute.path, attribute)
         try:
-            values[index] = None if value is None else coerce(attribute.kind, value, attribute.bits, schema.zone)
+            values[index] = None if value is None else attribute.stored(attribute.fit(value, schema.zone))
         except UnfitValueError as misfit:
-            raise EventError(str(misfit), row=0, attribute=name) from None
+            raise EventError(str(misfit), row=0, attribute=attribute.name) from None
     if names is not None and (None in values.values() or not names.knows(event)):
         reason = names.check(event)
         if reason is not None:
@@ -462,7 +460,7 @@ class NameCheck:
         self.strict = strict
         self._root = _Level()
         for attribute in schema.attributes:
-            self._root.add(attribute.name, attribute.name.split("."))
+            self._root.add(attribute.column, list(attribute.path))
         self._known = frozenset(self._root.fields)
         self._is_nested = any(level is not None for level in self._root.fields.values())
         self._fine: set[object] = set()  # names outside of structs that need no second look

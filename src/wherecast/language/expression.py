@@ -10,15 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from wherecast.language.schema import Attribute
-from wherecast.language.types import NARROW_TYPES, TYPE_OF_KIND, Digits, Type, arithmetic_digits, common_number
+from wherecast.language.types import Digits, Type, arithmetic_digits, common_number
 
 Span = tuple[int, int]
-
-
-def element_type(attribute: Attribute) -> Type:
-    """The type of an attribute's values or, of an array attribute, of its elements."""
-    return NARROW_TYPES.get((attribute.kind, attribute.bits)) or TYPE_OF_KIND[attribute.kind]
 
 
 _FIELDS: dict[type[Node], tuple[str, ...]] = {}
@@ -57,10 +51,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attr(Node):
-    """An attribute, by its position in the schema. `element` is the type inside an array attribute."""
+    """An attribute, by its position in the schema. `element` is the type inside an array attribute.
+
+    `digits` is (precision, scale) where that, or the type, is DECIMAL.
+    """
 
     index: int
     element: Type = Type.NULL
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +196,7 @@ class Subscript(Node):
 
     array: Node
     index: Node
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +204,7 @@ class Element(Node):
     """The variable of a lambda."""
 
     name: str
+    digits: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,8 @@ def is_constant(node: Node) -> bool:
 
 def digits_of(node: Node) -> Digits:
     """(precision, scale) of a number when it meets a decimal."""
-    if isinstance(node, (Param, Arith, Negate, Call, CaseWhen, Cast)) and node.digits != (0, 0):
+    kinds = (Attr, Param, Arith, Negate, Call, CaseWhen, Cast, Subscript, Element)
+    if isinstance(node, kinds) and node.digits != (0, 0):
         return node.digits
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 

@@ -124,7 +124,7 @@ def _item(checker: Checker, tree: Branch, depth: int) -> Node:
         raise checker.error("type", f"[...] needs an array attribute, found {checker.describe(array)}", array.span)
     if index.type not in (*INTEGERS, Type.NULL):
         raise checker.error("type", f"[...] needs an integer, found {checker.describe(index)}", index.span)
-    return Subscript(array=array, index=index, type=array.element, span=tree.span)
+    return Subscript(array=array, index=index, type=array.element, digits=array.digits, span=tree.span)
 
 
 def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
@@ -135,7 +135,10 @@ def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
     assert isinstance(function, Branch), "the parser reads a lambda here"
     variable = function.name
     outer = checker.variables
-    checker.variables = {**outer, variable.lower(): Element(name=variable.lower(), type=array.element)}
+    checker.variables = {
+        **outer,
+        variable.lower(): Element(name=variable.lower(), type=array.element, digits=array.digits),
+    }
     body = checker.condition(function.items[0], depth + 1)
     checker.variables = outer
     return Quantified(array=array, variable=variable.lower(), body=body, is_all=tree.op == "forall", span=tree.span)

@@ -20,15 +20,12 @@ from `zoneinfo`. Outside the years 1 to 9999, which Python cannot express, the c
 from __future__ import annotations
 
 import datetime as dt
-import math
-import struct
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.language.values import Scalar
 from wherecast.language.zone import Zone
 
 KEY_MIN = -(2**63)
@@ -43,38 +40,10 @@ def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     return np.where(np.isnan(values), np.int64(NAN_KEY), keys)
 
 
-def float_key(value: float) -> int:
-    """Order-preserving key of one double that is not NaN."""
-    bits: int = _LONG.unpack(_DOUBLE.pack(value + 0.0))[0]
-    return bits ^ KEY_MAX if bits < 0 else bits
-
-
-_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
-
-
-def key_float(key: int) -> float:
-    """The double of one key made by `float_key`; a key of no double is NaN."""
-    value: float = _DOUBLE.unpack(_LONG.pack(key ^ KEY_MAX if key < 0 else key))[0]
-    return value
-
-
 def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
     """The doubles of keys made by `float_keys`; keys of no double are NaN."""
     bits = np.where(keys < 0, keys ^ np.int64(KEY_MAX), keys)
     return np.ascontiguousarray(bits).view(np.float64)
-
-
-def key_of(value: Scalar) -> int:
-    """Sortable key of one canonical value."""
-    if type(value) is int:
-        return value
-    if isinstance(value, float):
-        return NAN_KEY if math.isnan(value) else float_key(value)
-    if isinstance(value, dt.datetime):
-        return (value - (_INSTANT_EPOCH if value.tzinfo else _EPOCH)) // _MICROSECOND
-    if isinstance(value, dt.date):
-        return value.toordinal() - _EPOCH_DAY
-    return int(value)
 
 
 # -- wall clocks -------------------------------------------------------------------------------------------------------
@@ -83,7 +52,6 @@ def key_of(value: Scalar) -> int:
 DAY_US = 86_400_000_000
 _DAY_S, _HOUR_S, _SECOND_US = 86_400, 3600, 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
-_INSTANT_EPOCH = _EPOCH.replace(tzinfo=dt.UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 #: Days whose ends are in the years 1 to 9999 in every zone, and the number of days after which the Gregorian calendar repeats.

@@ -154,6 +154,16 @@ def parse_timestamp(text: str) -> tuple[int, int | None]:
     return ((days * 24 + h) * 60 + m) * 60_000_000 + s * 1_000_000 + micros, _offset_us(zone) if zone else None
 
 
+_HEX = re.compile(r"[0-9A-Fa-f]*")
+
+
+def parse_binary(text: str) -> str:
+    """The digits of a literal X'1a2b', in capitals; a zero comes before an odd number of them. Raises ValueError."""
+    if not _HEX.fullmatch(text):
+        raise ValueError(f"{text!r} is not made of hexadecimal digits; write X'1A2B'")
+    return ("0" + text if len(text) % 2 else text).upper()
+
+
 def _civil(text: str, year: int, month: int, day: int) -> dt.date:
     try:
         return dt.date(year, month, day)
@@ -240,6 +250,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     """
     if kind is Type.STRING:
         return np.fromiter(map(unquote, texts), object, len(texts))
+    if kind is Type.BINARY:
+        return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
     if kind not in MOMENTS and texts and texts[0].startswith("'"):
         return _read_quoted(kind, [unquote(t) for t in texts])
     if kind is Type.FLOAT:  # an integer among the elements of an array of FLOATs
@@ -450,6 +462,9 @@ def _check_decimals(node: InList | Compare, literals: Literals) -> None:
     It rounds those of more than 18 fraction digits, and says that NULL is less than a number beyond 64 bits.
     """
     sides = (node.item, *node.values) if isinstance(node, InList) else (node.left, node.right)
+    for side in sides:
+        if isinstance(side, Attr) and side.type is Type.DECIMAL:
+            _check_digits(side.digits, node, [s for s in sides if isinstance(s, Param)], literals)
     if not any(side.type in INTEGERS and not isinstance(side, Param) for side in sides):
         return
     ordered = isinstance(node, Compare) and node.op in ("<", "<=", ">", ">=")
@@ -463,6 +478,28 @@ def _check_decimals(node: InList | Compare, literals: Literals) -> None:
                 if ordered and not KEY_MIN * 10**scale <= unscaled <= KEY_MAX * 10**scale:
                     message = "an integer is always on one side of a number beyond 64 bits; test IS NOT NULL instead"
                     raise LiteralFault(side.slot, "literal", message)
+
+
+def _check_digits(own: Digits, node: InList | Compare, params: list[Param], literals: Literals) -> None:
+    """Refuse literals that Spark would round to compare them with a decimal: all digits together must fit a decimal."""
+    whole = np.full(literals.length, own[0] - own[1])
+    scale = np.full(literals.length, own[1])
+    for param in params:
+        values, ptr = (
+            literals.listed(param, node.common)
+            if isinstance(node, InList)
+            else (literals.scalar(param), np.arange(literals.length + 1))
+        )
+        rows = np.repeat(np.arange(literals.length), np.diff(ptr))
+        each = [v if param.type is Type.DECIMAL else (v, 0) for v in values.tolist()]
+        np.maximum.at(whole, rows, [max(len(str(abs(u))) - s, 0) for u, s in each])
+        np.maximum.at(scale, rows, [s for _, s in each])
+        if np.any(whole + scale > MAX_PRECISION):
+            message = (
+                f"Spark would round one side to compare decimal({own[0]},{own[1]}) with a number of so many digits; "
+                "write fewer digits"
+            )
+            raise LiteralFault(param.slot, "literal", message)
 
 
 def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:

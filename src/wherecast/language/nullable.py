@@ -12,7 +12,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Bools
 from wherecast.language.expression import Node, Param, digits_of
 from wherecast.language.keys import DAY_US, float_keys, instants
-from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, Type
+from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type
 from wherecast.language.zone import Zone
 
 
@@ -36,7 +36,7 @@ def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -
 
 def filler(kind: Type, n: int) -> npt.NDArray[Any]:
     """Values of a type for rows that are NULL, or not computed yet."""
-    if kind is Type.STRING:
+    if kind in TEXTS:
         return np.full(n, "", object)
     if kind is Type.ARRAY:
         return np.fromiter(([] for _ in range(n)), object, n)
@@ -94,6 +94,8 @@ def python_value(node: Node, value: Any) -> object:
         return Decimal(int(value)).scaleb(-decimal_scale(node))
     if node.type is Type.DATE:
         return _EPOCH.date() + dt.timedelta(days=int(value))
+    if node.type is Type.BINARY:
+        return bytes.fromhex(value)
     if node.type in MOMENTS:
         wall = _EPOCH + dt.timedelta(microseconds=int(value))
         return wall.replace(tzinfo=dt.UTC) if node.type is Type.TIMESTAMP else wall

@@ -24,6 +24,7 @@ from typing import NamedTuple, NoReturn
 
 from wherecast.errors import FilterError
 from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
+from wherecast.language.attributes import join_name
 from wherecast.language.expression import Span
 from wherecast.language.functions.row import check_count
 from wherecast.language.functions.table import FUNCTIONS
@@ -60,6 +61,7 @@ _TYPED = {
     "TIMESTAMP": Type.TIMESTAMP,
     "TIMESTAMP_LTZ": Type.TIMESTAMP,
     "TIMESTAMP_NTZ": Type.TIMESTAMP_NTZ,
+    "X": Type.BINARY,
 }
 #: Words that are operators wherever they stand.
 _UNITS = frozenset("YEAR MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split())  # noqa: SIM905
@@ -365,7 +367,7 @@ class _Parser:
         if self.lexeme.key == "(":
             named = self.text[first.start : last.end]
             self._fail(function_advice(named, None), first, "unsupported", last.end)
-        return Leaf((first.start, last.end), name=".".join(parts))
+        return Leaf((first.start, last.end), name=join_name(parts))
 
     def _case(self) -> Tree:
         """The operand of a CASE, if it has one, is the first item; then come pairs and, at the end, what ELSE gives or NULL."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -37,10 +35,11 @@ from wherecast.language.expression import (
     Subscript,
 )
 from wherecast.language.filters import AFTER, AT, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
+from wherecast.language.keys import KEY_MAX, KEY_MIN
+from wherecast.language.kinds import ROWS, quote
 from wherecast.language.schema import Attribute, Schema
 from wherecast.language.skeletons import LiteralText
-from wherecast.language.types import MOMENTS, TYPE_OF_KIND, Kind, Type
+from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
 
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:
@@ -123,18 +122,22 @@ def attribute_namer(schema: Schema) -> Callable[[int], str]:
     """Names as a filter would write them, in backticks where needed."""
 
     def name(index: int) -> str:
-        text = schema.attributes[index].name
-        is_plain = all(part.isidentifier() and part.upper() not in KEYWORDS for part in text.split("."))
-        return text if is_plain else f"`{text.replace('`', '``')}`"
+        return ".".join(map(quote_name, schema.attributes[index].path))
 
     return name
+
+
+def quote_name(part: str) -> str:
+    """A column or a field in SQL, in backticks where needed."""
+    is_plain = part.isidentifier() and part.upper() not in KEYWORDS
+    return part if is_plain else f"`{part.replace('`', '``')}`"
 
 
 def written_literal(param: Param, text: LiteralText) -> str:
     """A literal as it was written (lists comma-separated, dates with their keyword)."""
     if isinstance(text, tuple):
         return ", ".join(written_literal(param, t) for t in text)
-    keyword = f"{param.type.upper()} " if param.type in MOMENTS else ""
+    keyword = f"{param.type.upper()} " if param.type in MOMENTS else "X" if param.type is Type.BINARY else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"
 
@@ -155,9 +158,7 @@ def describe_constraint(filters: Filters, schema: Schema, first: int, end: int, 
     if column.reading is not Reading.VALUE:
         literals = [filters.strings[int(filters.lo[row]) >> 2] for row in range(first, end)]
         if len(literals) > 1 and all(literal[0] == WHOLE for literal in literals):
-            return (
-                f"{_text_read(column, name)} IN ({_some([_quote(literal[1:]) for literal in literals], most_values)})"
-            )
+            return f"{_text_read(column, name)} IN ({_some([quote(literal[1:]) for literal in literals], most_values)})"
         return " OR ".join(describe_literal(column, name, literal) for literal in literals)
     nulls = bool(filters.null[first])
     spans = [(int(filters.lo[r]), int(filters.hi[r])) for r in range(first + nulls, end)]
@@ -180,7 +181,7 @@ def _text_read(column: Column, name: str) -> str:
 
 def describe_literal(column: Column, name: str, literal: str) -> str:
     """SQL that asks for a literal, which has its mark, in the text of an attribute."""
-    text, mark, quoted = _text_read(column, name), literal[0], _quote(literal[1:])
+    text, mark, quoted = _text_read(column, name), literal[0], quote(literal[1:])
     if mark == WHOLE:
         return f"{text} = {quoted}"
     return f"{_CALLS[mark]}({text}, {quoted})"
@@ -213,7 +214,7 @@ def _points(attribute: Attribute, spans: list[tuple[int, int]]) -> list[int]:
 
     Neighbouring integers are one span: a list of many spans has more ends than values, and an array has no order.
     """
-    is_listed = attribute.is_array or (attribute.kind in (Kind.INTEGER, Kind.DATE) and len(spans) > _MANY_SPANS)
+    is_listed = attribute.is_array or (attribute.type in (*INTEGERS, Type.DATE) and len(spans) > _MANY_SPANS)
     size = sum(hi - lo + 1 for lo, hi in spans)
     if size == len(spans) or (is_listed and size <= max(_MOST_LISTED, 2 * len(spans))):
         return [key for lo, hi in spans for key in range(lo, hi + 1)]
@@ -230,88 +231,55 @@ def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]
         return f"{name} = {_point(attribute, lo, strings)}"
     parts = []
     if lo != KEY_MIN:
-        text, inside = low_bound(attribute.kind, lo, strings)
+        text, inside = low_bound(attribute, lo, strings)
         parts.append(f"{name} {'>=' if inside else '>'} {text}")
     if hi != KEY_MAX:
-        text, inside = high_bound(attribute.kind, hi, strings)
+        text, inside = high_bound(attribute, hi, strings)
         parts.append(f"{name} {'<=' if inside else '<'} {text}")
     return " AND ".join(parts)
 
 
-def low_bound(kind: Kind, lo: int, strings: list[str]) -> Bound:
+def low_bound(attribute: Attribute, lo: int, strings: list[str]) -> Bound:
     """A lower end that is not open."""
-    return (_quote(strings[lo >> 2]), lo & 3 != AFTER) if kind is Kind.STRING else _shorter(kind, lo, lo - 1)
+    if attribute.is_text:
+        return attribute.row.write(strings[lo >> 2], attribute), lo & 3 != AFTER
+    return _shorter(attribute, lo, lo - 1)
 
 
-def high_bound(kind: Kind, hi: int, strings: list[str]) -> Bound:
+def high_bound(attribute: Attribute, hi: int, strings: list[str]) -> Bound:
     """An upper end that is not open."""
-    return (_quote(strings[hi >> 2]), hi & 3 != BEFORE) if kind is Kind.STRING else _shorter(kind, hi, hi + 1)
+    if attribute.is_text:
+        return attribute.row.write(strings[hi >> 2], attribute), hi & 3 != BEFORE
+    return _shorter(attribute, hi, hi + 1)
 
 
-def _shorter(kind: Kind, inside: int, outside: int) -> Bound:
+def _shorter(attribute: Attribute, inside: int, outside: int) -> Bound:
     """A bound by the neighbour that is shorter to write, `< 120.5`, not `<= 120.49999999999999`, or the one that can be."""
-    text, other = value_text(kind, inside), value_text(kind, outside)
-    if not _has_literal(kind, inside) and _has_literal(kind, outside):
+    row = attribute.row
+    text, other = row.write(inside, attribute), row.write(outside, attribute)
+    if not row.can_write(inside) and row.can_write(outside):
         return other, False
-    if kind is Kind.FLOAT and _has_literal(kind, outside) and len(other) < len(text):
+    if attribute.type in FLOATS and row.can_write(outside) and len(other) < len(text):
         return other, False
     return text, True
 
 
-def _has_literal(kind: Kind, key: int) -> bool:
-    """Whether SQL can write a key; not so infinity, and years beyond 1 to 9999."""
-    if kind is Kind.FLOAT:
-        return math.isfinite(key_float(key))
-    first, last = _MOMENTS.get(kind, (key, key))
-    return first <= key <= last
-
-
 def _point(attribute: Attribute, position: int, strings: list[str]) -> str:
-    if attribute.kind is Kind.STRING:
-        return _quote(strings[position >> 2]) if position & 3 == AT else "?"
-    return value_text(attribute.kind, position)
+    if attribute.is_text:
+        return attribute.row.write(strings[position >> 2], attribute) if position & 3 == AT else "?"
+    return attribute.row.write(position, attribute)
 
 
-def _quote(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def value_text(kind: Kind, key: int) -> str:
-    """A key as a SQL literal."""
-    if kind is Kind.BOOLEAN:
-        return "TRUE" if key else "FALSE"
-    if kind is Kind.FLOAT:
-        return repr(key_float(key))
-    if not _has_literal(kind, key):
-        return f"day {key}" if kind is Kind.DATE else str(key)
-    if kind is Kind.DATE:
-        return f"DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=key)}'"
-    if kind is Kind.TIMESTAMP:
-        # At the ends of time, a clock elsewhere still shows a year from 1 to 9999.
-        hours = 18 if key < _WALLS[0] else -18 if key > _WALLS[1] else 0
-        return f"TIMESTAMP '{_wall(key + hours * _HOUR)}{f'{hours:+03d}:00' if hours else 'Z'}'"
-    return f"TIMESTAMP_NTZ '{_wall(key)}'" if kind is Kind.TIMESTAMP_NTZ else str(key)
-
-
-def _wall(key: int) -> dt.datetime:
-    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=key)  # noqa: DTZ001 - a wall clock
-
-
-_DAY = 86_400_000_000
-_HOUR = _DAY // 24
-_DAYS = (dt.date.min - dt.date(1970, 1, 1)).days, (dt.date.max - dt.date(1970, 1, 1)).days
-_WALLS = _DAYS[0] * _DAY, (_DAYS[1] + 1) * _DAY - 1
-#: The keys that SQL can write.
-_MOMENTS = {
-    Kind.DATE: _DAYS,
-    Kind.TIMESTAMP_NTZ: _WALLS,
-    Kind.TIMESTAMP: (_WALLS[0] - 18 * _HOUR, _WALLS[1] + 18 * _HOUR),
+#: Stand for the attributes whose values literals are.
+_LIKE_LITERALS = {
+    form.type: Attribute("literal", kind, bits=bits)
+    for kind, row in ROWS.items()
+    for bits, form in row.forms.items()
+    if not row.has_digits
 }
-
-
-_KINDS = {type_: kind for kind, type_ in TYPE_OF_KIND.items() if kind not in (Kind.FLOAT, Kind.STRING)}
 
 
 def literal_text(kind: Type, value: Any) -> str:
     """A literal as a program holds it (see `LiteralValues`), as SQL; of a number, `written` knows how its type is kept."""
-    return _quote(value) if kind is Type.STRING else value_text(_KINDS.get(kind, Kind.INTEGER), int(value))
+    like = _LIKE_LITERALS[kind]
+    return like.row.write(value if like.is_text else int(value), like)

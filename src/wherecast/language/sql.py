@@ -33,7 +33,6 @@ from wherecast.language.expression import (
     Span,
     arithmetic_type,
     digits_of,
-    element_type,
     number_type,
 )
 from wherecast.language.forms import HANDLERS, cast_to, moment_arithmetic
@@ -127,10 +126,9 @@ class Checker:
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
             raise self.error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
-        element = element_type(attribute)
         if attribute.is_array:
-            return Attr(index=index, type=Type.ARRAY, element=element, span=span)
-        return Attr(index=index, type=element, span=span)
+            return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
+        return Attr(index=index, type=attribute.type, digits=attribute.digits, span=span)
 
     def _name_hint(self, name: str) -> str:
         inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
@@ -418,6 +416,8 @@ def _literal_hint(left: Node, right: Node) -> str:
             return " (write TRUE or FALSE)"
         if other.type is Type.DATE:
             return " (write DATE '2024-01-31')"
+        if other.type is Type.BINARY:
+            return " (write X'1A2B')"
         if other.type in MOMENTS:
             return f" (write {other.type.upper()} '2024-01-31 12:00:00')"
     return ""

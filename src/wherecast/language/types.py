@@ -23,27 +23,15 @@ class Kind(enum.StrEnum):
     BOOLEAN = "boolean"
     INTEGER = "integer"  # signed
     FLOAT = "float"  # IEEE 754
+    DECIMAL = "decimal"  # exact, with a precision and a scale
     STRING = "string"  # Unicode, compared as UTF-8 bytes
+    BINARY = "binary"  # bytes
     DATE = "date"
     TIMESTAMP = "timestamp"  # an instant: microseconds, UTC
     TIMESTAMP_NTZ = "timestamp_ntz"  # a wall clock, in no time zone: microseconds
 
 
-#: How many bits the values of a kind can have; the other kinds have one form only.
-WIDTHS = {Kind.INTEGER: (8, 16, 32, 64), Kind.FLOAT: (32, 64)}
 FULL_WIDTH = 64
-#: The names of the narrower types. Those of 64 bits are the kinds' own, as stored schemas have always had them.
-_NARROW_NAMES = {
-    (Kind.INTEGER, 8): "tinyint",
-    (Kind.INTEGER, 16): "smallint",
-    (Kind.INTEGER, 32): "int",
-    (Kind.FLOAT, 32): "real",
-}
-
-
-def type_name(kind: Kind, bits: int = FULL_WIDTH) -> str:
-    """The type in the written form of a schema: `integer`, `tinyint`, `real`."""
-    return _NARROW_NAMES.get((kind, bits), str(kind))
 
 
 def integer_range(bits: int) -> tuple[int, int]:
@@ -63,6 +51,7 @@ class Type(enum.StrEnum):
     FLOAT = "float"
     DOUBLE = "double"
     STRING = "string"
+    BINARY = "binary"
     DATE = "date"
     TIMESTAMP = "timestamp"
     TIMESTAMP_NTZ = "timestamp_ntz"
@@ -72,26 +61,13 @@ class Type(enum.StrEnum):
     NULL = "null"
 
 
-TYPE_OF_KIND = {
-    Kind.BOOLEAN: Type.BOOLEAN,
-    Kind.INTEGER: Type.BIGINT,
-    Kind.FLOAT: Type.DOUBLE,
-    Kind.STRING: Type.STRING,
-    Kind.DATE: Type.DATE,
-    Kind.TIMESTAMP: Type.TIMESTAMP,
-    Kind.TIMESTAMP_NTZ: Type.TIMESTAMP_NTZ,
-}
-NARROW_TYPES = {
-    (Kind.INTEGER, 8): Type.TINYINT,
-    (Kind.INTEGER, 16): Type.SMALLINT,
-    (Kind.INTEGER, 32): Type.INT,
-    (Kind.FLOAT, 32): Type.FLOAT,
-}
 #: Integer types by their width in bits, narrowest first.
 WIDTH_OF = {Type.TINYINT: 8, Type.SMALLINT: 16, Type.INT: 32, Type.BIGINT: 64}
 INTEGERS = tuple(WIDTH_OF)
 FLOATS = (Type.FLOAT, Type.DOUBLE)
 NUMBERS = (*INTEGERS, Type.DECIMAL, *FLOATS)
+#: Types whose values are texts to an index and to the evaluator; bytes are written in hexadecimal digits.
+TEXTS = (Type.STRING, Type.BINARY)
 #: Each can be compared with those after it, as what comes last: a day as its midnight, a wall clock as its instant.
 MOMENTS = (Type.DATE, Type.TIMESTAMP_NTZ, Type.TIMESTAMP)
 

@@ -1,7 +1,8 @@
 """Which Python values fit the kind of an attribute.
 
 One function per kind turns a Python value into the canonical one or raises `UnfitValueError`, whose message names what was
-expected and what came. Domains in a schema and single values in events obey the same rules because both come here.
+expected and what came. Rows of `kinds` name the function. Domains in a schema and single values in events obey the same
+rules because both come here, by way of `Attribute.fit`.
 
 The rules are strict where a silent conversion would change what a filter means: 3.0 is not taken for an integer, TRUE
 not for a number, a timestamp not for a date. They are lenient where nothing can be lost or mistaken: an integer is a float, a whole decimal
@@ -19,15 +20,17 @@ import math
 import re
 import reprlib
 import struct
-from collections.abc import Callable, Mapping
-from decimal import Decimal
-from typing import NamedTuple
+from collections.abc import Mapping
+from decimal import Context, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, NamedTuple
 
-from wherecast.language.types import FULL_WIDTH, Kind, integer_range, type_name
-from wherecast.language.zone import UTC, Zone
+from wherecast.language.types import integer_range
+
+if TYPE_CHECKING:
+    from wherecast.language.zone import Zone
 
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
-Scalar = bool | int | float | str | dt.date | dt.datetime
+Scalar = bool | int | float | str | Decimal | dt.date | dt.datetime
 
 INTEGER_MAX = 2**63 - 1
 
@@ -54,42 +57,6 @@ class Misplaced(NamedTuple):
 
     field: str
     value: object
-
-
-def coerce(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> Scalar | None:
-    """The canonical value for `value`, or None for NULL; `UnfitValueError` if it does not fit.
-
-    `zone` is that of a timestamp without one.
-    """
-    if type(value) not in _PLAIN:
-        if type(value).__module__ == "numpy":
-            value = _unwrap_numpy(value)
-        if is_missing(value):
-            return None
-        _refuse_misplaced(value)
-    if kind is Kind.TIMESTAMP:
-        return _timestamp(value, zone)
-    if bits == FULL_WIDTH:
-        return _COERCE[kind](value)
-    return _integer(value, bits) if kind is Kind.INTEGER else _single(value)
-
-
-def coerce_array(kind: Kind, value: object, bits: int = FULL_WIDTH, zone: Zone = UTC) -> list[Scalar | None] | None:
-    """The canonical elements of an array value, or None for NULL."""
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
-        value = list(value)  # type: ignore[call-overload]
-    if is_missing(value):
-        return None
-    _refuse_misplaced(value)
-    if not isinstance(value, list | tuple):
-        raise UnfitValueError(f"expected array<{type_name(kind, bits)}>, got {describe(value)}")
-    elements = []
-    for position, element in enumerate(value):
-        try:
-            elements.append(coerce(kind, element, bits, zone))
-        except UnfitValueError as misfit:
-            raise UnfitValueError(f"element {position}: {misfit}") from None
-    return elements
 
 
 def is_missing(value: object) -> bool:
@@ -127,36 +94,35 @@ def _shown(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _unwrap_numpy(value: object) -> object:
+def unwrap_numpy(value: object) -> object:
     """The Python value in a NumPy scalar; other NumPy objects come back as they are."""
     if type(value).__name__ == "datetime64" and "[D]" not in str(value.dtype):  # type: ignore[attr-defined]
         value = value.astype("datetime64[us]")  # type: ignore[attr-defined]  # floors, as all conversions here do
     return value.item() if getattr(value, "ndim", 1) == 0 else value  # type: ignore[attr-defined]
 
 
-def _refuse_misplaced(value: object) -> None:
+def refuse_misplaced(value: object) -> None:
     if isinstance(value, Misplaced):
         raise UnfitValueError(f"expected a struct with field {value.field!r}, got {describe(value.value)}")
 
 
-def _expected(what: str, value: object, hint: str = "") -> UnfitValueError:
+def expected(what: str, value: object, hint: str = "") -> UnfitValueError:
     return UnfitValueError(f"expected {what}, got {describe(value)}{hint}")
 
 
-def _boolean(value: object) -> bool:
+def boolean(value: object, name: str) -> bool:
     if isinstance(value, bool):
         return value
-    raise _expected("boolean", value)
+    raise expected(name, value)
 
 
-def _integer(value: object, bits: int = FULL_WIDTH) -> int:
-    name = type_name(Kind.INTEGER, bits)
+def integer(value: object, name: str, bits: int) -> int:
     number = _whole(value) if isinstance(value, Decimal) else value
     if isinstance(number, bool) or not isinstance(number, int):
-        raise _expected(name, value)
+        raise expected(name, value)
     low, high = integer_range(bits)
     if not low <= number <= high:
-        raise _expected(name, value, f", which is outside {bits} bits")
+        raise expected(name, value, f", which is outside {bits} bits")
     return int(number)
 
 
@@ -168,69 +134,110 @@ def _whole(value: Decimal) -> int | None:
     return (int(value) if value.adjusted() < 20 else 10**20) if value else 0
 
 
-def _float(value: object, name: str = Kind.FLOAT) -> float:
+def double(value: object, name: str, bits: int) -> float:
+    """A float of 64 bits, or the nearest one of 32 bits."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _expected(name, value)
+        raise expected(name, value)
     try:
         number = float(value)
     except (OverflowError, ValueError):  # a long integer; a signalling NaN
         number = math.inf
     if not isinstance(value, float) and not math.isfinite(number):
-        raise _expected(name, value, ", which is outside the range of a double")
-    return number
+        raise expected(name, value, ", which is outside the range of a double")
+    return number if bits == 64 else _single(number, name, value)
 
 
-def _single(value: object) -> float:
-    name = type_name(Kind.FLOAT, 32)
-    number = _float(value, name)
+def _single(number: float, name: str, value: object) -> float:
     try:
         rounded: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
     except OverflowError:
-        raise _expected(name, value, ", which is outside 32 bits") from None
+        raise expected(name, value, ", which is outside 32 bits") from None
     return rounded
 
 
 _SINGLE = struct.Struct("<f")
 
 
-def _string(value: object) -> str:
+def decimal(value: object, name: str, digits: tuple[int, int]) -> Decimal:
+    """A decimal of so many digits. Nothing is rounded: what has more fraction digits than the type does not fit.
+
+    A float stands for the number that it is written as, 0.1, as in Spark's cast. A text may say what a float cannot.
+    """
+    number = _as_decimal(value)
+    if number is None:
+        raise expected(name, value)
+    precision, scale = digits
+    try:
+        fitted = number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    except InvalidOperation:  # more digits than any type has
+        raise expected(name, value, ", which has too many digits") from None
+    if fitted != number or fitted.adjusted() >= precision - scale:
+        what = "fraction digits" if fitted != number else "digits"
+        raise expected(name, value, f", which has too many {what}")
+    return fitted
+
+
+def _as_decimal(value: object) -> Decimal | None:
+    if isinstance(value, str) and _DECIMAL_TEXT.fullmatch(value):
+        value = Decimal(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = Decimal(value)
+    if isinstance(value, float):
+        value = Decimal(repr(float(value)))
+    return value if isinstance(value, Decimal) and value.is_finite() else None
+
+
+#: Long enough for every type; what needs more is refused, not computed.
+_EXACT = Context(prec=100, traps=[InvalidOperation])
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+
+
+def string(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise _expected("string", value)
+        raise expected(name, value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _expected("string", value, ", which has a lone surrogate and so is not valid Unicode") from None
+        raise expected(name, value, ", which has a lone surrogate and so is not valid Unicode") from None
     return str(value)
 
 
-def _date(value: object) -> dt.date:
+def binary(value: object, name: str) -> bytes:
+    if isinstance(value, str):
+        raise expected(name, value, "; give bytes")
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise expected(name, value)
+    return bytes(value)
+
+
+def date(value: object, name: str) -> dt.date:
     if isinstance(value, str):
         try:
             if _DATE_TEXT.fullmatch(value):
                 return dt.date.fromisoformat(value)
         except ValueError:
             pass
-        raise _expected("date", value, "; write dates as 2024-01-31")
+        raise expected(name, value, "; write dates as 2024-01-31")
     if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
-        raise _expected("date", value)
+        raise expected(name, value)
     return value
 
 
-def _timestamp(value: object, zone: Zone) -> dt.datetime:
-    moment = _moment(value, "timestamp", "2024-01-31T10:00:00Z")
+def timestamp(value: object, name: str, zone: Zone) -> dt.datetime:
+    moment = _moment(value, name, "2024-01-31T10:00:00Z")
     try:
         if moment.tzinfo is None:
             # Without `fold`: of two occurrences the first is meant, as in Spark and as in a column, which has no folds.
             moment = _to_microseconds(moment, _WALL_EPOCH).replace(tzinfo=zone.tzinfo)
         return _to_microseconds(moment, _EPOCH)
     except (ValueError, OverflowError):
-        raise _expected("timestamp", value, "; timestamps lie in the years 1 to 9999") from None
+        raise expected(name, value, "; timestamps lie in the years 1 to 9999") from None
 
 
-def _timestamp_ntz(value: object) -> dt.datetime:
-    moment = _moment(value, "timestamp_ntz", "2024-01-31T10:00:00")
+def timestamp_ntz(value: object, name: str) -> dt.datetime:
+    moment = _moment(value, name, "2024-01-31T10:00:00")
     if moment.tzinfo is not None:
-        raise _expected("timestamp_ntz", value, ", which has a time zone; leave the zone out, or use type timestamp")
+        raise expected(name, value, ", which has a time zone; leave the zone out, or use type timestamp")
     return _to_microseconds(moment, _WALL_EPOCH)
 
 
@@ -247,26 +254,12 @@ def _moment(value: object, what: str, example: str) -> dt.datetime:
                 return dt.datetime.fromisoformat(value)
         except ValueError:
             pass
-        raise _expected(what, value, f"; write timestamps as {example}")
+        raise expected(what, value, f"; write timestamps as {example}")
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 - the caller gives it a zone
     if not isinstance(value, dt.datetime):
-        raise _expected(what, value)
+        raise expected(what, value)
     return value
-
-
-_COERCE: dict[Kind, Callable[[object], Scalar]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INTEGER: _integer,
-    Kind.FLOAT: _float,
-    Kind.STRING: _string,
-    Kind.DATE: _date,
-    Kind.TIMESTAMP_NTZ: _timestamp_ntz,
-}
-
-
-#: Types of values that are neither NULL nor wrapped, which most are.
-_PLAIN = frozenset((bool, int, float, str))
 
 
 def is_finite(value: Scalar) -> bool:
@@ -275,7 +268,39 @@ def is_finite(value: Scalar) -> bool:
 
 
 def iso_text(value: Scalar) -> Scalar:
-    """A date or timestamp as ISO text; any other value as it is."""
+    """A date or timestamp as ISO text, a decimal as text; any other value as it is."""
     if isinstance(value, dt.datetime):
         return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value.isoformat() if isinstance(value, dt.date) else value
+
+
+# -- keys (see `keys`, which has them for arrays) -----------------------------------------------------------------------
+
+_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
+
+
+def float_key(value: float) -> int:
+    """Order-preserving key of one double that is not NaN."""
+    bits: int = _LONG.unpack(_DOUBLE.pack(value + 0.0))[0]
+    return bits ^ INTEGER_MAX if bits < 0 else bits
+
+
+def key_of(value: Scalar) -> int:
+    """Sortable key of one canonical value that is ordered by a key."""
+    if type(value) is int:
+        return value
+    if isinstance(value, float):
+        return INTEGER_MAX if math.isnan(value) else float_key(value)
+    if isinstance(value, dt.datetime):
+        return (value - (_EPOCH if value.tzinfo else _WALL_EPOCH)) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return value.toordinal() - _WALL_EPOCH.toordinal()
+    return int(value)
+
+
+def key_float(key: int) -> float:
+    """The double of one key made by `float_key`; a key of no double is NaN."""
+    value: float = _DOUBLE.unpack(_LONG.pack(key ^ INTEGER_MAX if key < 0 else key))[0]
+    return value

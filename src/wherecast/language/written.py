@@ -17,12 +17,13 @@ from typing import Any
 from wherecast.errors import FilterError
 from wherecast.language.expression import Arith, Attr, Call, Compare, Negate, Node, Or, Param
 from wherecast.language.filters import Filters, LiteralValues
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_float
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.normalize import All, Residual, Truth, Values, push_truth
 from wherecast.language.nullable import decimal_scale
 from wherecast.language.render import attribute_namer, describe_constraint, literal_text, render
 from wherecast.language.schema import Schema
 from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, Type
+from wherecast.language.values import key_float
 from wherecast.language.zone import UTC
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from wherecast.language.types import Kind
 from wherecast.overlay import messages as m
 from wherecast.overlay.placement import METADATA, RingPlacement
 from wherecast.overlay.positions import Contact
@@ -91,9 +90,8 @@ class Admission:
     def _is_key(self, attribute: int, key: int | bytes, slack: int = 0) -> bool:
         """Strings are bytes, all else is 64 bits; the end of a span may lie one beyond."""
         if isinstance(key, bytes):
-            return self._schema.attributes[attribute].kind is Kind.STRING
-        is_string = self._schema.attributes[attribute].kind is Kind.STRING
-        return not is_string and -(2**63) <= key < 2**63 + slack
+            return self._schema.attributes[attribute].is_text
+        return not self._schema.attributes[attribute].is_text and -(2**63) <= key < 2**63 + slack
 
     def _are_values(self, values: m.Values) -> bool:
         return all(

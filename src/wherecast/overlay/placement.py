@@ -22,11 +22,10 @@ from typing import NamedTuple
 from wherecast.errors import FilterError
 from wherecast.language.filters import AFTER, BEFORE, Filters
 from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Schema
-from wherecast.language.types import Kind
+from wherecast.language.schema import Attribute, Schema
 from wherecast.language.values import Scalar
 from wherecast.overlay.messages import Span, Values
-from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, key_of, line_of
+from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, line_of, ring_key
 from wherecast.overlay.settings import RingSettings
 
 #: The list of metadata: its offsets are ring positions, and a record is at the c1 of its subscription.
@@ -108,8 +107,7 @@ class RingPlacement:
 
     def read(self, values: Mapping[int, Scalar | None]) -> Values:
         """The keys of the scalar values of an event that are there, by attribute."""
-        kinds = [a.kind for a in self.schema]
-        return tuple((a, key_of(kinds[a], v)) for a, v in sorted(values.items()) if v is not None)
+        return tuple((a, ring_key(v)) for a, v in sorted(values.items()) if v is not None)
 
     def lists_of(self, attribute: int, key: Key) -> list[tuple[int, int]]:
         """The (list, offset) where clauses that hold this value are."""
@@ -159,15 +157,15 @@ class RingPlacement:
                 raise _refusal(f"{attribute.name!r} is an array")
             if filters.null[row]:
                 raise _refusal(f"it accepts events without {attribute.name!r}, and lists are found by values")
-            spans.append(_span(attribute.kind, int(filters.lo[row]), int(filters.hi[row]), filters.strings))
+            spans.append(_span(attribute, int(filters.lo[row]), int(filters.hi[row]), filters.strings))
             if attr >= 0:
                 runs.update(self._constraint(index, spans))
                 spans = []
         return runs
 
     def _constraint(self, attribute: int, spans: list[Span]) -> ClauseRuns:
-        line, kind = self.lines[attribute], self.schema.attributes[attribute].kind
-        if kind is Kind.STRING or line is None:
+        line = self.lines[attribute]
+        if line is None or self.schema.attributes[attribute].is_text:
             listed = [(span, _listed(span)) for span in spans]
             ranges = [span for span, keys in listed if not keys]
             hashed = sorted(self._hashed(attribute, key) for _, keys in listed for key in keys)
@@ -198,9 +196,9 @@ def _refusal(reason: str) -> FilterError:
     return FilterError("unsupported", f"the overlay cannot store this filter: {reason}")
 
 
-def _span(kind: Kind, lo: int, hi: int, strings: list[str]) -> Span:
+def _span(attribute: Attribute, lo: int, hi: int, strings: list[str]) -> Span:
     """Positions of compiled filters as a half-open span of keys."""
-    if kind is not Kind.STRING:
+    if not attribute.is_text:
         return Span(None if lo == KEY_MIN else lo, None if hi == KEY_MAX else hi + 1)
     low = None if lo == KEY_MIN else strings[lo >> 2].encode() + (b"\0" if lo & 3 == AFTER else b"")
     high = None if hi == KEY_MAX else strings[hi >> 2].encode() + (b"" if hi & 3 == BEFORE else b"\0")

@@ -30,7 +30,6 @@ and max is served for equality only.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import math
 from bisect import bisect_right
@@ -41,10 +40,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wherecast.errors import LimitError
-from wherecast.language.keys import NAN_KEY, float_key, key_floats
+from wherecast.language.keys import key_floats
 from wherecast.language.schema import Attribute
-from wherecast.language.types import Kind
-from wherecast.language.values import Scalar
+from wherecast.language.types import FLOATS, Type
+from wherecast.language.values import Scalar, key_of
 
 #: Where a node or a subscriber is reached. The core never looks inside: a number in the simulator, `host:port` outside.
 Address = int | str
@@ -121,21 +120,12 @@ _STRING_BYTES = 7
 _STRING_CELLS = 256**_STRING_BYTES
 #: Cells of a float attribute that states no precision.
 _FINE_CELLS = 2**40
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def key_of(kind: Kind, value: Scalar) -> Key:
-    """The key of a canonical value (see `language.values`)."""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dt.datetime):
-        return (value - (_EPOCH if value.tzinfo else _EPOCH.replace(tzinfo=None))) // _MICROSECOND
-    if isinstance(value, dt.date):
-        return value.toordinal() - _EPOCH.toordinal()
-    if kind is Kind.FLOAT:
-        return NAN_KEY if math.isnan(value) else float_key(value)
-    return int(value)
+def ring_key(value: Scalar | None) -> Key:
+    """The key of a value as an index has it (see `Attribute.stored`)."""
+    assert value is not None
+    return value.encode() if isinstance(value, str) else key_of(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +135,8 @@ class Line:
     Offsets never decrease with the cell. Where `is_exact`, a cell is one key and has an offset of its own.
     """
 
-    kind: Kind
+    is_float: bool
+    is_text: bool
     bits: int
     base: int  # s0
     low: float | int
@@ -156,7 +147,8 @@ class Line:
 
     @property
     def is_exact(self) -> bool:
-        return self.kind not in (Kind.FLOAT, Kind.STRING) and self.step == 1 and not self.knots and self.is_sparse
+        is_whole = not self.is_float and not self.is_text and self.step == 1
+        return is_whole and not self.knots and self.is_sparse
 
     @property
     def is_sparse(self) -> bool:
@@ -167,7 +159,7 @@ class Line:
         """The cell of a key; keys outside the domain are taken for its ends."""
         if isinstance(key, bytes):
             return int.from_bytes(key[:_STRING_BYTES].ljust(_STRING_BYTES, b"\0"), "big")
-        if self.kind is not Kind.FLOAT:
+        if not self.is_float:
             return min(max((key - int(self.low)) // int(self.step), 0), self.cells - 1)
         value = float(key_floats(np.array([key], np.int64))[0])
         if math.isnan(value):  # above everything; so are the keys between infinity and NaN
@@ -209,14 +201,15 @@ def line_of(attribute: Attribute, bits: int, nodes: int, knots: Iterable[tuple[i
         return None
     low, step, cells = grid
     width = (cells << bits) // max(cells, nodes)
-    return Line(attribute.kind, bits, sha1_id(attribute.name.encode(), bits), low, step, cells, width, tuple(knots))
+    base, is_float = sha1_id(attribute.name.encode(), bits), attribute.type in FLOATS
+    return Line(is_float, attribute.is_text, bits, base, low, step, cells, width, tuple(knots))
 
 
 def _grid(attribute: Attribute) -> tuple[float | int, float | int, int] | None:
     """The least value, the step between values, and how many there are."""
-    if attribute.kind is Kind.STRING:
+    if attribute.is_text:
         return 0, 1, _STRING_CELLS
-    if attribute.kind is Kind.BOOLEAN:
+    if attribute.type is Type.BOOLEAN:
         return 0, 1, 2
     domain = attribute.domain
     if domain is None:
@@ -224,9 +217,9 @@ def _grid(attribute: Attribute) -> tuple[float | int, float | int, int] | None:
     values = domain.values or tuple(v for v in (domain.minimum, domain.maximum) if v is not None)
     if not domain.values and len(values) < 2:
         return None
-    keys = [key for key in (key_of(attribute.kind, value) for value in values) if isinstance(key, int)]
+    keys = [key for key in (ring_key(attribute.stored(value)) for value in values) if isinstance(key, int)]
     first, last = min(keys), max(keys)
-    if attribute.kind is Kind.FLOAT:
+    if attribute.type in FLOATS:
         low, high = key_floats(np.array([first, last], np.int64)).tolist()
         fine = float(domain.precision or 0) or (high - low) / (_FINE_CELLS - 1) or 1.0
         return low, fine, round((high - low) / fine) + 1

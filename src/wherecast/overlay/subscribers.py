@@ -22,15 +22,11 @@ from collections import Counter
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from wherecast.engine.checks import check_id
 from wherecast.errors import SubscriptionError
 from wherecast.language.compile import Compiler
 from wherecast.language.filters import Filters
-from wherecast.language.keys import key_floats
-from wherecast.language.schema import Schema
-from wherecast.language.types import Kind
+from wherecast.language.schema import Attribute, Schema
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.frames import Reason
@@ -214,22 +210,11 @@ def _offer(driver: Driver, entries: tuple[Entry, ...]) -> None:
 
 def event_of(schema: Schema, values: Values) -> dict[str, object]:
     """An event for people: its values by name, as JSON has them. Raises ValueError for a key that does not stand for a value."""
-    return {schema.attributes[a].name: _value(schema.attributes[a].kind, key) for a, key in values}
+    return {schema.attributes[a].name: _value(schema.attributes[a], key) for a, key in values}
 
 
-def _value(kind: Kind, key: int | bytes) -> object:
-    if isinstance(key, bytes):
-        return key.decode()
-    if kind is Kind.FLOAT:
-        value = float(key_floats(np.array([key], np.int64))[0])
-        return value if np.isfinite(value) else str(value)
+def _value(attribute: Attribute, key: int | bytes) -> object:
     try:
-        if kind is Kind.TIMESTAMP:
-            return (_EPOCH + dt.timedelta(microseconds=key)).isoformat()
-        if kind is Kind.TIMESTAMP_NTZ:
-            return (_EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=key)).isoformat()
-        if kind is Kind.DATE:
-            return (_EPOCH.date() + dt.timedelta(days=key)).isoformat()
+        return attribute.row.show(key.decode() if isinstance(key, bytes) else key, attribute)
     except OverflowError:
-        raise ValueError(f"{key} is not a {kind}") from None
-    return bool(key) if kind is Kind.BOOLEAN else key
+        raise ValueError(f"{key!r} is not a {attribute.kind}") from None

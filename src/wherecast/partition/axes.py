@@ -34,7 +34,6 @@ from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters, take_ranges
 from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048
@@ -118,7 +117,7 @@ class Axes:
 
     def kinds(self, lo: Ints, hi: Ints) -> Longs:
         """EQUALITY where a box is one cell of an axis without a natural order (strings), else RANGE."""
-        unordered = [self.schema.attributes[a].kind is Kind.STRING for a in self.attributes]
+        unordered = [self.schema.attributes[a].is_text for a in self.attributes]
         points = (lo == hi) & (lo != NULL_CODE) & np.array(unordered, bool)
         return np.where(points.any(1), EQUALITY, RANGE)
 
@@ -178,7 +177,7 @@ class Axes:
         codes: list[ColumnCodes | None] = [None] * len(schema)
         attributes = arrays["attributes"].tolist()
         for attr in attributes:
-            kind = StringCodes if schema.attributes[attr].kind is Kind.STRING else KeyCodes
+            kind = StringCodes if schema.attributes[attr].is_text else KeyCodes
             prefix = f"{attr}."
             codes[attr] = kind.from_arrays({n[len(prefix) :]: a for n, a in arrays.items() if n.startswith(prefix)})
         return cls(Codebook(schema, codes), [arrays[f"{attr}.chances"] for attr in attributes])
@@ -227,7 +226,7 @@ class _Splits:
 def _cut_axis(filters: Filters, rows: Longs, attribute: Attribute) -> ValueCodes:
     """Cuts at the constants of these rows, or at some of them at equal depth."""
     low, high = filters.lo[rows], filters.hi[rows]
-    if attribute.kind is Kind.STRING:
+    if attribute.is_text:
         ranks = _thin(np.concatenate((low[low != KEY_MIN] >> 2, high[high != KEY_MAX] >> 2)), MOST_CUTS // 2)
         return StringCodes.of([filters.strings[i] for i in ranks.tolist()], ordered=True)
     starts = _thin(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1)), MOST_CUTS)

@@ -21,7 +21,7 @@ uniform event rate that the Event Distribution Network assumes (section III.A).
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,11 @@ import pyarrow as pa
 
 from wherecast.kernels.arrays import Floats, Longs
 from wherecast.language.arrow import canonical_type
+from wherecast.language.convert import from_positions
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, key_floats
+from wherecast.language.keys import KEY_MAX, KEY_MIN
 from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind, integer_range
 from wherecast.partition.balance import imbalance
 from wherecast.partition.protocol import Partition, Placement, Routes
 
@@ -131,22 +131,7 @@ def _values(keys: npt.NDArray[np.int64], attribute: Attribute, strings: list[str
     """Values of an attribute, from their positions (see `language.filters`); NULLs if there are none."""
     if not keys.size:
         return pa.nulls(PROBES, canonical_type(attribute))
-    element = canonical_type(attribute).value_type if attribute.is_array else canonical_type(attribute)
-    values: Any
-    if attribute.kind is Kind.STRING:
-        values = pa.array([strings[rank] for rank in (keys >> 2).tolist()], element)
-    elif attribute.kind is Kind.FLOAT:
-        floats = np.where(keys == NAN_KEY, np.nan, key_floats(keys))
-        with np.errstate(over="ignore"):  # beyond 32 bits is infinity, which fits
-            values = pa.array(floats.astype(np.float32) if attribute.bits == 32 else floats).cast(element)
-    elif attribute.kind is Kind.BOOLEAN:
-        values = pa.array(keys.clip(0, 1).astype(bool))
-    elif attribute.kind is Kind.DATE:
-        values = pa.array(keys.astype(np.int32)).cast(element)
-    else:
-        # A constant may lie outside the width of its attribute; an event may not.
-        inside = keys.clip(*integer_range(attribute.bits)) if attribute.kind is Kind.INTEGER else keys
-        values = pa.array(inside).cast(element)
+    values = from_positions(attribute, keys, strings)
     if attribute.is_array:
         return pa.ListArray.from_arrays(pa.array(np.arange(PROBES + 1, dtype=np.int32)), values)
     return values

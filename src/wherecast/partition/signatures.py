@@ -31,7 +31,7 @@ from wherecast.kernels.jit import frozen
 from wherecast.language.events import EventBatch
 from wherecast.language.filters import AT, Filters, take_filters, take_ranges
 from wherecast.language.schema import Schema
-from wherecast.language.types import Kind
+from wherecast.language.types import Type
 
 #: Signatures of one filter at most; one that would have more is unrouted.
 MOST_SIGNATURES = 1024
@@ -72,7 +72,7 @@ def _event_column(
     events: EventBatch, attr: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     values = events.array(attr)
-    if events.schema.attributes[attr].kind is Kind.STRING:
+    if events.schema.attributes[attr].is_text:
         offsets, data = string_buffers(values)
     else:
         data, offsets = _key_bytes(keys_of(values))
@@ -125,18 +125,18 @@ def _points(filters: Filters, schema: Schema, attr: int, seed: int) -> tuple[Lon
     rows = np.flatnonzero((filters.attr == attr) | (filters.attr == ~attr))
     clauses = np.searchsorted(filters.row_ptr, rows, "right") - 1
     lo, hi, null = filters.lo[rows], filters.hi[rows], filters.null[rows]
-    is_string = schema.attributes[attr].kind is Kind.STRING
-    if schema.attributes[attr].kind is Kind.BOOLEAN:
+    is_text = schema.attributes[attr].is_text
+    if schema.attributes[attr].type is Type.BOOLEAN:
         lo, hi = np.where(null, 0, np.maximum(lo, 0)), np.where(null, 0, np.minimum(hi, 1))
     steps = hi.view(np.uint64) - lo.view(np.uint64)  # unsigned: the distance may pass 2**63
-    narrow = (steps == 0) & (lo & 3 == AT) if is_string else steps < MOST_SIGNATURES
+    narrow = (steps == 0) & (lo & 3 == AT) if is_text else steps < MOST_SIGNATURES
     narrow |= null
     wide = np.bincount(clauses[~narrow], minlength=n_clauses) > 0
     kept = ~wide[clauses]
     lo, steps, null, clauses = lo[kept], steps[kept].astype(np.int64), null[kept], clauses[kept]
     each = steps + 1
     values = np.repeat(lo - np.cumsum(each) + each, each) + np.arange(each.sum())
-    hashes = _hash_strings(filters.strings, values >> 2, seed) if is_string else _hash_keys(values, seed)
+    hashes = _hash_strings(filters.strings, values >> 2, seed) if is_text else _hash_keys(values, seed)
     hashes[np.repeat(null, each)] = NULL_HASH
     return np.searchsorted(np.repeat(clauses, each), np.arange(n_clauses + 1)), hashes
 

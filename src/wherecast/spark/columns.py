@@ -22,15 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import TIME_ZONE, Schema
-from wherecast.language.types import Kind
+from wherecast.language.schema import Schema
+from wherecast.language.schema_forms import TIME_ZONE
+from wherecast.language.types import MOMENTS
 from wherecast.language.zone import UTC, find_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from wherecast.language.schema import SchemaSource
+    from wherecast.language.schema import Attribute, SchemaSource
 
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
@@ -177,7 +178,7 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
     must, found, levels = set(needed), {}, _Levels(struct, rule)
     for attribute in schema:
         try:
-            path = levels.resolve(attribute.name)
+            path = levels.resolve(attribute)
         except SchemaError:
             if attribute.name in must:
                 raise
@@ -195,14 +196,16 @@ class _Levels:
         self.rule = rule
         self._groups: dict[Path, Groups] = {}
 
-    def resolve(self, attribute: str) -> Path | None:
+    def resolve(self, attribute: Attribute) -> Path | None:
         """The path of an attribute; None if there is none."""
-        whole = self.rule.find(attribute, self._inside((), self.struct))
+        whole = self.rule.find(attribute.column, self._inside((), self.struct))
         if whole is not None:
             return (whole,)
         path: Path = ()
         kind: DataType = self.struct
-        for part in attribute.split("."):
+        for part in attribute.path:
+            if attribute.is_array:  # of structs: a field of it is an array, too
+                kind = getattr(kind, "elementType", kind)
             if not hasattr(kind, "names"):
                 raise SchemaError(
                     f"the column {'.'.join(path)!r} is {kind.simpleString()}, but filters ask for its field {part!r}; "
@@ -221,6 +224,16 @@ class _Levels:
         return self._groups[path]
 
 
+def without_dots(columns: Iterable[str]) -> dict[str, str]:
+    """Other names for columns with dots in their names, which Spark's Arrow functions take for fields."""
+    return {name: f"{PREFIX}_column{number}" for number, name in enumerate(columns) if "." in name}
+
+
+def renamed(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """A frame with other names for some columns."""
+    return frame.toDF(*(names.get(name, name) for name in frame.columns)) if names else frame
+
+
 def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     """The attributes that events have, each a column of its own name."""
     found = resolve(events.schema, schema, (), Rule.of(events.sparkSession))
@@ -228,7 +241,7 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
         return events
     from pyspark.sql import functions as F  # noqa: N812
 
-    return events.select(*(F.col(quote(*path)).alias(name) for name, path in found.items()))
+    return events.select(*(F.col(quote(*path)).alias(schema[name].column) for name, path in found.items()))
 
 
 def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
@@ -260,7 +273,6 @@ def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
 # Time zones
 
 _ZONE, _LITERALS = "spark.sql.session.timeZone", "spark.sql.timestampType"
-_MOMENTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
 def schema_in_session(schema: SchemaSource, spark: SparkSession) -> Schema:
@@ -292,7 +304,7 @@ def check_moments(columns: StructType, schema: Schema, where: Mapping[str, Path]
     """
     for attribute in (schema[name] for name in where):
         found = _type_of(columns, where[attribute.name])
-        if attribute.kind in _MOMENTS and found in tuple(_MOMENTS) and found != attribute.kind:
+        if attribute.type in MOMENTS and found in tuple(MOMENTS) and found != attribute.type:
             raise SchemaError(
                 f"the column {attribute.name!r} is a {found}, its attribute a {attribute.kind}; cast the column, or build "
                 f"the index with {attribute.name!r} as {found}"
@@ -324,12 +336,12 @@ def _session_zone(spark: SparkSession) -> str:
 
 
 def _has_moments(schema: Schema) -> bool:
-    return any(attribute.kind in _MOMENTS for attribute in schema)
+    return any(attribute.type in MOMENTS for attribute in schema)
 
 
 def _type_of(columns: StructType, path: Path) -> str:
     """Spark's name for the type of a column or field, or of the elements of an array."""
     found: Any = columns
     for name in path:
-        found = found[name].dataType
+        found = getattr(found, "elementType", found)[name].dataType
     return str(getattr(found, "elementType", found).typeName())

@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from wherecast.engine.engine import Engine
 from wherecast.engine.matches import Matches
 from wherecast.errors import EventError, SchemaError
+from wherecast.language.convert import field_of, struct_of
 from wherecast.language.events import EventBatch
 from wherecast.language.schema import Schema
 from wherecast.spark.columns import (
@@ -53,7 +54,9 @@ from wherecast.spark.columns import (
     check_session,
     conform,
     quoted,
+    renamed,
     resolve,
+    without_dots,
 )
 from wherecast.spark.index import Index, Manifest
 
@@ -133,7 +136,11 @@ def match(
     names = Names.of(names)
     added = [FOUND[output], *(["explanation"] if explain else []), *(["error"] if on_error == "keep" else [])]
     names.refuse_clashes(added, events, subscribers)
-    columns = tuple(check_columns(events, manifest).items())
+    found_at = check_columns(events, manifest)
+    plain = without_dots(events.columns)
+    events = renamed(events, plain)
+    known = Schema.from_json(manifest.schema)
+    columns = tuple((known[name].column, (plain.get(path[0], path[0]), *path[1:])) for name, path in found_at.items())
     task = MatchTask(
         index.url,
         manifest,
@@ -148,7 +155,8 @@ def match(
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(events, task, output, numbers, keep_events=keep_events, keep_errors=keep_errors)
-    return _shape(found, output, subscribers, unmatched, names, keep_errors=on_error == "keep")
+    result = _shape(found, output, subscribers, unmatched, names, keep_errors=on_error == "keep")
+    return renamed(result, {other: name for name, other in plain.items()})
 
 
 def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
@@ -362,7 +370,9 @@ class MatchTask:
         for _, (column, *fields) in self.columns:
             array = batch.column(column)
             for field in fields:
-                array = pc.struct_field(array, [array.type.get_field_index(field)])
+                struct = struct_of(array.type, in_lists=True)
+                assert struct is not None  # the driver has looked
+                array = field_of(array, struct.get_field_index(field))
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, [name for name, _ in self.columns])
 
@@ -492,9 +502,8 @@ def register_table_function(
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
-    task = MatchTask(
-        index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=tuple(where.items())
-    )
+    found = tuple((schema[name].column, path) for name, path in where.items())
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
     form = to_arrow_schema(wanted, timezone=schema.time_zone)
 
     class WherecastMatch:

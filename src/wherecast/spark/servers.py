@@ -28,7 +28,7 @@ from wherecast.language.schema import Schema
 from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
-from wherecast.spark.columns import select_attributes
+from wherecast.spark.columns import renamed, select_attributes, without_dots
 from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, open_layers, open_plan, save_plan, write_layer
 from wherecast.spark.store import StaleVersionError
 from wherecast.spark.subscriptions import filters_and_weights
@@ -164,7 +164,9 @@ class Rebalancer:
 def count_buckets(events: DataFrame, index: Index, plan: SavedPlan, n_buckets: int) -> npt.NDArray[np.int64]:
     """How many events fall into each bucket of an event-space plan."""
     attributes = select_attributes(events, open_plan(index.url, plan).schema)
-    counted = attributes.mapInArrow(CountTask(index.url, plan).count, "bucket int, events bigint").toArrow()
+    task = CountTask(index.url, plan, tuple(attributes.columns))
+    plain = renamed(attributes, without_dots(attributes.columns))
+    counted = plain.mapInArrow(task.count, "bucket int, events bigint").toArrow()
     counts = np.bincount(counted["bucket"].to_numpy(), counted["events"].to_numpy(), n_buckets)
     return counts.astype(np.int64)
 
@@ -175,6 +177,7 @@ class CountTask:
 
     url: str
     plan: SavedPlan
+    columns: tuple[str, ...]
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Buckets with events, and how many."""
@@ -182,7 +185,8 @@ class CountTask:
         assert isinstance(plan.partition, EventSpace)
         total = np.zeros(plan.partition.table.size, np.int64)
         for batch in batches:
-            total += plan.partition.count_events(EventBatch.read(plan.schema, batch, on_error="skip"))
+            events = batch.rename_columns(list(self.columns))
+            total += plan.partition.count_events(EventBatch.read(plan.schema, events, on_error="skip"))
         buckets = np.flatnonzero(total).astype(np.int32)
         yield pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(total[buckets])], ["bucket", "events"])
 

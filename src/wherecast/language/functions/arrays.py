@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wherecast.language.expression import Attr, Call, Node, Or, Param, Span
+from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
 from wherecast.language.functions.row import (
     ARRAY,
     ELEMENT,
@@ -26,12 +26,16 @@ from wherecast.language.functions.row import (
 )
 from wherecast.language.keys import float_keys
 from wherecast.language.nullable import Nullable, filler, member_keys
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, Type, common_number
+from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
 from wherecast.language.zone import Zone
 
 
-def _keys(values: list[Any], element: Type) -> list[Any]:
-    """Elements as what Spark's equality and order of them is that of."""
+def _keys(values: list[Any], array: Node) -> list[Any]:
+    """Elements as what Spark's equality and order of them is that of, as `member_keys` has them."""
+    element = element_of(array)
+    if element is Type.DECIMAL:
+        unit = 10 ** (MAX_PRECISION - digits_of(array)[1])
+        return [value * unit for value in values]
     return float_keys(np.array(values, np.float64)).tolist() if element in FLOATS else values
 
 
@@ -75,7 +79,7 @@ def _contains(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     for i in np.flatnonzero(valid).tolist():
         items = args[0].values[i]
         present = [v for v in items if v is not None]
-        found[i] = wanted[i] in _keys(present, element)
+        found[i] = wanted[i] in _keys(present, call.args[0])
         known[i] = found[i] or len(present) == len(items)
     return Nullable(found, known)
 
@@ -90,7 +94,7 @@ def _position(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     wanted = member_keys(call.args[1], args[1], element, zone)
     for i in np.flatnonzero(valid).tolist():
         places = [
-            n for n, v in enumerate(args[0].values[i], 1) if v is not None and _keys([v], element)[0] == wanted[i]
+            n for n, v in enumerate(args[0].values[i], 1) if v is not None and _keys([v], call.args[0])[0] == wanted[i]
         ]
         out[i] = places[0] if places else 0
     return Nullable(out, valid)
@@ -110,12 +114,12 @@ def _build_overlap(args: tuple[Node, ...], span: Span, describe: Describe) -> No
 
 
 def _overlap(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
-    valid, element = all_valid(args), element_of(call.args[0])
+    valid = all_valid(args)
     found, known = np.zeros(valid.size, bool), valid.copy()
     for i in np.flatnonzero(valid).tolist():
         a, b = args[0].values[i], args[1].values[i]
         left, right = ([v for v in items if v is not None] for items in (a, b))
-        found[i] = not set(_keys(left, element)).isdisjoint(_keys(right, element))
+        found[i] = not set(_keys(left, call.args[0])).isdisjoint(_keys(right, call.args[1]))
         has_null = len(left) < len(a) or len(right) < len(b)
         known[i] = found[i] or not (a and b and has_null)
     return Nullable(found, known)
@@ -126,7 +130,9 @@ def _overlap(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
 
 def _of_element(name: str) -> Any:
     def build(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
-        return Call(name=name, args=args, type=element_of(args[0]), span=span)
+        kind = element_of(args[0])
+        digits = digits_of(args[0]) if kind is Type.DECIMAL else (0, 0)
+        return Call(name=name, args=args, type=kind, digits=digits, span=span)
 
     return build
 
@@ -147,7 +153,7 @@ def _extreme(is_least: bool) -> Any:
         for i in np.flatnonzero(valid).tolist():
             present = [v for v in args[0].values[i] if v is not None]
             if present:
-                keys = _keys(present, call.type)
+                keys = _keys(present, call.args[0])
                 out[i] = present[keys.index(min(keys) if is_least else max(keys))]
             else:
                 valid[i] = False

@@ -47,7 +47,7 @@ from wherecast.language.functions.row import (
     retyped,
     vectorised,
 )
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY, float_key
+from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY
 from wherecast.language.nullable import Nullable, decimal_scale, rounded
 from wherecast.language.types import (
     FLOATS,
@@ -58,6 +58,7 @@ from wherecast.language.types import (
     integer_range,
     rescale,
 )
+from wherecast.language.values import float_key
 from wherecast.language.zone import Zone
 
 Doubles = npt.NDArray[np.float64]
