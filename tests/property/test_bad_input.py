@@ -273,6 +273,12 @@ def check(compiler: Compiler, text: str, reason: str | None = None) -> None:
     assert error.caret().count("\n") == 1
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _letters_are_known() -> None:
+    """The table of letters with more than one case is made once per process, and is no work of a text."""
+    rlike_regex("(?iu)[a-b]")
+
+
 def count_calls(text: str, compiler: Compiler, reason: str | None = None) -> int:
     """How many functions are called to compile or refuse a text; the same number on every machine."""
     profile = cProfile.Profile()

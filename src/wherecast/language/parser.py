@@ -491,6 +491,8 @@ class _Parser:
         if self.lexeme.key != ",":
             if self.lexeme.key == ")":
                 message = f"{name} takes an array and a lambda: {name}(a, x -> x > 5)"
+                if name == "exists":
+                    message += "; to ask whether a value is there, write a IS NOT NULL"
                 self._fail(message, lexeme, "unsupported", self.lexeme.end)
             self._unclosed(opening)
         self._advance()
@@ -525,7 +527,8 @@ class _Parser:
         """No value, where one is wanted."""
         lexeme, word = self.lexeme, self.lexeme.key if self.lexeme.kind == "word" else ""
         before = self.lexemes[self.at - 1] if self.at else None
-        name = before if before is not None and before.key == "NOT" else lexeme  # NOT is taken for a prefix
+        # NOT is taken for a prefix, and CASE for the beginning of one.
+        name = before if before is not None and before.key in ("NOT", "CASE") else lexeme
         if name.kind == "word" and name.key in self.quoted_names:
             message = (
                 f"{name.text} is a word of the language; if you mean the attribute, write `{name.text}` in backticks"

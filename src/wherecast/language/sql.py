@@ -192,6 +192,8 @@ class Checker:
             return a
         if a in MOMENTS and b in MOMENTS:
             return max(a, b, key=MOMENTS.index)
+        if Type.STRING in (a, b) and isinstance(left, Param) and isinstance(right, Param):
+            raise self.error("type", f"compares two literals of different types{_literal_hint(left, right)}", span)
         for this, other in ((a, b), (b, a)):
             if this is Type.STRING and other in (*MOMENTS, Type.BOOLEAN):
                 return other
