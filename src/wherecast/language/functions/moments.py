@@ -317,6 +317,8 @@ def _clock(name: str, unit: int, count: int, says: str, example: str) -> Functio
 _ANY_MOMENT = Takes("a timestamp", MOMENTS, text_as=_TIMESTAMP)
 #: Spark does not take a date here.
 _ONLY_INSTANT = Takes("a timestamp with a time zone", (_TIMESTAMP,), text_as=_TIMESTAMP)
+#: Nor a timestamp here.
+_ONLY_DAY = Takes("a date", (_DATE,), text_as=_DATE)
 _UNIT = literal(TEXT)
 
 MOMENT_FUNCTIONS = (
@@ -500,7 +502,7 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_date",
         "t",
-        DAY,
+        _ONLY_DAY,
         result=_INT,
         evaluate=vectorised(lambda d: d),
         says="days since 1970",

@@ -81,7 +81,7 @@ REFUSED = (
         "not there yet: texts",
         """
         base64 collate collation decode elt encode format_number format_string from_base32 initcap is_valid_utf8
-        jaro_winkler_similarity levenshtein luhn_check make_valid_utf8 mask overlay printf quote
+        jaro_winkler_similarity levenshtein make_valid_utf8 mask overlay printf quote
         regexp_extract_all regexp_instr sentences soundex split to_base32 to_binary to_char
         to_number to_varchar try_to_binary try_to_number try_validate_utf8 unbase64 validate_utf8
         """,

@@ -195,6 +195,13 @@ def _sha2(text: str, bits: int) -> str | None:
     return hashlib.new(_SHA2[bits], text.encode()).hexdigest() if bits in _SHA2 else None
 
 
+def _luhn_check(text: str) -> bool:
+    if not (text.isascii() and text.isdigit()):
+        return False
+    doubled = [sum(divmod(2 * int(digit), 10)) for digit in text[-2::-2]]
+    return (sum(doubled) + sum(map(int, text[::-2]))) % 10 == 0
+
+
 def _find_in_set(text: str, names: str) -> int:
     if "," in text:
         return 0
@@ -362,6 +369,15 @@ TEXT_FUNCTIONS = (
         _find_in_set,
         says="the number of `s` among names with commas between them; 0 if it is not there",
         example="find_in_set(symbol, 'IBM,SAP') > 0",
+    ),
+    _plain(
+        "luhn_check",
+        "s",
+        [TEXT],
+        Type.BOOLEAN,
+        _luhn_check,
+        says="whether the digits, and there is nothing else, pass the Luhn test of card numbers",
+        example="luhn_check(symbol)",
     ),
     _plain(
         "concat",
