@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from tests.property.strategies import Features
-from tests.property.terms import FLOATING, INTEGRAL, Term
+from tests.property.terms import FLOATING, INTEGRAL, Term, text
+
+from wherecast.engine.engine import Engine
 
 NAIVE_FEATURES = Features(decimals=False, casing=False, patterns=("like", "ilike"), mixed_times=False)
 
@@ -196,3 +198,13 @@ _RULES = {
     "neg": _negate,
     **dict.fromkeys("+-*/%", _arithmetic),
 }
+
+
+def check(engine: Engine, standing: dict[int, Term], events: list[dict[str, Any]]) -> None:
+    """Every event reaches exactly the standing filters that it satisfies, in a batch and alone."""
+    matched = engine.match_batch(events).to_lists()
+    for event, found in zip(events, matched, strict=True):
+        assert sorted(engine.match(event)) == sorted(found)
+        assert len(found) == len(set(found))
+        for number, term in standing.items():
+            assert (number in found) == (evaluate(term, event) is True), f"{text(term)}\n{event}"

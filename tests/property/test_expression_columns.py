@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.property.naive import NAIVE_FEATURES
+from tests.examples import examples
+from tests.property.naive import NAIVE_FEATURES, check
 from tests.property.strategies import FULL_KINDS, WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
-from tests.property.test_naive_oracle import check
 
 from wherecast import Engine
 from wherecast.index import expressions
@@ -27,14 +27,14 @@ def _every_expression_is_a_column() -> Iterator[None]:
     patch.undo()
 
 
-@settings(max_examples=200)
+@examples(150)
 @given(trials(filters=8, events=8, features=NAIVE_FEATURES, kinds=FULL_KINDS), st.booleans())
 @pytest.mark.parametrize("matcher", ["adaptive", "scan"])
 def test_columns_of_all_kinds(matcher: str, trial: Trial, is_saved: bool) -> None:
     _check_columns(matcher, trial, is_saved=is_saved)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(trials(filters=8, events=8, features=NAIVE_FEATURES, kinds=WIDTH_KINDS), st.booleans())
 def test_columns_of_all_widths(trial: Trial, is_saved: bool) -> None:
     _check_columns("adaptive", trial, is_saved=is_saved)

@@ -5,29 +5,18 @@ from __future__ import annotations
 import random
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.property.naive import NAIVE_FEATURES, evaluate
+from tests.property.naive import NAIVE_FEATURES, check
 from tests.property.strategies import WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
 
 from wherecast.engine.engine import Engine
 from wherecast.language.limits import Limits
 from wherecast.matchers.registry import MATCHERS
-
-
-def check(engine: Engine, standing: dict[int, Term], events: list[dict[str, Any]]) -> None:
-    """Every event reaches exactly the standing filters that it satisfies, in a batch and alone."""
-    matched = engine.match_batch(events).to_lists()
-    for event, found in zip(events, matched, strict=True):
-        assert sorted(engine.match(event)) == sorted(found)
-        assert len(found) == len(set(found))
-        for number, term in standing.items():
-            assert (number in found) == (evaluate(term, event) is True), f"{text(term)}\n{event}"
 
 
 @examples(120)
