@@ -18,10 +18,13 @@ from wherecast.engine.engine import Engine
 from wherecast.language.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
+#: A database takes a statement for each filter and event.
+ALL_MATCHERS = [pytest.param(m, marks=pytest.mark.slow) if m.startswith("database") else m for m in MATCHERS]
+
 
 @examples(120)
 @given(trials(filters=5, events=6, features=NAIVE_FEATURES))
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", ALL_MATCHERS)
 def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) -> None:
     """Random filters match exactly the events for which the naive evaluator says true."""
     engine = Engine(trial.space.schema, matcher=matcher)
@@ -58,7 +61,7 @@ def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
     st.randoms(use_true_random=False),
     st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14),
 )
-@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("matcher", ALL_MATCHERS)
 def test_subscriptions_come_and_go(matcher: str, rng: random.Random, steps: list[str]) -> None:
     """After any sequence of adds, removals and replacements the engine answers for what stands."""
     space = make_space(rng)
