@@ -240,13 +240,12 @@ def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_
 
 def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
     """The columns that enough clauses use, numbered; should there be too many, the most used ones."""
-    count: Counter[_Name] = Counter()
+    worth: dict[_Name, float] = {}
     for use in uses:
-        # Texts are computed one by one: each use of one counts less.
-        share = FEW_USES / FEW_TEXT_USES if _reads_text(use.statement.of) else 1
+        few = FEW_TEXT_USES if _reads_text(use.statement.of) else FEW_USES
         for name, times in Counter(use.names).items():
-            count[name] += share * times  # type: ignore[assignment]  # a count may be a fraction
-    chosen = [name for name, uses_of in count.most_common(most) if uses_of >= FEW_USES]
+            worth[name] = worth.get(name, 0) + times / few
+    chosen = [name for name in sorted(worth, key=worth.__getitem__, reverse=True)[:most] if worth[name] >= 1]
     return {name: number for number, name in enumerate(sorted(chosen))}
 
 

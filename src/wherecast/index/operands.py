@@ -15,11 +15,16 @@ from wherecast.language.schema import Attribute
 from wherecast.language.types import Type
 from wherecast.language.values import Scalar, key_of
 
+#: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
+_OPERANDS = -3
+
 
 def attribute_values(events: EventBatch, attr: int) -> Nullable:
     """An attribute's values as the evaluator wants them."""
-    array = events.array(attr)
-    attribute = events.schema.attributes[attr]
+    return events.derive(attr, _OPERANDS, lambda array: _values(array, events.schema.attributes[attr]))
+
+
+def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)

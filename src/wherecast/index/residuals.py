@@ -63,16 +63,12 @@ class Residuals:
         self.program = program
         self.rows = rows
         self.is_settled = is_settled
+        self.is_needed = not bool(is_settled.all())  # whether a candidate may need evaluation; asked for every event
         # Of dead clauses programs may be left.
         in_use = [programs[number] for number in np.unique(program[~is_settled]).tolist()]
         self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
         self._tests: _Tests | None = None  # made when first used
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a candidate may need evaluation."""
-        return not self.is_settled.all()
 
     @property
     def nbytes(self) -> int:

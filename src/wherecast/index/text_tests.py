@@ -25,10 +25,11 @@ from wherecast.index.strings import join_texts
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.patterns import ANY, NO, ONE, UNKNOWN, YES, match_texts
+from wherecast.language.columns import Reading
 from wherecast.language.events import EventBatch
-from wherecast.language.expression import Attr, Call, Like, Node, Param
+from wherecast.language.expression import Call, Like, Param
 from wherecast.language.filters import Program, take_ranges
-from wherecast.language.normalize import Residual, Truth
+from wherecast.language.normalize import Residual, Truth, literals_of
 from wherecast.language.patterns import like_parts, text_test
 from wherecast.language.types import Type
 from wherecast.language.values import Scalar
@@ -82,20 +83,10 @@ def find_test(residual: Residual) -> TextTest | None:
         item, kind, param = node.args[0], node.name, node.args[1]
     else:
         return None
-    attr, fold = _text_of(item)
-    return (
-        None
-        if attr is None or param.type is not Type.STRING
-        else TextTest(attr, fold or kind == "ilike", kind, param, residual.truth)
-    )
-
-
-def _text_of(node: Node) -> tuple[int | None, bool]:
-    """The attribute whose text a node is, and whether in lower case."""
-    if isinstance(node, Call) and node.name == "lower":
-        attr, _ = _text_of(node.args[0])
-        return attr, True
-    return (node.index, False) if isinstance(node, Attr) and node.type is Type.STRING else (None, False)
+    column = literals_of(item, in_lower_case=kind == "ilike")
+    if column is None or param.type is not Type.STRING:
+        return None
+    return TextTest(column.attr, column.reading is Reading.LOWER_LITERALS, kind, param, residual.truth)
 
 
 class TextTests:

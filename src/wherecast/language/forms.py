@@ -1,7 +1,7 @@
 """The checker's part for CASE, CAST, lambdas, subscripts and intervals: their types by Spark's rules.
 
-The values of a CASE have one type, found as for a comparison: numbers as the wider of them, a
-string and a number as the number. Each is cast to it.
+All values of a CASE are cast to one type, found as for a comparison: of two numbers the wider type, of a string and a number
+that of the number.
 """
 
 from __future__ import annotations
