@@ -16,7 +16,7 @@ from contextlib import suppress
 from tests.property.monsters import MONSTERS, SCHEMA
 
 from wherecast.errors import FilterError
-from wherecast.language.compile import Compiler
+from wherecast.language.filters.compile import Compiler
 
 
 def measure_ms(text: str, rounds: int = 3) -> float:

@@ -13,8 +13,8 @@ import random
 import time
 from collections.abc import Callable
 
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double", "open": "double", "volume": "integer", "venue": "string"})
 

@@ -16,10 +16,10 @@ from wherecast.bench.measure import timed
 from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import take_filters
 from wherecast.papers.lab.timing import Subject, check_matches
 from wherecast.papers.topss.database import DatabaseMatcher, GroupingMatcher, SequentialMatcher
 

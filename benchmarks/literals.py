@@ -17,7 +17,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from wherecast.index.literals import LiteralCodes
-from wherecast.language.columns import ANYWHERE
+from wherecast.language.filters.columns import ANYWHERE
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789\\.-_ "
 

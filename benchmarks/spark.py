@@ -33,7 +33,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from wherecast import spark as ws
 from wherecast.bench.workloads.reference import draw_filters, make_workload
 from wherecast.engine.engine import Engine
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 EVENTS, FILES = 5_000_000, 8
 WARM_UP = 2

@@ -30,7 +30,7 @@ import pyarrow as pa
 from wherecast import Engine
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.strings import lay_out
-from wherecast.language.columns import ANYWHERE, AT_START
+from wherecast.language.filters.columns import ANYWHERE, AT_START
 
 WORDS = [f"w{number:04d}" for number in range(4_000)]
 #: Attributes of a rule, attributes that an event has, and words of its texts.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wherecast.index.literals import LiteralCodes
-from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 
 class Literal(NamedTuple):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         UnknownIdError,
         WherecastError,
     )
-    from wherecast.language.limits import Limits
-    from wherecast.language.schema import Schema
+    from wherecast.language.events.schema import Schema
+    from wherecast.language.syntax.limits import Limits
 
 __all__ = [
     "Engine",
@@ -59,9 +59,9 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
     "Explanation": "wherecast.engine.explain",
-    "Limits": "wherecast.language.limits",
+    "Limits": "wherecast.language.syntax.limits",
     "Matches": "wherecast.engine.matches",
-    "Schema": "wherecast.language.schema",
+    "Schema": "wherecast.language.events.schema",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and that any other name is wrong

@@ -14,7 +14,7 @@ import numpy as np
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError, WherecastError
 from wherecast.index.packed import unpack_boxes
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.adaptive_plan import Costs
 from wherecast.matchers.registry import MATCHERS

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from wherecast import spark as ws
 from wherecast.cli.app import app
 from wherecast.engine.engine import Engine
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark import kafka
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import get_args, get_origin, get_type_hints
 import pytest
 
 from wherecast.engine.engine import Engine
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.overlay.client import Client
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing, Reason

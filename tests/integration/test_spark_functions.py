@@ -17,17 +17,17 @@ from tests.spark_settings import INTERPRETED
 
 from wherecast.engine.engine import Engine
 from wherecast.index.residuals import attribute_values
-from wherecast.language.compile import Compiler
 from wherecast.language.evaluate import evaluate
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
 from wherecast.language.expression import IsNull, Node
+from wherecast.language.filters.compile import Compiler
 from wherecast.language.functions.refused import REFUSED
 from wherecast.language.functions.table import FAMILIES, FUNCTIONS
-from wherecast.language.literals import Literals, ProgramScope
 from wherecast.language.nullable import decimal_scale
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import cut_text
-from wherecast.language.types import Type
+from wherecast.language.syntax.literals import Literals, ProgramScope
+from wherecast.language.syntax.skeletons import cut_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

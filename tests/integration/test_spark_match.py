@@ -21,7 +21,7 @@ from tests.property.terms import text
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SchemaError, SubscriptionError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark.store import Store
 
 if TYPE_CHECKING:

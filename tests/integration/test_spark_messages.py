@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from wherecast import spark as ws
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark import kafka
 from wherecast.spark.progress import Reports
 from wherecast.spark.sinks import _keyed

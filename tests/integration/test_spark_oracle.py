@@ -19,7 +19,7 @@ from tests.property.terms import Term, quote, text
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import FilterError
-from wherecast.language.java_regex import rlike_regex
+from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.matchers.registry import MATCHERS
 
 if TYPE_CHECKING:

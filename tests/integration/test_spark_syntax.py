@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from wherecast.engine.engine import Engine
-from wherecast.language.java_regex import rlike_regex
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.syntax.java_regex import rlike_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

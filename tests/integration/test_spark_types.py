@@ -14,7 +14,7 @@ from tests.integration.test_spark_oracle import ask_spark
 
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark.match import match
 
 if TYPE_CHECKING:

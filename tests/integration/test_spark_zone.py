@@ -12,7 +12,7 @@ import pytest
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

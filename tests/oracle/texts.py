@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from wherecast.language.events.types import Type
 from wherecast.language.functions.row import Function, takes_of
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.types import Type
 
 #: Attributes by the type of their values, in Wherecast's words and in Arrow's.
 ATTRIBUTES: dict[str, tuple[Type, str, pa.DataType]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 SCHEMA = Schema.of(
     {

@@ -13,9 +13,9 @@ from tests.examples import scaled
 from tests.property.monsters import MONSTERS, SCHEMA
 
 from wherecast.errors import FilterError
-from wherecast.language.compile import Compiler
-from wherecast.language.java_regex import rlike_regex
-from wherecast.language.limits import Limits
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.syntax.java_regex import rlike_regex
+from wherecast.language.syntax.limits import Limits
 
 VALID = (
     "name = 'IBM' AND price < 120.5 AND a > 3000",

@@ -12,9 +12,9 @@ from tests.property.strategies import FilterMaker, Trial, make_space, trials
 from tests.property.terms import COMPARISONS, Term, text
 
 from wherecast.engine.engine import Engine
-from wherecast.language.compile import Compiler
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

@@ -14,10 +14,10 @@ from tests.property.naive import NAIVE_FEATURES, evaluate
 from tests.property.strategies import FilterMaker, Space, Trial, make_event, make_space, make_trial
 from tests.property.terms import Term, text
 
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition import axes
 from wherecast.partition.filter_set import FilterSet
 from wherecast.partition.hierarchy import Hierarchy

@@ -15,7 +15,7 @@ from tests.property.strategies import WIDTH_KINDS, FilterMaker, Trial, make_even
 from tests.property.terms import Term, text
 
 from wherecast.engine.engine import Engine
-from wherecast.language.limits import Limits
+from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
 #: A database takes a statement for each filter and event.

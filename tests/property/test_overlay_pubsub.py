@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from wherecast import Engine, FilterError
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.placement import RingPlacement, difference
 from wherecast.overlay.positions import line_of
 from wherecast.overlay.settings import RingSettings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.overlay.messages import Entry, Piece, Record, Span
 from wherecast.overlay.placement import METADATA, RingPlacement
 from wherecast.overlay.settings import RingSettings

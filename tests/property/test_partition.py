@@ -15,10 +15,10 @@ from tests.property.terms import Term, column, constant, text
 
 from wherecast import Engine
 from wherecast.errors import PlanError
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate
 from wherecast.partition.plan import STRATEGIES, Plan

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wherecast import Engine, EventError, Explanation, FilterError, Schema, SubscriptionError, UnknownIdError
-from wherecast.language.compile import Compiler
+from wherecast.language.filters.compile import Compiler
 
 SCHEMA = {
     "a": "integer",

@@ -9,7 +9,7 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, FilterError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 SCHEMA = Schema.of({"b": "binary", "c": "binary", "l": "array<binary>", "s": "string"})
 VALUES = [b"", b"\x00", b"\x00\x00", b"\x1a", b"\x1a\x2b", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"ab", None]

@@ -14,7 +14,7 @@ from tests.case_tables import TABLES, rows_by_filter
 from tests.examples import all_below
 
 from wherecast.engine.engine import Engine
-from wherecast.language.limits import Limits
+from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wherecast.engine.engine import Engine
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark import changes as changes_module
 from wherecast.spark.changes import Applied, News, SiftTask, Unapplied, check_changes, commit_changes
 from wherecast.spark.index import Index, Manifest, write_layer

@@ -9,8 +9,8 @@ from hypothesis import example, given
 
 from wherecast.index.codes import KeyCodes, lower_texts
 from wherecast.index.strings import StringCodes
-from wherecast.language.keys import float_keys, key_floats
-from wherecast.language.values import key_of
+from wherecast.language.events.keys import float_keys, key_floats
+from wherecast.language.events.values import key_of
 
 KEYS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),

@@ -7,7 +7,7 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, SchemaError
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.events.schema import Attribute, Kind, Schema
 
 SCHEMA = Schema.of(
     {

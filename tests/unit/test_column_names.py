@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from wherecast.errors import FilterError, SchemaError
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.spark.columns import Names, Rule, conform, resolve
 from wherecast.spark.sinks import Parquet
 

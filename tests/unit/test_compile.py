@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import wherecast.language.compile as compile_module
+import wherecast.language.filters.compile as compile_module
 from wherecast.errors import FilterError
-from wherecast.language.compile import Compiler
-from wherecast.language.limits import Limits
-from wherecast.language.schema import Schema
-from wherecast.language.sql import SlotKind
-from wherecast.language.types import Type
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.sql import SlotKind
 
 SCHEMA = Schema.of({"a": "integer", "x": "boolean", "name": "string", "price": "double", "day": "date"})
 GOOD = (

@@ -11,8 +11,8 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
-from wherecast.language.arrow import declared_type
-from wherecast.language.schema import Attribute, Kind, Schema
+from wherecast.language.events.arrow import declared_type
+from wherecast.language.events.schema import Attribute, Kind, Schema
 
 SCHEMA = Schema.of({"d": "decimal(10, 2)", "w": "decimal(38, 10)", "a": "array<decimal(6,3)>", "e": "decimal(5,0)"})
 VALUES = [

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from wherecast.language.compile import Compiler
-from wherecast.language.kinds import ROWS
-from wherecast.language.render import describe_constraint
-from wherecast.language.schema import Schema
-from wherecast.language.types import Kind
+from wherecast.language.events.kinds import ROWS
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Kind
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.render import describe_constraint
 
 SCHEMA = Schema.of(
     {

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from wherecast import Engine, FilterError, Schema
-from wherecast.language.limits import Limits
+from wherecast.language.syntax.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -134,8 +134,8 @@ def test_example_of_the_architecture_page(shell):
 def test_worked_example_of_codes():
     """The codes and boxes of the worked example are those of the architecture page."""
     from wherecast.index.build import code_filters
-    from wherecast.language.compile import Compiler
-    from wherecast.language.events import EventBatch
+    from wherecast.language.events.events import EventBatch
+    from wherecast.language.filters.compile import Compiler
 
     schema = Schema.of({"symbol": "string", "price": "double"})
     filters = Compiler(schema).compile("symbol = 'IBM' AND NOT (price >= 120 OR price IS NULL)")
@@ -164,7 +164,7 @@ def test_language_examples_compile(engine, text):
 def test_normal_form_is_the_same_filter(engine, text):
     """What `wherecast check` prints as the normal form compiles to the very filter it describes."""
     from wherecast.cli.check import inspect_filter
-    from wherecast.language.compile import Compiler
+    from wherecast.language.filters.compile import Compiler
 
     compiler = Compiler(engine.schema)
     assert compiler.compile(inspect_filter(text, engine.schema).sql).digests == compiler.compile(text).digests

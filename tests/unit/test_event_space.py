@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from wherecast.errors import PlanError
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition import balance
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.event_space import EventSpace

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wherecast.errors import EventError
-from wherecast.language import convert
-from wherecast.language.arrow import canonical_type
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Kind
+from wherecast.language.events import convert
+from wherecast.language.events.arrow import canonical_type
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.types import Kind
 
 UTC = dt.UTC
 ALL = Schema.of(
@@ -709,6 +709,6 @@ def test_arrow_equals_python(data):
 
 def test_pandas_is_not_imported():
     """Importing the module does not load pandas (PyArrow does when it first makes an array, where pandas is there)."""
-    code = "import sys, wherecast.language.events; print('pandas' in sys.modules)"
+    code = "import sys, wherecast.language.events.events; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wherecast import Engine
-from wherecast.language.limits import Limits
+from wherecast.language.syntax.limits import Limits
 
 
 def test_parts_say_which_literal_is_in_the_text():

@@ -9,10 +9,10 @@ from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.index.codes import KeyCodes
 from wherecast.kernels.covers import cut_boxes, join_boxes
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.axes import EQUALITY, MOST_AXES, MOST_CUTS, RANGE, Axes
 from wherecast.partition.cover import BoxMaps, Cover
 from wherecast.partition.filter_set import FilterSet

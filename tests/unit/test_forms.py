@@ -9,11 +9,11 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.language.casts import cast, write_double
-from wherecast.language.compile import Compiler
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.events.zone import UTC
+from wherecast.language.filters.compile import Compiler
 from wherecast.language.intervals import read_amount
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
-from wherecast.language.zone import UTC
 
 SCHEMA = {
     "i": "int",

@@ -12,18 +12,18 @@ import pytest
 from wherecast import Engine, FilterError, Limits
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import attribute_values
-from wherecast.language.compile import Compiler
 from wherecast.language.evaluate import holds
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.normalize import Truth
+from wherecast.language.filters.written import write_filter
 from wherecast.language.functions.fdlibm import cbrt, exp, log, log10, power
 from wherecast.language.functions.page import rewrite
 from wherecast.language.functions.refused import REFUSED, refusal
 from wherecast.language.functions.table import COMPUTING, FAMILIES, FUNCTIONS
-from wherecast.language.literals import Literals, ProgramScope
-from wherecast.language.normalize import Truth
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import cut_text
-from wherecast.language.written import write_filter
+from wherecast.language.syntax.literals import Literals, ProgramScope
+from wherecast.language.syntax.skeletons import cut_text
 
 FIELDS = {
     "symbol": "string",

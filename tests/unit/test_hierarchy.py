@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.dispatch import SignatureCover
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.filter_set import FilterSet

@@ -18,8 +18,8 @@ from pyarrow import fs
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.build import Built
 from wherecast.spark.clean import Pins, pinned_versions, stream_name

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.literals import number_type, parse_date, parse_timestamp, read_literals, read_number, unquote
-from wherecast.language.types import Type
+from wherecast.language.events.types import Type
+from wherecast.language.syntax.literals import (
+    number_type,
+    parse_date,
+    parse_timestamp,
+    read_literals,
+    read_number,
+    unquote,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from wherecast.cli.check import inspect_filter
 from wherecast.engine.engine import Engine
 from wherecast.errors import FilterError
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 
 SCHEMA = Schema.of(
     {

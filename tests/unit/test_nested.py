@@ -7,8 +7,8 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
-from wherecast.language.attributes import join_name, split_name
-from wherecast.language.schema import Schema
+from wherecast.language.events.attributes import join_name, split_name
+from wherecast.language.events.schema import Schema
 
 ITEMS = Schema.of(
     {

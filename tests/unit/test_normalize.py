@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from wherecast.language.columns import Column, Reading
-from wherecast.language.compile import Compiler
+from wherecast.language.events.schema import Schema
 from wherecast.language.expression import Param
-from wherecast.language.normalize import (
+from wherecast.language.filters.columns import Column, Reading
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.normalize import (
     All,
     Any_,
     Clause,
@@ -37,9 +38,8 @@ from wherecast.language.normalize import (
     normalize,
     push_truth,
 )
-from wherecast.language.render import attribute_namer, render, written_literal
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import cut_text
+from wherecast.language.filters.render import attribute_namer, render, written_literal
+from wherecast.language.syntax.skeletons import cut_text
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "normalize"
 SCHEMA = Schema.of(

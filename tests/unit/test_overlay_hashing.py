@@ -7,10 +7,10 @@ import random
 import pytest
 
 from wherecast.errors import LimitError
-from wherecast.language.keys import NAN_KEY
-from wherecast.language.schema import Schema
-from wherecast.language.types import Kind
-from wherecast.language.values import float_key
+from wherecast.language.events.keys import NAN_KEY
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Kind
+from wherecast.language.events.values import float_key
 from wherecast.overlay.positions import SubIdLayout, between, hashed_value, line_of, ring_key, sha1_id, within
 from wherecast.papers.chord.balance import equi_depth
 

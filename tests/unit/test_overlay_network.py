@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from wherecast.errors import LimitError
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.messages import Deliver, Route, Send
 from wherecast.overlay.placement import RingPlacement
 from wherecast.overlay.pubsub import deliver_once

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.admission import Admission
 from wherecast.overlay.connection import MAX_ENTRIES, MAX_PART_BYTES, _parts
 from wherecast.overlay.entry import Gathering
@@ -514,7 +514,7 @@ def test_events_come_back_as_people_write_them():
     """Keys of every kind of attribute, and what JSON has no number for."""
     event = {"s": "é", "a": -3, "f": 0.1, "t": "2024-05-01T12:00:00+00:00", "d": "1969-12-31", "b": False}
     node = RingNode(Contact(5, ADDRESS), PLACEMENT)
-    from wherecast.language.events import read_event
+    from wherecast.language.events.events import read_event
 
     values = PLACEMENT.read(read_event(SCHEMA, event, node._attributes))
     assert event_of(SCHEMA, values) == event

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from wherecast.engine.engine import Engine
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark import subscriptions as subscriptions_module
 from wherecast.spark.build import ServerBuilder

@@ -11,10 +11,10 @@ import pytest
 
 from wherecast import Engine
 from wherecast.errors import PlanError, SnapshotError
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
 from wherecast.partition.costs import HOLD_US, MATCH_US, PROBES, RECEIVE_US, SEND_US, cost_us, probe_events
 from wherecast.partition.evaluate import evaluate, needed_pairs
 from wherecast.partition.event_space import EventSpace

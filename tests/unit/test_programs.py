@@ -21,11 +21,11 @@ from wherecast.errors import SnapshotError
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import Residuals
 from wherecast.index.snapshot import open_snapshot, write_snapshot
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Program
-from wherecast.language.limits import Limits
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Program
+from wherecast.language.syntax.limits import Limits
 
 SCHEMA = Schema.of({
     "a": "integer", "b": "integer", "x": "float", "s": "string", "t": "string", "d": "date", "ts": "timestamp",

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from wherecast.language.compile import Compiler
+from wherecast.language.events.schema import Schema
 from wherecast.language.expression import Node, Param
-from wherecast.language.render import attribute_namer, render, written_literal
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import cut_text
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.render import attribute_namer, render, written_literal
+from wherecast.language.syntax.skeletons import cut_text
 
 SCHEMA = Schema.of(
     {

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language import arrow, convert, kinds
-from wherecast.language.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
-from wherecast.language.types import Kind, integer_range
+from wherecast.language.events import arrow, convert, kinds
+from wherecast.language.events.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
+from wherecast.language.events.types import Kind, integer_range
 
 STOCK = {
     "symbol": "string",
@@ -310,7 +310,7 @@ def test_imports_nothing_slow():
     package = Path(wherecast.errors.__file__).parent
     code = (
         "import sys, types; bare = sys.modules['wherecast'] = types.ModuleType('wherecast'); "
-        f"bare.__path__ = [{str(package)!r}]; from wherecast.language.schema import Schema; Schema.of({{'a': 'int'}}); "
+        f"bare.__path__ = [{str(package)!r}]; from wherecast.language.events.schema import Schema; Schema.of({{'a': 'int'}}); "
         "print([m for m in ('pyarrow', 'numpy', 'yaml', 'pandas', 'pyspark', 'difflib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.skeletons import cut_text, find_surrogate, literal_spans, locate, shape_of
+from wherecast.language.syntax.skeletons import cut_text, find_surrogate, literal_spans, locate, shape_of
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from wherecast.errors import FilterError
-from wherecast.language.compile import Compiler
-from wherecast.language.limits import Limits
-from wherecast.language.render import attribute_namer, render
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.render import attribute_namer, render
+from wherecast.language.syntax.limits import Limits
 
 SCHEMA = Schema.of(
     {

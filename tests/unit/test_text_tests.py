@@ -11,7 +11,7 @@ import pytest
 from wherecast.engine.engine import Engine
 from wherecast.index.strings import join_texts, lay_out
 from wherecast.kernels.patterns import ANY, NO, ONE, UNKNOWN, match_texts
-from wherecast.language.patterns import text_test
+from wherecast.language.syntax.patterns import text_test
 
 TEXTS = ["", "a", "ab", "ba", "aab", "abab", "a%b", "é", "éa", "aé", "😀", "a😀b", "AB", "aaaaab", "bbaabab", "ébéb"]
 

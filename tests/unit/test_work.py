@@ -8,9 +8,9 @@ import pytest
 
 from wherecast import Engine, EventError, Limits
 from wherecast.index.residuals import count_reads, text_bytes
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 
 SCHEMA = {"cmd": "string", "host": "string", "tags": "array<string>", "price": "double"}
 KIB = 1 << 10

@@ -13,8 +13,8 @@ from wherecast.bench.workloads.catalogue import catalogue, find_entry, make_work
 from wherecast.bench.workloads.form import WorkloadError
 from wherecast.cli.app import app
 from wherecast.engine.engine import Engine
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.placement import RingPlacement
 from wherecast.overlay.settings import RingSettings
 from wherecast.papers.chord.churn import SCHEMA as OVERLAY_SCHEMA

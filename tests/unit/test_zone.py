@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from wherecast import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.keys import DAY_US, days_around, instants, only_walls
-from wherecast.language.literals import read_literals
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
-from wherecast.language.zone import find_zone
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import DAY_US, days_around, instants, only_walls
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.events.zone import find_zone
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.syntax.literals import read_literals
 
 BERLIN = "Europe/Berlin"
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock

@@ -19,7 +19,7 @@ from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.truth import GroundTruth
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

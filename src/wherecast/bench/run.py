@@ -27,7 +27,7 @@ from wherecast.bench.workloads.catalogue import make_workload
 from wherecast.bench.workloads.truth import CHECKED_EVENTS
 from wherecast.engine.engine import Engine
 from wherecast.errors import MatcherError, SubscriptionError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def measure_match(
     from wherecast.bench.run import measure_files
     from wherecast.bench.tables import print_figures
     from wherecast.cli.events import read_events
-    from wherecast.language.schema import Schema
+    from wherecast.language.events.schema import Schema
 
     attributes = Schema.from_file(schema)
     rows = _read_subscriptions(subscriptions)

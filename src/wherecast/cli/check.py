@@ -16,13 +16,15 @@ import typer
 from wherecast.cli.failures import REFUSED
 from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
-from wherecast.language.columns import Reading
-from wherecast.language.compile import Compiler
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.types import FLOATS
 from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
-from wherecast.language.filters import Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.normalize import multiply_out
-from wherecast.language.render import (
+from wherecast.language.filters.columns import Reading
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
+from wherecast.language.filters.normalize import multiply_out
+from wherecast.language.filters.render import (
     attribute_namer,
     describe_constraint,
     describe_literal,
@@ -31,9 +33,7 @@ from wherecast.language.render import (
     render,
     written_literal,
 )
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.skeletons import LiteralText, cut_text
-from wherecast.language.types import FLOATS
+from wherecast.language.syntax.skeletons import LiteralText, cut_text
 
 
 class Interval(NamedTuple):

@@ -23,8 +23,8 @@ import pyarrow.csv
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
-from wherecast.language.convert import read_plain
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.events.convert import read_plain
+from wherecast.language.events.schema import Attribute, Schema
 
 BLOCK_BYTES = 1 << 20
 

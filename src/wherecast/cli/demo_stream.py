@@ -22,7 +22,7 @@ from wherecast.cli.demo_page import DemoResult, write_page
 from wherecast.cli.failures import usage_error
 from wherecast.cli.pipeline import follow
 from wherecast.cli.report import note_first_compilation, say
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 from wherecast.spark.config import read_config
 from wherecast.spark.pipeline import Pipeline, open_pipeline
 from wherecast.spark.progress import BatchProgress, Watch, add_up, live_view

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from wherecast.cli.csv_rows import CsvRows, Events, convert_fields
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, format_of, parse_json_line, reading
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,8 +24,8 @@ from wherecast.cli.report import Shortlist, note_first_compilation, progress_bar
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
-from wherecast.language.events import NameCheck
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import NameCheck
+from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import MATCHERS
 
 FIRST_BATCH = 256

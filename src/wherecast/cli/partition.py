@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.table import Table
 
-    from wherecast.language.events import EventBatch
-    from wherecast.language.filters import Filters
-    from wherecast.language.schema import Schema
+    from wherecast.language.events.events import EventBatch
+    from wherecast.language.events.schema import Schema
+    from wherecast.language.filters.filters import Filters
     from wherecast.partition.picture import Picture
 
 partition_app = typer.Typer(
@@ -101,7 +101,7 @@ def make_plan(
           --events events.csv --out plan
     """
     from wherecast.cli.report import note_first_compilation
-    from wherecast.language.schema import Schema
+    from wherecast.language.events.schema import Schema
     from wherecast.partition.plan import Plan
 
     attributes = Schema.from_file(schema)
@@ -215,7 +215,7 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
     """The filters of a file and their subscriptions; bad rows are reported and left out."""
     from wherecast.cli.subscriptions import read_subscriptions, report_bad
     from wherecast.engine.subscriptions import read_subscriptions as check_rows
-    from wherecast.language.compile import Compiler
+    from wherecast.language.filters.compile import Compiler
     from wherecast.partition.plan import weigh
 
     found = read_subscriptions(path)
@@ -232,7 +232,7 @@ def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.i
 def _read_events(path: Path, schema: Schema) -> EventBatch:
     """All good events of a file as one batch; bad ones are counted."""
     from wherecast.cli.events import read_events
-    from wherecast.language.events import EventBatch
+    from wherecast.language.events.events import EventBatch
 
     events, broken = read_events(path, schema)
     batch = EventBatch.read(schema, events, on_error="skip")

@@ -99,7 +99,7 @@ def run_peer(
         return
     import asyncio  # 40 ms, which commands of other kinds need not pay
 
-    from wherecast.language.schema import Schema
+    from wherecast.language.events.schema import Schema
     from wherecast.overlay.peer import PeerOptions
     from wherecast.overlay.requests import Rules, parse_endpoint
     from wherecast.overlay.settings import RingSettings

@@ -11,7 +11,7 @@ from numbers import Real
 import numpy as np
 
 from wherecast.errors import SubscriptionError
-from wherecast.language.skeletons import find_surrogate
+from wherecast.language.syntax.skeletons import find_surrogate
 
 SubscriptionId = str | int
 

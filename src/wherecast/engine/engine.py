@@ -51,17 +51,17 @@ from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import SubscriptionSource, read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch, Events, NameCheck, OnError, read_event
-from wherecast.language.filters import Filters
-from wherecast.language.html import html_table
-from wherecast.language.limits import Limits
-from wherecast.language.schema import Schema
-from wherecast.language.written import write_filter
+from wherecast.language.events.events import EventBatch, Events, NameCheck, OnError, read_event
+from wherecast.language.events.html import html_table
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
+from wherecast.language.filters.written import write_filter
+from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import find_matcher
 
 if TYPE_CHECKING:
-    from wherecast.language.schema import SchemaSource
+    from wherecast.language.events.schema import SchemaSource
 
 _log = logging.getLogger(__name__)
 

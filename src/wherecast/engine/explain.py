@@ -13,18 +13,18 @@ from wherecast.engine.segment import Segment
 from wherecast.index.boxes import EventCodes, codes_of, walk_constraints
 from wherecast.index.operands import attribute_values
 from wherecast.index.packed import unpack_clauses
-from wherecast.language.columns import Reading
 from wherecast.language.evaluate import evaluate, holds
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.html import html_table
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.types import Type
 from wherecast.language.expression import And, Const, Node, Not, Or, Param
-from wherecast.language.filters import Filters
-from wherecast.language.html import html_table
-from wherecast.language.literals import ProgramScope
+from wherecast.language.filters.columns import Reading
+from wherecast.language.filters.filters import Filters
+from wherecast.language.filters.render import attribute_namer, describe_constraint, describe_literal
+from wherecast.language.filters.written import write_statement, write_value
 from wherecast.language.nullable import python_value
-from wherecast.language.render import attribute_namer, describe_constraint, describe_literal
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import Type
-from wherecast.language.written import write_statement, write_value
+from wherecast.language.syntax.literals import ProgramScope
 
 
 class NoValue(enum.Enum):

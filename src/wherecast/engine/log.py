@@ -28,7 +28,7 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, id_at, join_ids, number_ids, take_ids
 from wherecast.engine.segment import ALIVE, Members, Segment
 from wherecast.errors import SubscriptionError
-from wherecast.language.compile import Compiled, Compiler
+from wherecast.language.filters.compile import Compiled, Compiler
 
 #: A log this long becomes a segment.
 LOG_LIMIT = 512

@@ -18,7 +18,7 @@ from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Longs
 from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import frozen
-from wherecast.language.html import html_table
+from wherecast.language.events.html import html_table
 from wherecast.matchers.protocol import Matcher
 
 if TYPE_CHECKING:

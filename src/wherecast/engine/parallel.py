@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.engine.segment import Segment
-from wherecast.language.events import EventBatch
-from wherecast.language.limits import Limits
+from wherecast.language.events.events import EventBatch
+from wherecast.language.syntax.limits import Limits
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 
 Arrays = dict[str, Any]

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 
 from wherecast.engine.segment import Segment
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 
 _log = logging.getLogger(__name__)
 

@@ -23,12 +23,12 @@ from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.residuals import Residuals
 from wherecast.kernels.arrays import Longs
-from wherecast.language.canonical import digest_filters
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, concat_filters, take_filters, take_ranges
-from wherecast.language.limits import DEFAULT_LIMITS, Limits
-from wherecast.language.schema import Schema
-from wherecast.language.values import Scalar
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.values import Scalar
+from wherecast.language.filters.canonical import digest_filters
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
 
 ALIVE = np.int64(2**62)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
 from wherecast.errors import FilterError, SubscriptionError
-from wherecast.language.arrow import ArrowArray, ArrowStream, as_table
-from wherecast.language.compile import Compiled
+from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
+from wherecast.language.filters.compile import Compiled
 
 #: What `subscribe_many` reads.
 SubscriptionSource: TypeAlias = (

@@ -21,9 +21,9 @@ from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
-from wherecast.language.filters import AFTER, AT, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Schema
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
 
 
 class CodedFilters(NamedTuple):

@@ -44,15 +44,15 @@ from wherecast.kernels.codes import (
     write_sets,
 )
 from wherecast.kernels.jit import frozen
-from wherecast.language.columns import Reading
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.values import Scalar, key_of
+from wherecast.language.filters.columns import Reading
+from wherecast.language.filters.filters import AT, Filters
+from wherecast.language.filters.render import column_text
+from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
-from wherecast.language.render import column_text
-from wherecast.language.schema import Schema
-from wherecast.language.values import Scalar, key_of
-from wherecast.language.written import write_value
 
 
 class KeyCodes:

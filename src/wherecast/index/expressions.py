@@ -36,9 +36,11 @@ import numpy.typing as npt
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.bind import Ragged, complement, key_bounds, merged, string_bounds
-from wherecast.language.canonical import value_writer
 from wherecast.language.evaluate import comparable, comparison_scale
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
+from wherecast.language.events.types import TEXTS, Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     FLIPPED,
     Compare,
@@ -49,14 +51,12 @@ from wherecast.language.expression import (
     attributes_of,
     is_constant,
 )
-from wherecast.language.filters import Filters, LiteralValues, Program, rank_anew
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.literals import ProgramScope
-from wherecast.language.normalize import Residual, Truth
+from wherecast.language.filters.bind import Ragged, complement, key_bounds, merged, string_bounds
+from wherecast.language.filters.canonical import value_writer
+from wherecast.language.filters.filters import Filters, LiteralValues, Program, rank_anew
+from wherecast.language.filters.normalize import Residual, Truth
 from wherecast.language.nullable import Nullable
-from wherecast.language.schema import MAX_ATTRIBUTES, Schema
-from wherecast.language.types import TEXTS, Type
-from wherecast.language.zone import Zone
+from wherecast.language.syntax.literals import ProgramScope
 
 #: Clauses that must share an expression before it is computed for every event; of one that works on texts, more must.
 FEW_USES, FEW_TEXT_USES = 8, 32

@@ -37,7 +37,7 @@ from wherecast.kernels.automaton import (
     search_texts,
 )
 from wherecast.kernels.jit import frozen, plain
-from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 __all__ = ["FIRST_LITERAL", "LiteralCodes"]
 

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wherecast.language.events import EventBatch
-from wherecast.language.kinds import unscaled_of
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.kinds import unscaled_of
+from wherecast.language.events.schema import Attribute
+from wherecast.language.events.types import Type
+from wherecast.language.events.values import Scalar, key_of
 from wherecast.language.nullable import Nullable
-from wherecast.language.schema import Attribute
-from wherecast.language.types import Type
-from wherecast.language.values import Scalar, key_of
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
 _OPERANDS = -3

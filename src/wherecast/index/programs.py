@@ -29,21 +29,21 @@ from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.casts import cast
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
+from wherecast.language.events.zone import UTC
 from wherecast.language.expression import Compare, InList, IntervalLiteral, Like, Negate, Node, Param
-from wherecast.language.filters import LiteralValues, Program
+from wherecast.language.filters.filters import LiteralValues, Program
+from wherecast.language.filters.normalize import Residual, Truth
+from wherecast.language.filters.render import render
 from wherecast.language.intervals import read_amount
-from wherecast.language.java_regex import rlike_regex
-from wherecast.language.limits import Limits
-from wherecast.language.normalize import Residual, Truth
 from wherecast.language.nullable import decimal_scale
-from wherecast.language.parser import parse_shape
-from wherecast.language.patterns import like_parts
-from wherecast.language.render import render
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import Shape
-from wherecast.language.sql import Checker, SlotKind
-from wherecast.language.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
-from wherecast.language.zone import UTC
+from wherecast.language.syntax.java_regex import rlike_regex
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.parser import parse_shape
+from wherecast.language.syntax.patterns import like_parts
+from wherecast.language.syntax.skeletons import Shape
+from wherecast.language.syntax.sql import Checker, SlotKind
 
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)

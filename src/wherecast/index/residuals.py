@@ -29,17 +29,17 @@ from wherecast.index.operands import attribute_values, one_value
 from wherecast.index.text_tests import TextTests, holds_for, take_tests
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import holds
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.events.values import Scalar
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
-from wherecast.language.filters import Program
-from wherecast.language.limits import Limits
-from wherecast.language.literals import ProgramScope
-from wherecast.language.normalize import Residual
+from wherecast.language.filters.filters import Program
+from wherecast.language.filters.normalize import Residual
 from wherecast.language.nullable import Nullable
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
-from wherecast.language.values import Scalar
-from wherecast.language.zone import Zone
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.literals import ProgramScope
 
 
 class _Tests(NamedTuple):

@@ -25,14 +25,14 @@ from wherecast.index.strings import join_texts
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.patterns import ANY, NO, ONE, UNKNOWN, YES, match_texts
-from wherecast.language.columns import Reading
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.types import Type
+from wherecast.language.events.values import Scalar
 from wherecast.language.expression import Call, Like, Param
-from wherecast.language.filters import Program, take_ranges
-from wherecast.language.normalize import Residual, Truth, literals_of
-from wherecast.language.patterns import like_parts, text_test
-from wherecast.language.types import Type
-from wherecast.language.values import Scalar
+from wherecast.language.filters.columns import Reading
+from wherecast.language.filters.filters import Program, take_ranges
+from wherecast.language.filters.normalize import Residual, Truth, literals_of
+from wherecast.language.syntax.patterns import like_parts, text_test
 
 #: Bytes of a pattern at most; longer ones are left to the evaluator, which runs them in linear time.
 _MOST_BYTES = 64

@@ -21,9 +21,8 @@ import numpy.typing as npt
 
 from wherecast.errors import SchemaError
 from wherecast.kernels.arrays import Bools
-from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, instants, walls
-from wherecast.language.nullable import filler
-from wherecast.language.types import (
+from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, walls
+from wherecast.language.events.types import (
     FLOATS,
     INTEGERS,
     MOMENTS,
@@ -34,7 +33,8 @@ from wherecast.language.types import (
     fit,
     integer_range,
 )
-from wherecast.language.zone import Zone, find_zone
+from wherecast.language.events.zone import Zone, find_zone
+from wherecast.language.nullable import filler
 
 _SECOND_US = 1_000_000
 _DATES = (Type.STRING, *MOMENTS)

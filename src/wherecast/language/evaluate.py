@@ -16,6 +16,19 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.casts import cast
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN, float_keys
+from wherecast.language.events.types import (
+    FLOATS,
+    INTEGERS,
+    MOMENTS,
+    WIDTH_OF,
+    Type,
+    common_scale,
+    compute,
+    integer_range,
+    rescale,
+)
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     And,
     Arith,
@@ -43,26 +56,13 @@ from wherecast.language.expression import (
     Subscript,
     digits_of,
 )
+from wherecast.language.filters.normalize import Truth
 from wherecast.language.functions.row import evaluate_call
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
-from wherecast.language.keys import KEY_MAX, KEY_MIN, float_keys
-from wherecast.language.normalize import Truth
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
-from wherecast.language.patterns import text_test
-from wherecast.language.types import (
-    FLOATS,
-    INTEGERS,
-    MOMENTS,
-    WIDTH_OF,
-    Type,
-    common_scale,
-    compute,
-    integer_range,
-    rescale,
-)
-from wherecast.language.zone import Zone
+from wherecast.language.syntax.patterns import text_test
 
 
 class Scope(Protocol):

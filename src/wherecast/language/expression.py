@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from wherecast.language.types import Digits, Type, arithmetic_digits, common_number
+from wherecast.language.events.types import Digits, Type, arithmetic_digits, common_number
 
 Span = tuple[int, int]
 

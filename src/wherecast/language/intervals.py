@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.keys import DAY_US, instants, walls
-from wherecast.language.types import Type
-from wherecast.language.zone import Zone
+from wherecast.language.events.keys import DAY_US, instants, walls
+from wherecast.language.events.types import Type
+from wherecast.language.events.zone import Zone
 
 _MONTHS = {"YEAR": 12, "MONTH": 1}
 _MICROS = {

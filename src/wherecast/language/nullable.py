@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
+from wherecast.language.events.keys import DAY_US, float_keys, instants
+from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
-from wherecast.language.keys import DAY_US, float_keys, instants
-from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type
-from wherecast.language.zone import Zone
 
 
 class Nullable(NamedTuple):

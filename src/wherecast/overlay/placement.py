@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from wherecast.errors import FilterError
-from wherecast.language.filters import AFTER, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.values import Scalar
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.values import Scalar
+from wherecast.language.filters.filters import AFTER, BEFORE, Filters
 from wherecast.overlay.messages import Span, Values
 from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, line_of, ring_key
 from wherecast.overlay.settings import RingSettings

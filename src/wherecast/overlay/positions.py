@@ -40,10 +40,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wherecast.errors import LimitError
-from wherecast.language.keys import key_floats
-from wherecast.language.schema import Attribute
-from wherecast.language.types import FLOATS, Type
-from wherecast.language.values import Scalar, key_of
+from wherecast.language.events.keys import key_floats
+from wherecast.language.events.schema import Attribute
+from wherecast.language.events.types import FLOATS, Type
+from wherecast.language.events.values import Scalar, key_of
 
 #: Where a node or a subscriber is reached. The core never looks inside: a number in the simulator, `host:port` outside.
 Address = int | str

@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wherecast.language.events import NameCheck, read_event
-from wherecast.language.filters import Filters
+from wherecast.language.events.events import NameCheck, read_event
+from wherecast.language.filters.filters import Filters
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
     Copied,

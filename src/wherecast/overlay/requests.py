@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from wherecast.errors import WherecastError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.overlay.messages import Message
 from wherecast.overlay.positions import Address
 from wherecast.overlay.settings import RingSettings

@@ -24,9 +24,9 @@ from weakref import WeakValueDictionary
 
 from wherecast.engine.checks import check_id
 from wherecast.errors import SubscriptionError
-from wherecast.language.compile import Compiler
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.driver import Driver
 from wherecast.overlay.frames import Reason

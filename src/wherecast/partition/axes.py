@@ -30,10 +30,10 @@ from wherecast.index.boxes import FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, ValueCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Floats, Ints, Longs
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters, take_ranges
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.filters.filters import AT, Filters, take_ranges
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048

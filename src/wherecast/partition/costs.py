@@ -28,12 +28,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.kernels.arrays import Floats, Longs
-from wherecast.language.arrow import canonical_type
-from wherecast.language.convert import from_positions
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.schema import Attribute, Schema
+from wherecast.language.events.arrow import canonical_type
+from wherecast.language.events.convert import from_positions
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.filters.filters import Filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.protocol import Partition, Placement, Routes
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.covers import cut_boxes, fill_maps, join_boxes, route_events
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 from wherecast.partition.axes import Axes, Items
 from wherecast.partition.protocol import Routes
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
 from wherecast.kernels.dispatch import BY_BLOOM, BY_DICTIONARY, UNTESTED, dispatch_events
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 from wherecast.partition.protocol import Routes
 from wherecast.partition.signatures import event_columns, sign_events
 from wherecast.partition.summary import Bloom, Dictionary, buckets_of

@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError
 from wherecast.kernels.arrays import Longs, Words
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.filters import Filters
 from wherecast.partition import balance
 from wherecast.partition.balance import Moves
 from wherecast.partition.costs import choose_policy

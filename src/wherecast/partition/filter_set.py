@@ -29,9 +29,9 @@ from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.kernels.covers import cut_boxes, settle_filters
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.axes import RANGE, Axes, Items
 from wherecast.partition.balance import imbalance
 from wherecast.partition.cover import BoxMaps, Cover

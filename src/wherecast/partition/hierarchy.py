@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.events import EventBatch
+from wherecast.language.events.events import EventBatch
 from wherecast.partition.protocol import Routes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.language.filters import Filters
+from wherecast.language.filters.filters import Filters
 from wherecast.partition.protocol import Placement
 
 

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from wherecast.errors import PlanError, SchemaError
 from wherecast.index.snapshot import open_snapshot, write_snapshot
 from wherecast.kernels.arrays import Longs
-from wherecast.language.compile import Compiled
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiled
+from wherecast.language.filters.filters import Filters
 from wherecast.partition.balance import Moves
 from wherecast.partition.costs import Cost, estimate_cost, probe_events
 from wherecast.partition.event_space import EventSpace

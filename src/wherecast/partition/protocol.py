@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.filters import Filters
 
 
 class Placement(NamedTuple):

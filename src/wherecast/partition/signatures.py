@@ -28,10 +28,10 @@ from wherecast.index.strings import string_buffers
 from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
 from wherecast.kernels.jit import frozen
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import AT, Filters, take_filters, take_ranges
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
+from wherecast.language.filters.filters import AT, Filters, take_filters, take_ranges
 
 #: Signatures of one filter at most; one that would have more is unrouted.
 MOST_SIGNATURES = 1024

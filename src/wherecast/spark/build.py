@@ -17,9 +17,9 @@ import pyarrow as pa
 from wherecast.engine.engine import Engine
 from wherecast.engine.segment import build_segment
 from wherecast.errors import SubscriptionError
-from wherecast.language.events import EventBatch
-from wherecast.language.html import html_table
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.html import html_table
+from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.columns import Rule, schema_in_session, select_attributes
@@ -42,7 +42,7 @@ from wherecast.spark.subscriptions import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from wherecast.language.schema import SchemaSource
+    from wherecast.language.events.schema import SchemaSource
 
 #: What a task that builds a server returns: the layer it wrote, or a row it had to leave out.
 _RESULT = "server int, layer string, attributes array<string>, id string, filter string, reason string"

@@ -52,9 +52,9 @@ from wherecast.engine.engine import Engine
 from wherecast.engine.segment import Members, build_segment
 from wherecast.errors import LimitError, SubscriptionError
 from wherecast.kernels.arrays import Longs
-from wherecast.language.compile import Compiler
-from wherecast.language.filters import take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import take_filters
 from wherecast.matchers.registry import find_matcher
 from wherecast.spark.columns import ERROR, MESSAGE, Rule
 from wherecast.spark.files import CheckFiles

@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
-from wherecast.language.schema import Schema
-from wherecast.language.schema_forms import TIME_ZONE
-from wherecast.language.types import MOMENTS
-from wherecast.language.zone import UTC, find_zone
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.schema_forms import TIME_ZONE
+from wherecast.language.events.types import MOMENTS
+from wherecast.language.events.zone import UTC, find_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from wherecast.language.schema import Attribute, SchemaSource
+    from wherecast.language.events.schema import Attribute, SchemaSource
 
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.

@@ -71,7 +71,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wherecast.errors import SchemaError, WherecastError
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark.columns import Names
 
 T = TypeVar("T")

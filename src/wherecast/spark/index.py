@@ -49,8 +49,8 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import PlanError, SnapshotError, SubscriptionError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST
-from wherecast.language.html import html_table
-from wherecast.language.schema import Schema
+from wherecast.language.events.html import html_table
+from wherecast.language.events.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
 from wherecast.spark.store import LAYERS, PLANS, VERSIONS, IndexStoreError, StaleVersionError, Store, checksum

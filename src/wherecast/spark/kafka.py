@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
 from wherecast.spark import messages as _messages
 
 if TYPE_CHECKING:

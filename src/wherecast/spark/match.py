@@ -33,9 +33,9 @@ import pyarrow.compute as pc
 from wherecast.engine.engine import Engine
 from wherecast.engine.matches import Matches
 from wherecast.errors import EventError, SchemaError
-from wherecast.language.convert import field_of, struct_of
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.convert import field_of, struct_of
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
 from wherecast.spark.columns import (
     CANDIDATES,
     ERROR,

@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan

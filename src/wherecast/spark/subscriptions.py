@@ -23,9 +23,9 @@ from wherecast.engine.segment import Members
 from wherecast.engine.subscriptions import read_subscriptions
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.kernels.arrays import Longs
-from wherecast.language.compile import Compiler
-from wherecast.language.filters import Filters, concat_filters, take_filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.partition.plan import Plan
 from wherecast.spark.index import SavedPlan, open_plan
 

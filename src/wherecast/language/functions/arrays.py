@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from wherecast.language.events.keys import float_keys
+from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
 from wherecast.language.functions.row import (
     ARRAY,
@@ -24,10 +27,7 @@ from wherecast.language.functions.row import (
     retyped,
     row_by_row,
 )
-from wherecast.language.keys import float_keys
 from wherecast.language.nullable import Nullable, filler, member_keys
-from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
-from wherecast.language.zone import Zone
 
 
 def _keys(values: list[Any], array: Node) -> list[Any]:

@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
+from wherecast.language.events.keys import float_keys
+from wherecast.language.events.types import FLOATS, Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Compare, Const, IsNull, IsTruth, Node, Not, Span
 from wherecast.language.functions.row import (
     ANY,
@@ -22,10 +25,7 @@ from wherecast.language.functions.row import (
     nothing,
     retyped,
 )
-from wherecast.language.keys import float_keys
 from wherecast.language.nullable import Nullable, sort_keys
-from wherecast.language.types import FLOATS, Type
-from wherecast.language.zone import Zone
 
 Build = Callable[[tuple[Node, ...], Span, Describe], Node]
 

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from wherecast.kernels.arrays import Longs
+from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
+from wherecast.language.events.types import MOMENTS, Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call
 from wherecast.language.functions.row import (
     BIGINT,
@@ -29,10 +32,7 @@ from wherecast.language.functions.row import (
     objects,
     vectorised,
 )
-from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
 from wherecast.language.nullable import Nullable, as_moments
-from wherecast.language.types import MOMENTS, Type
-from wherecast.language.zone import Zone
 
 _INT, _BIGINT, _DATE, _TIMESTAMP = Type.INT, Type.BIGINT, Type.DATE, Type.TIMESTAMP
 _SECOND_US = 1_000_000

@@ -14,6 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN, NAN_KEY
+from wherecast.language.events.types import (
+    FLOATS,
+    INTEGERS,
+    MAX_PRECISION,
+    WIDTH_OF,
+    Type,
+    integer_range,
+    rescale,
+)
+from wherecast.language.events.values import float_key
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     Arith,
     Call,
@@ -47,19 +59,7 @@ from wherecast.language.functions.row import (
     retyped,
     vectorised,
 )
-from wherecast.language.keys import KEY_MAX, KEY_MIN, NAN_KEY
 from wherecast.language.nullable import Nullable, decimal_scale, rounded
-from wherecast.language.types import (
-    FLOATS,
-    INTEGERS,
-    MAX_PRECISION,
-    WIDTH_OF,
-    Type,
-    integer_range,
-    rescale,
-)
-from wherecast.language.values import float_key
-from wherecast.language.zone import Zone
 
 Doubles = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from wherecast.language.java_regex import LINE_END, JavaRegex, rlike_regex
+from wherecast.language.syntax.java_regex import LINE_END, JavaRegex, rlike_regex
 
 _LAZY_OR_OTHER = re.compile(r"[*+?}]\?|\|")
 _PIECE = re.compile(r"\\(.)|\$([0-9]+)|([^\\$]+)|(.)", re.DOTALL)

@@ -20,10 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
-from wherecast.language.keys import DAY_US, walls
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
-from wherecast.language.types import (
+from wherecast.language.events.keys import DAY_US, walls
+from wherecast.language.events.types import (
     FLOATS,
     INTEGERS,
     MOMENTS,
@@ -34,7 +32,9 @@ from wherecast.language.types import (
     fit,
     wider_digits,
 )
-from wherecast.language.zone import Zone
+from wherecast.language.events.zone import Zone
+from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from wherecast.language.events.types import Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
 from wherecast.language.functions.regexes import (
     check_pattern,
@@ -37,8 +39,6 @@ from wherecast.language.functions.row import (
     row_by_row,
 )
 from wherecast.language.nullable import Nullable, filler
-from wherecast.language.types import Type
-from wherecast.language.zone import Zone
 
 #: Characters of a text that a function makes of shorter ones.
 MOST_GROWN = 65_536

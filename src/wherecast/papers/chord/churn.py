@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass
 
 from wherecast.engine.engine import Engine
-from wherecast.language.compile import Compiler
-from wherecast.language.schema import Schema
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.placement import METADATA, RingPlacement
 from wherecast.overlay.positions import Address
 from wherecast.overlay.pubsub import RingNode, RingRegistration

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Floats
-from wherecast.language.values import float_key
+from wherecast.language.events.values import float_key
 from wherecast.overlay.positions import Line, line_of
 from wherecast.papers.chord.balance import equi_depth
 from wherecast.papers.chord.churn import SCHEMA

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wherecast.language.compile import Compiler
+from wherecast.language.filters.compile import Compiler
 from wherecast.overlay.messages import Route
 from wherecast.overlay.placement import RingPlacement
 from wherecast.overlay.pubsub import RingNode

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, WrongCountError, time_in_turns
 from wherecast.kernels.arrays import Bools
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.lab.experiment import Claim, Drawing, Experiment, Finding, Progress, show_number
 from wherecast.papers.lab.plots import PALETTE, REFERENCE

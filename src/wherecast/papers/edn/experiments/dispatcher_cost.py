@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from wherecast.bench.measure import Contestant, Timing, WrongCountError, time_in_turns
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
 from wherecast.papers.edn.experiments.network import PAPER
 from wherecast.papers.edn.experiments.spread import prepare
 from wherecast.papers.edn.workload import PAPER_MARKET, Market

@@ -19,8 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from wherecast.kernels.arrays import Floats
-from wherecast.language.events import EventBatch
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
 from wherecast.papers.edn.workload import PAPER_MARKET, Market, count_subscriptions, every_symbol
 from wherecast.papers.lab.experiment import Progress
 from wherecast.partition.balance import Moves, apply_moves, assign_buckets, imbalance, server_loads

@@ -17,10 +17,10 @@ from wherecast.bench.workloads.form import Workload
 from wherecast.bench.workloads.reference import SOURCES, make_workload
 from wherecast.index.build import code_filters
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.language.compile import Compiler
-from wherecast.language.events import EventBatch
-from wherecast.language.filters import Filters
-from wherecast.language.schema import Schema
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Filters
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.papers.edn.places import make_places
 from wherecast.partition.filter_set import FilterSet

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import Attribute, Fields, check_size, flat_name, nest
-from wherecast.language.kinds import ROWS
-from wherecast.language.schema_forms import refuse_type
-from wherecast.language.types import FULL_WIDTH, Kind
+from wherecast.language.events.attributes import Attribute, Fields, check_size, flat_name, nest
+from wherecast.language.events.kinds import ROWS
+from wherecast.language.events.schema_forms import refuse_type
+from wherecast.language.events.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

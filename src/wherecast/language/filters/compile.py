@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import FilterError
-from wherecast.language.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, assemble, split_terms
-from wherecast.language.bind import StringPool, place
+from wherecast.language.events.schema import Schema
 from wherecast.language.expression import (
     And,
     IsTruth,
@@ -34,10 +33,13 @@ from wherecast.language.expression import (
     Not,
     Or,
 )
-from wherecast.language.filters import Filters
-from wherecast.language.java_regex import rlike_regex
-from wherecast.language.limits import Limits
-from wherecast.language.literals import (
+from wherecast.language.filters.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, assemble, split_terms
+from wherecast.language.filters.bind import StringPool, place
+from wherecast.language.filters.filters import Filters
+from wherecast.language.filters.normalize import Clause, Predicate, literals_of, normalize
+from wherecast.language.syntax.java_regex import rlike_regex
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.literals import (
     LiteralFault,
     Literals,
     SlotKinds,
@@ -49,11 +51,9 @@ from wherecast.language.literals import (
     slot_kinds,
     unquote,
 )
-from wherecast.language.normalize import Clause, Predicate, literals_of, normalize
-from wherecast.language.parser import Tree, keyword_names, parse_shape, too_many_terms
-from wherecast.language.patterns import find_form
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import (
+from wherecast.language.syntax.parser import Tree, keyword_names, parse_shape, too_many_terms
+from wherecast.language.syntax.patterns import find_form
+from wherecast.language.syntax.skeletons import (
     Cut,
     LiteralText,
     Shape,
@@ -65,7 +65,7 @@ from wherecast.language.skeletons import (
     locate,
     shape_of,
 )
-from wherecast.language.sql import Checker, SlotKind
+from wherecast.language.syntax.sql import Checker, SlotKind
 
 #: Trees of the parser can take a megabyte each: few of them are kept.
 _KEPT_TREES = 64

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wherecast.language import values as v
-from wherecast.language.types import FULL_WIDTH, MAX_PRECISION, Kind, Type
-from wherecast.language.values import key_float
+from wherecast.language.events import values as v
+from wherecast.language.events.types import FULL_WIDTH, MAX_PRECISION, Kind, Type
+from wherecast.language.events.values import key_float
 
 if TYPE_CHECKING:
-    from wherecast.language.attributes import Attribute
-    from wherecast.language.zone import Zone
+    from wherecast.language.events.attributes import Attribute
+    from wherecast.language.events.zone import Zone
 
 
 class Form(NamedTuple):

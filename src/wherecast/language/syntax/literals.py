@@ -18,20 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.language.casts import read_boolean, read_double, read_integer
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
+from wherecast.language.events.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
+from wherecast.language.events.zone import UTC, Zone
 from wherecast.language.expression import Attr, Call, Compare, InList, IntervalLiteral, Like, Node, Param
-from wherecast.language.filters import LiteralValues
+from wherecast.language.filters.filters import LiteralValues
 from wherecast.language.functions.row import takes_of
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
-from wherecast.language.java_regex import check_regex
-from wherecast.language.keys import KEY_MAX, KEY_MIN, days_around, instants, only_walls
-from wherecast.language.limits import Limits
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
-from wherecast.language.patterns import like_parts
-from wherecast.language.skeletons import LiteralText, Skeleton
-from wherecast.language.sql import SlotKind
-from wherecast.language.types import INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
-from wherecast.language.zone import UTC, Zone
+from wherecast.language.syntax.java_regex import check_regex
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.patterns import like_parts
+from wherecast.language.syntax.skeletons import LiteralText, Skeleton
+from wherecast.language.syntax.sql import SlotKind
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
 SlotKinds = tuple[SlotKind | str, ...]

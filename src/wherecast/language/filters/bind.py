@@ -21,20 +21,20 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.language.columns import Column, marked
 from wherecast.language.evaluate import holds
+from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
+from wherecast.language.events.kinds import decimal_text
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
+from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Param, is_constant
-from wherecast.language.filters import AFTER, AT, BEFORE
+from wherecast.language.filters.columns import Column, marked
+from wherecast.language.filters.filters import AFTER, AT, BEFORE
+from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
-from wherecast.language.kinds import decimal_text
-from wherecast.language.literals import Literals, ProgramScope
-from wherecast.language.normalize import Clause, Predicate, Residual, Values
 from wherecast.language.nullable import Nullable, as_moments
-from wherecast.language.patterns import find_form, prefix_end
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
-from wherecast.language.zone import Zone
+from wherecast.language.syntax.literals import Literals, ProgramScope
+from wherecast.language.syntax.patterns import find_form, prefix_end
 
 
 class Ragged(NamedTuple):

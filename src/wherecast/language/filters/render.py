@@ -6,8 +6,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from wherecast.language.advice import KEYWORDS
-from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.kinds import ROWS, quote
+from wherecast.language.events.schema import Attribute, Schema
+from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, Type
 from wherecast.language.expression import (
     And,
     Arith,
@@ -34,12 +36,10 @@ from wherecast.language.expression import (
     Shift,
     Subscript,
 )
-from wherecast.language.filters import AFTER, AT, BEFORE, Filters
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.kinds import ROWS, quote
-from wherecast.language.schema import Attribute, Schema
-from wherecast.language.skeletons import LiteralText
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
+from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.syntax.advice import KEYWORDS
+from wherecast.language.syntax.skeletons import LiteralText
 
 
 def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], str]) -> str:

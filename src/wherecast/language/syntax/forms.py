@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from wherecast.language.casts import find_type, is_castable
+from wherecast.language.events.types import FLOATS, INTEGERS, INTERVALS, MOMENTS, Digits, Type, wider_digits
 from wherecast.language.expression import (
     And,
     Attr,
@@ -30,11 +31,10 @@ from wherecast.language.expression import (
     Subscript,
     digits_of,
 )
-from wherecast.language.parser import Branch, Leaf
-from wherecast.language.types import FLOATS, INTEGERS, INTERVALS, MOMENTS, Digits, Type, wider_digits
+from wherecast.language.syntax.parser import Branch, Leaf
 
 if TYPE_CHECKING:
-    from wherecast.language.sql import Checker
+    from wherecast.language.syntax.sql import Checker
 
 
 # -- values of one type ------------------------------------------------------------------------------------------------

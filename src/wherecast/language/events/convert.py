@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import (
+from wherecast.language.events.arrow import (
     canonical_type,
     declared_type,
     is_any_list,
@@ -35,17 +35,17 @@ from wherecast.language.arrow import (
     is_text_extension,
     signed_width,
 )
-from wherecast.language.attributes import Attribute
-from wherecast.language.keys import NAN_KEY, instants, key_floats
-from wherecast.language.types import FULL_WIDTH, MOMENTS, Kind, Type, integer_range
-from wherecast.language.values import (
+from wherecast.language.events.attributes import Attribute
+from wherecast.language.events.keys import NAN_KEY, instants, key_floats
+from wherecast.language.events.types import FULL_WIDTH, MOMENTS, Kind, Type, integer_range
+from wherecast.language.events.values import (
     DATE_PATTERN,
     INTEGER_MAX,
     TIMESTAMP_PATTERN,
     UnfitValueError,
     describe,
 )
-from wherecast.language.zone import UTC, Zone
+from wherecast.language.events.zone import UTC, Zone
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
 from wherecast.language.expression import Param
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.normalize import Residual
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
+from wherecast.language.filters.normalize import Residual
 
 BEFORE, AT, AFTER = 0, 1, 2
 

@@ -19,6 +19,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
 from wherecast.language.expression import (
     FLIPPED,
     And,
@@ -46,11 +49,8 @@ from wherecast.language.expression import (
     Shift,
     Subscript,
 )
-from wherecast.language.filters import Filters, LiteralValues, Program
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.normalize import Truth, plain_truth
-from wherecast.language.schema import Schema
-from wherecast.language.types import Type
+from wherecast.language.filters.filters import Filters, LiteralValues, Program
+from wherecast.language.filters.normalize import Truth, plain_truth
 
 Writer = Callable[[int], str]
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
+from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, Type
 from wherecast.language.expression import (
     FLIPPED,
     And,
@@ -55,8 +55,8 @@ from wherecast.language.expression import (
     Subscript,
     attributes_of,
 )
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.types import FLOATS, INTEGERS, MOMENTS, Type
 
 
 class Truth(enum.StrEnum):

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import Attribute, Domain, Fields, check_name, check_size, flat_name, nest
-from wherecast.language.kinds import NAMES, ROWS, SPARK_NAMES
-from wherecast.language.types import Kind, Type
-from wherecast.language.values import UnfitValueError, iso_text
-from wherecast.language.zone import UTC, Zone, find_zone
+from wherecast.language.events.attributes import Attribute, Domain, Fields, check_name, check_size, flat_name, nest
+from wherecast.language.events.kinds import NAMES, ROWS, SPARK_NAMES
+from wherecast.language.events.types import Kind, Type
+from wherecast.language.events.values import UnfitValueError, iso_text
+from wherecast.language.events.zone import UTC, Zone, find_zone
 
 #: Where the written form has the time zone of the schema.
 TIME_ZONE = "__wherecast_time_zone"

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.language.zone import Zone
+from wherecast.language.events.zone import Zone
 
 KEY_MIN = -(2**63)
 KEY_MAX = 2**63 - 1

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from wherecast.errors import SchemaError
-from wherecast.language.kinds import ROWS, Form, Row, width_of_digits
-from wherecast.language.types import FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
-from wherecast.language.values import (
+from wherecast.language.events.kinds import ROWS, Form, Row, width_of_digits
+from wherecast.language.events.types import FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
+from wherecast.language.events.values import (
     Scalar,
     UnfitValueError,
     expected,
@@ -24,7 +24,7 @@ from wherecast.language.values import (
     refuse_misplaced,
     unwrap_numpy,
 )
-from wherecast.language.zone import UTC, Zone
+from wherecast.language.events.zone import UTC, Zone
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs

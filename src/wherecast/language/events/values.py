@@ -24,10 +24,10 @@ from collections.abc import Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple
 
-from wherecast.language.types import integer_range
+from wherecast.language.events.types import integer_range
 
 if TYPE_CHECKING:
-    from wherecast.language.zone import Zone
+    from wherecast.language.events.zone import Zone
 
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
 Scalar = bool | int | float | str | Decimal | dt.date | dt.datetime

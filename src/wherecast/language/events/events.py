@@ -26,8 +26,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from wherecast.errors import EventError
-from wherecast.language.arrow import ArrowArray, ArrowStream, as_table, canonical_type
-from wherecast.language.convert import (
+from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table, canonical_type
+from wherecast.language.events.convert import (
     Converted,
     convert_array,
     convert_values,
@@ -38,16 +38,16 @@ from wherecast.language.convert import (
     valid_rows,
     whole_array,
 )
-from wherecast.language.types import INTEGERS
-from wherecast.language.values import Misplaced, Scalar, UnfitValueError, describe
+from wherecast.language.events.types import INTEGERS
+from wherecast.language.events.values import Misplaced, Scalar, UnfitValueError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     import numpy.typing as npt
 
-    from wherecast.language.schema import Attribute, Schema
-    from wherecast.language.zone import Zone
+    from wherecast.language.events.schema import Attribute, Schema
+    from wherecast.language.events.zone import Zone
 
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import re2
 
-from wherecast.language.columns import ANYWHERE, AT_END, AT_START, WHOLE
-from wherecast.language.java_regex import flags_of, re2_options, required_runs, rlike_regex
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
+from wherecast.language.syntax.java_regex import flags_of, re2_options, required_runs, rlike_regex
 
 _TOKEN = re.compile(r"\\(.)|\\|([%_])|([^\\%_]+)", re.DOTALL)
 

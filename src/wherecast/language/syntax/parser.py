@@ -23,15 +23,15 @@ from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 from wherecast.errors import FilterError
-from wherecast.language.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
-from wherecast.language.attributes import join_name
+from wherecast.language.events.attributes import join_name
+from wherecast.language.events.types import Type
 from wherecast.language.expression import Span
 from wherecast.language.functions.row import check_count
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.lexemes import Lexeme, plain_name, read_lexemes, show_lexeme
-from wherecast.language.limits import Limits
-from wherecast.language.skeletons import Shape
-from wherecast.language.types import Type
+from wherecast.language.syntax.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
+from wherecast.language.syntax.lexemes import Lexeme, plain_name, read_lexemes, show_lexeme
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.skeletons import Shape
 
 #: Calls whose arguments have a syntax of their own.
 _FORMS = frozenset({"exists", "forall", "cast", "try_cast"})

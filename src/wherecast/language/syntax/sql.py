@@ -12,7 +12,16 @@ from itertools import islice
 from typing import ClassVar, NamedTuple
 
 from wherecast.errors import FilterError
-from wherecast.language.advice import name_advice
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import (
+    INTEGERS,
+    INTERVALS,
+    MOMENTS,
+    NUMBERS,
+    Digits,
+    Type,
+    common_number,
+)
 from wherecast.language.expression import (
     And,
     Arith,
@@ -35,22 +44,13 @@ from wherecast.language.expression import (
     digits_of,
     number_type,
 )
-from wherecast.language.forms import HANDLERS, cast_to, moment_arithmetic
 from wherecast.language.functions.numbers import check_digits
 from wherecast.language.functions.row import CallFaultError, retyped, type_call
 from wherecast.language.functions.table import FUNCTIONS
-from wherecast.language.limits import Limits
-from wherecast.language.parser import Branch, Leaf, Tree
-from wherecast.language.schema import Schema
-from wherecast.language.types import (
-    INTEGERS,
-    INTERVALS,
-    MOMENTS,
-    NUMBERS,
-    Digits,
-    Type,
-    common_number,
-)
+from wherecast.language.syntax.advice import name_advice
+from wherecast.language.syntax.forms import HANDLERS, cast_to, moment_arithmetic
+from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.parser import Branch, Leaf, Tree
 
 
 class SlotKind(NamedTuple):

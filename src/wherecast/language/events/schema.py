@@ -33,10 +33,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherecast.errors import SchemaError
-from wherecast.language.attributes import MAX_ATTRIBUTES, Attribute, Domain, check_size, join_name, split_name
-from wherecast.language.columns import Column, Reading, columns_of
-from wherecast.language.html import html_table
-from wherecast.language.schema_forms import (
+from wherecast.language.events.attributes import MAX_ATTRIBUTES, Attribute, Domain, check_size, join_name, split_name
+from wherecast.language.events.html import html_table
+from wherecast.language.events.schema_forms import (
     TIME_ZONE,
     UNUSABLE,
     read_json,
@@ -46,8 +45,9 @@ from wherecast.language.schema_forms import (
     write_attribute,
     write_spark,
 )
-from wherecast.language.types import Kind
-from wherecast.language.zone import UTC, Zone, find_zone
+from wherecast.language.events.types import Kind
+from wherecast.language.events.zone import UTC, Zone, find_zone
+from wherecast.language.filters.columns import Column, Reading, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from wherecast.language.arrow import ArrowStream, ArrowTypes
+    from wherecast.language.events.arrow import ArrowStream, ArrowTypes
 
     #: What a schema is read from.
     SchemaSource: TypeAlias = (
@@ -146,7 +146,7 @@ class Schema:
         struct: Any = getattr(source, "schema", source)
         if hasattr(struct, "jsonValue"):  # of Spark, which is not imported here
             return cls.from_spark(struct, time_zone=time_zone or UTC.name)
-        from wherecast.language.arrow import arrow_types  # noqa: PLC0415 - imports PyArrow
+        from wherecast.language.events.arrow import arrow_types  # noqa: PLC0415 - imports PyArrow
 
         types = arrow_types(source)
         if types is None:
@@ -187,7 +187,7 @@ class Schema:
     @classmethod
     def from_arrow(cls, schema: pa.Schema, *, time_zone: str = UTC.name) -> Schema:
         """A schema from an Arrow schema; struct fields are flattened, and columns that cannot be used are `unusable`."""
-        from wherecast.language.arrow import read_arrow  # noqa: PLC0415 - imports PyArrow
+        from wherecast.language.events.arrow import read_arrow  # noqa: PLC0415 - imports PyArrow
 
         attributes, unusable = read_arrow(schema)
         return cls(tuple(attributes), time_zone, unusable)
@@ -222,7 +222,7 @@ class Schema:
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema; dotted names become structs, at the place of their first field."""
-        from wherecast.language.arrow import write_arrow  # noqa: PLC0415 - imports PyArrow
+        from wherecast.language.events.arrow import write_arrow  # noqa: PLC0415 - imports PyArrow
 
         return write_arrow(self.attributes)
 

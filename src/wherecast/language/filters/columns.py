@@ -17,10 +17,10 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from wherecast.language.types import Type
+from wherecast.language.events.types import Type
 
 if TYPE_CHECKING:
-    from wherecast.language.schema import Attribute
+    from wherecast.language.events.schema import Attribute
 
 #: Where a literal must stand.
 ANYWHERE, AT_START, AT_END, WHOLE = "*", "^", "$", "="

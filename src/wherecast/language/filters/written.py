@@ -15,16 +15,16 @@ from dataclasses import fields, replace
 from typing import Any
 
 from wherecast.errors import FilterError
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, Type
+from wherecast.language.events.values import key_float
+from wherecast.language.events.zone import UTC
 from wherecast.language.expression import Arith, Attr, Call, Compare, Negate, Node, Or, Param
-from wherecast.language.filters import Filters, LiteralValues
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.normalize import All, Residual, Truth, Values, push_truth
+from wherecast.language.filters.filters import Filters, LiteralValues
+from wherecast.language.filters.normalize import All, Residual, Truth, Values, push_truth
+from wherecast.language.filters.render import attribute_namer, describe_constraint, literal_text, render
 from wherecast.language.nullable import decimal_scale
-from wherecast.language.render import attribute_namer, describe_constraint, literal_text, render
-from wherecast.language.schema import Schema
-from wherecast.language.types import FLOATS, INTEGERS, MAX_PRECISION, Type
-from wherecast.language.values import key_float
-from wherecast.language.zone import UTC
 
 
 def write_filter(filters: Filters, schema: Schema, number: int) -> str:

@@ -25,15 +25,24 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Longs
-from wherecast.language.bind import Bound, IntervalRows, Ragged, StringPool, everything, intersection, settle, take_rows
-from wherecast.language.canonical import digest_filters, residual_writer
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.language.events.schema import Schema
 from wherecast.language.expression import is_constant
-from wherecast.language.filters import Filters, Program
-from wherecast.language.keys import KEY_MAX, KEY_MIN
-from wherecast.language.literals import Literals
-from wherecast.language.normalize import Clause, Predicate, Residual
-from wherecast.language.schema import Schema
-from wherecast.language.skeletons import Skeleton
+from wherecast.language.filters.bind import (
+    Bound,
+    IntervalRows,
+    Ragged,
+    StringPool,
+    everything,
+    intersection,
+    settle,
+    take_rows,
+)
+from wherecast.language.filters.canonical import digest_filters, residual_writer
+from wherecast.language.filters.filters import Filters, Program
+from wherecast.language.filters.normalize import Clause, Predicate, Residual
+from wherecast.language.syntax.literals import Literals
+from wherecast.language.syntax.skeletons import Skeleton
 
 
 class Group(NamedTuple):

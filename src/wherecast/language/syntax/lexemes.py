@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from wherecast.language.skeletons import Shape
+from wherecast.language.syntax.skeletons import Shape
 
 _LEXEME = re.compile(
     r"""(?P<word>[^\W\d]\w*)

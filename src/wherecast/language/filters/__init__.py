@@ -1,0 +1,1 @@
+"""From expressions to filters on columns, and back to SQL."""

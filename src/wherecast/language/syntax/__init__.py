@@ -1,0 +1,1 @@
+"""From a filter's text to a checked expression."""
