@@ -26,7 +26,7 @@ from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.index import Index
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
 

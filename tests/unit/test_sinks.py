@@ -15,7 +15,11 @@ import pytest
 
 from wherecast.spark.clean import Pins
 from wherecast.spark.index import Index
-from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, SinkError
+from wherecast.spark.sinks.delta import Delta
+from wherecast.spark.sinks.foreach import Foreach
+from wherecast.spark.sinks.kafka import Kafka
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import SinkError
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.stream import Batch, Checkpoint
 

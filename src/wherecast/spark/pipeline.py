@@ -28,7 +28,10 @@ from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import check_columns
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
-from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
+from wherecast.spark.sinks.delta import Delta
+from wherecast.spark.sinks.kafka import Kafka
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.stream import MatchQuery, stream
 
 if TYPE_CHECKING:

@@ -40,7 +40,9 @@ from wherecast.spark.index import Index, Manifest
 from wherecast.spark.match import NAMES, Numbers, check_columns, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
-from wherecast.spark.sinks import Kafka, Parquet, Sink
+from wherecast.spark.sinks.kafka import Kafka
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
