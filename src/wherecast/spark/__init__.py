@@ -15,6 +15,7 @@ from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks.delta import Delta
 from wherecast.spark.sinks.foreach import Foreach
+from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.kafka import Kafka
 from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.sinks.sink import Sink, SinkError
@@ -32,6 +33,7 @@ __all__ = [
     "Foreach",
     "Index",
     "IndexStoreError",
+    "Jdbc",
     "Kafka",
     "MatchQuery",
     "Numbers",

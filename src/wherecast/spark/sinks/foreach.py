@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wherecast.spark.sinks.sink import _computed
+from wherecast.spark.sinks.sink import Sink, computed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreach:
+class Foreach(Sink):
     """Anything else: `function(matches, batch)` is called for every batch, and again for one that is replayed.
 
     `batch` is the batch number. It also has a `key`, which is the same for every attempt at a batch and differs between
@@ -26,12 +26,6 @@ class Foreach:
 
     function: Callable[[DataFrame, Batch], None]
 
-    def admit(self, stream: str | None) -> None:
-        """All streams: the function decides."""
-
-    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - the function decides
-        return False
-
     def write(self, matches: DataFrame, batch: Batch) -> None:
-        with _computed(matches) as rows:
+        with computed(matches) as rows:
             self.function(rows, batch)

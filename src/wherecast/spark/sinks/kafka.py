@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from wherecast.spark.columns import quoted
-from wherecast.spark.sinks.sink import _computed
+from wherecast.spark.sinks.sink import Sink, computed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
 
 
 @dataclass(frozen=True, slots=True)
-class Kafka:
+class Kafka(Sink):
     """A Kafka topic: one message per match, JSON, keyed so that a consumer can tell a repeated message.
 
     The key is `stream/batch/offsets/subscription/digest/number`: the first three name the batch (`Batch.key`), the digest is
@@ -25,21 +26,24 @@ class Kafka:
     that drops messages with a known key sees every match once.
     """
 
+    needs: ClassVar = (("servers",), ("topic",))
+
     topic: str
     servers: str
     options: Mapping[str, str] = field(default_factory=dict)
     found: str | None = None
-    """The column with what was found, empty: none; `stream` sets it. By default `subscription` or `subscriptions`."""
+    """The column with what was found, empty: none; `expect` sets it. By default `subscription` or `subscriptions`."""
 
-    def admit(self, stream: str | None) -> None:
-        """All streams: keys tell their messages apart."""
+    @classmethod
+    def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - keys have the stream
+        return cls(str(config.topic), str(config.servers), config.options)
 
-    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - a topic cannot be asked
-        return False
+    def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
+        return replace(self, found=found)
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Send a message per row."""
-        with _computed(_keyed(matches, batch, self.found)) as messages:
+        with computed(_keyed(matches, batch, self.found)) as messages:
             writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self.servers)
             writer.option("topic", self.topic).options(**self.options).save()
 

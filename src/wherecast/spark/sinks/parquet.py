@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from wherecast.errors import SchemaError
-from wherecast.spark.sinks.sink import SinkError
+from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
 
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
 
 
-class Parquet:
+class Parquet(Sink):
     """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`.
 
     The first stream that writes a batch owns the sink; others are refused.
@@ -28,19 +29,26 @@ class Parquet:
     `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files.
     """
 
+    needs = (("path",),)
+
     def __init__(self, path: str, *, batch_column: str = "batch_id") -> None:
         self._store = Store(path)
         self.path = self._store.url
         self.batch_column = batch_column
 
-    def check_columns(self, names: Iterable[str]) -> None:
+    @classmethod
+    def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - the folder knows its stream
+        return cls(str(config.path), batch_column=config.batch_column)
+
+    def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
         """Raises SchemaError if one of the columns has the name of the folders."""
-        for name in names:
+        for name in columns:
             if name.lower() == self.batch_column.lower():
                 raise SchemaError(
                     f"the column {name!r} would be replaced by the number of the batch when the files are read; rename "
                     f"it, or give the folders another name: Parquet(path, batch_column='...')"
                 )
+        return self
 
     def admit(self, stream: str | None) -> None:
         """The owner may come back; a new stream needs a sink without batches."""
@@ -67,7 +75,7 @@ class Parquet:
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Write aside, commit by creating the manifest, then move into sight."""
-        self.check_columns(matches.columns)
+        self.expect(matches.columns, "")
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
         matches.write.parquet(f"{self.path}/{attempt}")
