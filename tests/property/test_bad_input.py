@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cProfile
-import os
 import random
 import tracemalloc
 
@@ -319,8 +318,8 @@ def test_random_texts():
 
 @pytest.mark.slow
 def test_many_other_texts():
-    """The same for fifteen thousand others, with the long profile for a hundred thousand."""
-    run(100_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 15_000, seed=2)
+    """The same for others."""
+    run(scaled(5_000), seed=2)
 
 
 # -- named monsters ---------------------------------------------------------------------------------------------------
