@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.testing
 from tests import examples  # noqa: F401 - loads the profile before the first property is declared
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 start_jvms_quickly()
+# To read all commands from their signatures takes longer than most of them run.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 #: The matchers of the papers.
 PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
