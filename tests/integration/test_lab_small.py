@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 ONE_OF_EACH = ("topss-matching", "gryphon-time", "rapidmatch-size-zipf")
-ELSEWHERE = {"edn", "chord"}
+ELSEWHERE = {"event-distribution-network-2002", "chord-pubsub-2004"}
 
 
 def test_there_is_one_of_each_paper():
