@@ -136,11 +136,14 @@ def test_killed_at_every_point(tmp_path: Path, sink: str, strategy: str) -> None
 
 
 def kill_at_every_point(folder: Path, sink: str, strategy: str) -> None:
-    points = (ALL_KILLS if os.environ.get("WHERECAST_KILLS") == "all" else KILLS)[sink, strategy]
+    is_long = os.environ.get("WHERECAST_KILLS") == "all"
+    points = (ALL_KILLS if is_long else KILLS)[sink, strategy]
+    # Each process that Spark starts for Python loads everything anew, so the short run does with one.
+    master = "local[2]" if is_long else "local[1]"
     make_job(folder, strategy, sink, len(points) + 2)
     for batch, point in enumerate(points, 1):
-        finish(drive(folder, point, batch), folder, -signal.SIGKILL)
-    finish(drive(folder), folder, 0)
+        finish(drive(folder, point, batch, master), folder, -signal.SIGKILL)
+    finish(drive(folder, master=master), folder, 0)
     assert check_outcome(folder) > len(points) // CHANGE_EVERY
 
 
