@@ -49,7 +49,11 @@ def holds(text: str) -> str:
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    return spark.createDataFrame(table.append_column(ROW, pa.array(range(len(table)), pa.int64())))
+    """The rows, numbered; a timestamp without a zone stays one, whatever the zone of the session."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    table = table.append_column(ROW, pa.array(range(len(table)), pa.int64()))
+    return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
 
 
 def _answers(frame: DataFrame, texts: Sequence[str]) -> list[list[Any] | PySparkException]:
