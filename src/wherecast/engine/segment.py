@@ -30,6 +30,7 @@ from wherecast.language.filters.canonical import digest_filters
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
+from wherecast.progress import Step, progress
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
@@ -306,6 +307,13 @@ def build_segment(
     parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
 ) -> Segment:
     """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
+    with progress("indexing", 4) as step:
+        return _build_segment(parts, schema, matcher, sample, step)
+
+
+def _build_segment(
+    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: Step
+) -> Segment:
     used = [np.unique(p.filter_of) for p in parts]
     chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
     pile = concat_filters(chosen_parts, schema)
@@ -316,13 +324,17 @@ def build_segment(
     order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
+    step.advance()
     index = code_filters(take_filters(pile, chosen[order]), schema)
     subscriptions = _subscriptions(place[owner], parts, chosen.size)
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.attributes)
     codes = index.codebook.encode(sample) if sample is not None and known else None
+    step.advance()
     packed = pack_boxes(index.boxes)
+    step.advance()
     built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
+    step.advance()
     return Segment(index.codebook, packed, index.residuals, built, subscriptions)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +13,8 @@ from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
-from wherecast.language.filters.compile import Compiled
+from wherecast.language.filters.compile import Compiled, Compiler, RowError
+from wherecast.progress import progress
 
 #: What `subscribe_many` reads.
 SubscriptionSource: TypeAlias = (
@@ -36,10 +37,37 @@ class Incoming(NamedTuple):
     errors: dict[int, FilterError | SubscriptionError]
     """Rows that cannot be registered, whether or not their filter compiles."""
 
-    def refused(self, compiled: Compiled) -> dict[int, FilterError | SubscriptionError]:
-        """All rows that cannot be registered, and why, when the texts are compiled."""
-        why, rows = dict(compiled.errors), np.flatnonzero(compiled.filter_of[self.text_of] < 0).tolist()
+    def refused(self, errors: Iterable[RowError]) -> dict[int, FilterError | SubscriptionError]:
+        """All rows that cannot be registered, and why, given the texts that do not compile."""
+        why = dict(errors)
+        rows = np.flatnonzero(np.isin(self.text_of, list(why))).tolist() if why else []
         return {**{row: why[int(self.text_of[row])] for row in rows}, **self.errors}
+
+
+#: Texts that are compiled at a time. What compiling a text takes on the way is many times what it leaves behind.
+PART = 1 << 17
+
+
+class CompiledPart(NamedTuple):
+    """Some of the texts of a batch, from `first` on, compiled; the rows of errors are those of the batch."""
+
+    first: int
+    compiled: Compiled
+
+    @property
+    def errors(self) -> Iterator[RowError]:
+        return (RowError(self.first + row, error) for row, error in self.compiled.errors)
+
+
+def compile_parts(compiler: Compiler, texts: Sequence[Any]) -> list[CompiledPart]:
+    """All texts, compiled a part at a time: this bounds memory, and shows how far it is."""
+    with progress("compiling", len(texts)) as step:
+        parts = []
+        for first in range(0, len(texts), PART):
+            some = texts[first : first + PART]
+            parts.append(CompiledPart(first, compiler.compile_many(some)))
+            step.advance(len(some))
+    return parts
 
 
 def read_subscriptions(source: SubscriptionSource) -> Incoming:
