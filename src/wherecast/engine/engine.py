@@ -30,6 +30,7 @@ from wherecast.engine.ids import (
     take_ids,
     without_ids,
 )
+from wherecast.engine.lint import Findings, lint_members
 from wherecast.engine.log import (
     LOG_LIMIT,
     LOOK_EVERY,
@@ -434,6 +435,16 @@ class Engine:
         """
         state, segments, _ = self._readable()
         return filters_of(segments, self.schema, state.version)
+
+    def lint(self, *, progress: bool = False) -> Findings:
+        """What is probably wrong with the filters, or needlessly dear.
+
+        An engine keeps what filters mean, not how they were spelled: `wherecast.lint` looks at a table of texts and finds more.
+        Places are those in the text that `engine[id]` gives.
+        """
+        state, segments, _ = self._readable()
+        with shown(progress):
+            return lint_members([members_of(s, state.version) for s in segments], self.schema, self._compiler)
 
     def attributes(self) -> list[str]:
         """Names of the attributes that filters use. Matching reads only these."""

@@ -315,7 +315,7 @@ def _build_segment(
     parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: Step
 ) -> Segment:
     used = [np.unique(p.filter_of) for p in parts]
-    chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
+    chosen_parts = [digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
     pile = concat_filters(chosen_parts, schema)
     number, chosen = _distinct(pile.digests)
     starts = np.cumsum([0, *(u.size for u in used)])
@@ -358,7 +358,7 @@ def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np
     return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 
 
-def _digested(filters: Filters, schema: Schema) -> Filters:
+def digested(filters: Filters, schema: Schema) -> Filters:
     """Filters with their digests; those restored from a segment have none."""
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
@@ -395,7 +395,7 @@ def members_of(segment: Segment, version: int) -> Members:
 def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Longs]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
-    filters = concat_filters([_digested(part.filters, schema) for part in parts], schema)
+    filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
     weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 
