@@ -40,7 +40,7 @@ from wherecast.progress import progress
 #: Pairs of clauses that are compared at most.
 MOST_PAIRS = 100_000_000
 #: Filters of the first round, and pairs that are held at a time.
-_FIRST_ROUND, _PAIRS_AT_A_TIME = 4_096, 4_000_000
+_FIRST_ROUND, _PAIRS_AT_A_TIME = 256, 1_000_000
 
 
 class Coverage(NamedTuple):
@@ -160,11 +160,10 @@ class _Search:
             keep[i] = self._words[int(outer[i])] <= self._words.get(int(inner[i]), frozenset())
         # Each clause of the inner filter counts once per outer filter; all of them must be inside.
         n = self._filters.n_filters
-        pairs = np.unique(np.stack((inner[keep] * n + self._owner[outer[keep]], inner[keep])), axis=1)
-        by_filter = self._owner[pairs[1]] * n + pairs[0] % n
-        key, count = np.unique(by_filter, return_counts=True)
-        whole = count == np.diff(self._filters.clause_ptr)[key // n]
-        return key[whole] // n, key[whole] % n
+        key = np.unique(inner[keep] * n + self._owner[outer[keep]])
+        pairs, count = np.unique(self._owner[key // n] * n + key % n, return_counts=True)
+        whole = pairs[count == np.diff(self._filters.clause_ptr)[pairs // n]]
+        return whole // n, whole % n
 
     def _points(self, filters: Longs) -> tuple[EventCodes, Longs]:
         """A point of each clause of some filters, and the clauses."""

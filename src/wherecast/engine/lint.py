@@ -30,7 +30,7 @@ from wherecast.language.expression import And, IsTruth, Node, Not, Or, attribute
 from wherecast.language.filters.compile import Compiler, ReadFilter
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.language.filters.render import attribute_namer, render, written_literal
-from wherecast.language.filters.spelling import Reader, Severity, Words
+from wherecast.language.filters.spelling import KEPT_SHAPES, Reader, Severity, Words
 from wherecast.language.filters.written import write_filter
 from wherecast.language.syntax.skeletons import locate
 from wherecast.progress import progress as steps
@@ -179,13 +179,21 @@ def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -
     filter_of = np.concatenate(
         [np.zeros(0, np.int64), *(part.filter_of + base for part, base in zip(parts, sizes, strict=False))]
     )
-    text = lru_cache(None)(lambda number: write_filter(filters, schema, number))
+    text = lru_cache(None)(lambda number: _rewritten(filters, schema, number))
     # What is only boxes is spelled well once it is written from them.
     has_more = np.add.reduceat(np.append(filters.program >= 0, False), filters.clause_ptr[:-1]) > 0
     has_more &= np.diff(filters.clause_ptr) > 0
     rows = np.flatnonzero(has_more[filter_of]) if filter_of.size else filter_of
+    rows = rows[[bool(text(number)) for number in filter_of[rows].tolist()]] if rows.size else rows
     ids = join_ids([np.asarray(part.ids) for part in parts])
     return find_all(FilterSet(schema, ids, filters, filter_of, lambda row: text(int(filter_of[row])), rows), compiler)
+
+
+def _rewritten(filters: Filters, schema: Schema, number: int) -> str:
+    try:
+        return write_filter(filters, schema, number)
+    except FilterError:  # few have a meaning that no text has
+        return ""
 
 
 def _refusal(of: FilterSet, row: int, error: Exception) -> Finding:
@@ -199,23 +207,27 @@ def _refusal(of: FilterSet, row: int, error: Exception) -> Finding:
 
 def find_all(of: FilterSet, compiler: Compiler, refused: Iterable[Finding] = ()) -> Findings:
     """What all rules say, and what is known already."""
-    found = [*refused, *_spelling(of, compiler)]
+    found = [*refused, *_read_all(of, compiler)]
     uncompared = 0
     for rule in MEANING:
-        more, open_ = rule(of, compiler)
+        more, open_ = rule(of)
         found += more
         uncompared += open_
     return Findings(found, len(of.filter_of), uncompared)
 
 
-def _spelling(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
-    reader = Reader(of.schema)
+def _read_all(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
+    """What is said about filters one by one; each is read once."""
+    reader, redundant = Reader(of.schema), _Redundancy(of)
     with steps("reading", of.spelled.size) as step:
         for row in of.spelled.tolist():
             text = of.text(row)
-            for rule, words, start, end in reader.remarks(text, compiler.read(text)):
+            read = compiler.read(text)
+            for rule, words, start, end in reader.remarks(text, read):
                 yield Finding(row, id_at(of.ids, row), rule.code, rule.severity, *words, text, start, end)
+            redundant.take(row, text, read)
             step.advance()
+    yield from redundant.find(compiler)
 
 
 # -- rules on meaning ---------------------------------------------------------------------------------------------------
@@ -224,7 +236,7 @@ def _spelling(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
 Judged = tuple[list[Finding], int]
 
 
-def _never(of: FilterSet, _compiler: Compiler) -> Judged:
+def _never(of: FilterSet) -> Judged:
     words = (
         "never matches: its conditions contradict each other, or no value satisfies one of them",
         "correct or drop it",
@@ -233,12 +245,10 @@ def _never(of: FilterSet, _compiler: Compiler) -> Judged:
     return [of.finding(row, "never", Severity.ERROR, words) for row in rows], 0
 
 
-def _always(of: FilterSet, _compiler: Compiler) -> Judged:
-    words = "always matches: every event satisfies it", "write TRUE if that is meant"
+def _always(of: FilterSet) -> Judged:
+    words = "always matches: every event satisfies it", "add a condition, unless the subscriber wants all"
     rows = _rows_where(of, _is_always(of.filters))
-    return [
-        of.finding(row, "always", Severity.WARNING, words) for row in rows if of.text(row).strip().upper() != "TRUE"
-    ], 0
+    return [of.finding(row, "always", Severity.WARNING, words) for row in rows], 0
 
 
 def _is_always(filters: Filters) -> Bools:
@@ -253,7 +263,7 @@ def _rows_where(of: FilterSet, chosen: Bools) -> list[int]:
     return np.flatnonzero((of.filter_of >= 0) & np.append(chosen, False)[of.filter_of]).tolist()
 
 
-def _equal_or_covered(of: FilterSet, _compiler: Compiler) -> Judged:
+def _equal_or_covered(of: FilterSet) -> Judged:
     """Rows with a filter that another row has, or that another row's filter covers."""
     good = np.flatnonzero(of.filter_of >= 0)
     words = np.frombuffer(b"".join(of.filters.digests), "V16")
@@ -280,6 +290,13 @@ def _equal_or_covered(of: FilterSet, _compiler: Compiler) -> Judged:
     return found, int(np.count_nonzero(coverage.is_open))
 
 
+#: One row per rule. A rule gives its findings, and how many filters it could not look at.
+MEANING: tuple[Callable[[FilterSet], Judged], ...] = (_never, _always, _equal_or_covered)
+
+
+# -- redundant conditions -----------------------------------------------------------------------------------------------
+
+
 class _Try(NamedTuple):
     """A condition that is left out of the filter of a row; without a connective, nothing is."""
 
@@ -289,48 +306,58 @@ class _Try(NamedTuple):
     end: int
 
 
-def _redundant(of: FilterSet, compiler: Compiler) -> Judged:
-    """Conditions without which the filter is the same; of one AND or OR, the last of them."""
-    tries: list[_Try] = []
-    texts: list[str] = []
-    known: dict[int, tuple[Node, list[_Shorter]]] = {}
-    for row in of.spelled.tolist():
-        text = of.text(row)
-        read = compiler.read(text)
-        if id(read.node) not in known:
-            known[id(read.node)] = read.node, list(islice(_shorter(read.node), _MOST_TRIES))
-        for connective, item, rest in known[id(read.node)][1]:
-            tries.append(_Try(row, connective, *locate(text, read.shape, *item.span)))
-            texts.append(_written(rest, read, of.schema))
-        if known[id(read.node)][1]:  # what is written must be the filter, or nothing follows from a part of it
-            tries.append(_Try(row, None, 0, 0))
-            texts.append(_written(read.node, read, of.schema))
-    same = _same_filters(of, compiler, [one.row for one in tries], texts)
-    faithful = {
-        row for (row, connective, *_), is_same in zip(tries, same, strict=True) if connective is None and is_same
-    }
-    last: dict[tuple[int, int], tuple[int, int]] = {}
-    for (row, connective, start, end), is_same in zip(tries, same, strict=True):
-        if is_same and connective is not None and row in faithful:
-            key = row, id(connective)
-            last[key] = max((start, end), last.get(key, (0, 0)))
-    words = "this condition changes nothing: what stands beside it says as much", "drop it"
-    return [
-        Finding(row, id_at(of.ids, row), "redundant", Severity.WARNING, *words, of.text(row), start, end)
-        for (row, _), (start, end) in last.items()
-    ], 0
+class _Redundancy:
+    """Finds conditions without which the filter is the same; of one AND or OR, the last of them.
 
+    A filter is written from its expression, with and without the condition, and compiled again. What is written whole must
+    be the filter itself, or nothing would follow from a part of it.
+    """
 
-def _same_filters(of: FilterSet, compiler: Compiler, rows: list[int], texts: list[str]) -> list[bool]:
-    """Whether each text is the filter of its row, if that can match at all."""
-    same = []
-    for part in compile_parts(compiler, texts):
-        filters, filter_of, _ = part.compiled
-        for at, number in enumerate(filter_of.tolist(), part.first):
-            own = int(of.filter_of[rows[at]])
-            alive = of.filters.clause_ptr[own] < of.filters.clause_ptr[own + 1]
-            same.append(bool(alive and number >= 0 and filters.digests[number] == of.filters.digests[own]))
-    return same
+    def __init__(self, of: FilterSet) -> None:
+        self._of = of
+        self._tries: list[_Try] = []
+        self._texts: list[str] = []
+        self._known: dict[int, tuple[Node, list[_Shorter]]] = {}
+
+    def take(self, row: int, text: str, read: ReadFilter) -> None:
+        """Note what there is to try with one filter."""
+        key = id(read.node)
+        if key not in self._known:  # the node is kept, so that its number stays its own
+            if len(self._known) == KEPT_SHAPES:
+                self._known.clear()
+            self._known[key] = read.node, list(islice(_shorter(read.node), _MOST_TRIES))
+        shorter = self._known[key][1]
+        for connective, item, rest in shorter:
+            self._tries.append(_Try(row, connective, *locate(text, read.shape, *item.span)))
+            self._texts.append(_written(rest, read, self._of.schema))
+        if shorter:
+            self._tries.append(_Try(row, None, 0, 0))
+            self._texts.append(_written(read.node, read, self._of.schema))
+
+    def find(self, compiler: Compiler) -> Iterator[Finding]:
+        """Try all."""
+        same = [self._tries[at] for at in self._same(compiler)]
+        faithful = {one.row for one in same if one.connective is None}
+        last: dict[tuple[int, int], _Try] = {}
+        for one in same:
+            if one.connective is not None and one.row in faithful:
+                key = one.row, id(one.connective)
+                last[key] = max(last.get(key, one), one, key=lambda each: each.start)
+        words = "this condition changes nothing: what stands beside it says as much", "drop it"
+        for row, _, start, end in last.values():
+            id_, text = id_at(self._of.ids, row), self._of.text(row)
+            yield Finding(row, id_, "redundant", Severity.WARNING, *words, text, start, end)
+
+    def _same(self, compiler: Compiler) -> Iterator[int]:
+        """The tries whose text is the filter of their row, if that can match at all."""
+        own = self._of.filters
+        for part in compile_parts(compiler, self._texts):
+            filters, filter_of, _ = part.compiled
+            for at, number in enumerate(filter_of.tolist(), part.first):
+                mine = int(self._of.filter_of[self._tries[at].row])
+                can_match = own.clause_ptr[mine] < own.clause_ptr[mine + 1]
+                if can_match and number >= 0 and filters.digests[number] == own.digests[mine]:
+                    yield at
 
 
 def _written(node: Node, read: ReadFilter, schema: Schema) -> str:
@@ -356,7 +383,3 @@ def _shorter(node: Node) -> Iterator[_Shorter]:
     elif isinstance(node, Not | IsTruth):
         for connective, part, less in _shorter(node.item):
             yield connective, part, replace(node, item=less)
-
-
-#: One row per rule. A rule gives its findings, and how many filters it could not look at.
-MEANING: tuple[Callable[[FilterSet, Compiler], Judged], ...] = (_never, _always, _equal_or_covered, _redundant)

@@ -222,6 +222,10 @@ SPELLING: tuple[SpellingRule, ...] = (
 )  # fmt: skip
 
 
+#: Shapes that are remembered.
+KEPT_SHAPES = 4_096
+
+
 class Remark(NamedTuple):
     """What a rule says, and the place in the text: `start` to `end`, exclusive."""
 
@@ -242,6 +246,8 @@ class Reader:
         """What all rules say about one filter."""
         key = id(read.node)
         if key not in self._places:  # the node is kept with its places, so that its number stays its own
+            if len(self._places) == KEPT_SHAPES:
+                self._places.clear()
             self._places[key] = read.node, [(rule, node) for rule in SPELLING for node in rule.where(read)]
         of = Spelled(text, read, self._schema)
         for rule, node in self._places[key][1]:
