@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wherecast.engine.engine import Engine, Quarantined, Registration
     from wherecast.engine.explain import Explanation
-    from wherecast.engine.lint import Finding, Findings, lint
+    from wherecast.engine.lint import LintFinding, LintFindings, lint
     from wherecast.engine.matches import Matches
     from wherecast.errors import (
         EventError,
@@ -38,10 +38,10 @@ __all__ = [
     "EventError",
     "Explanation",
     "FilterError",
-    "Finding",
-    "Findings",
     "LimitError",
     "Limits",
+    "LintFinding",
+    "LintFindings",
     "MatcherError",
     "Matches",
     "PlanError",
@@ -63,7 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
     "Explanation": "wherecast.engine.explain",
-    **dict.fromkeys(("Finding", "Findings", "lint"), "wherecast.engine.lint"),
+    **dict.fromkeys(("LintFinding", "LintFindings", "lint"), "wherecast.engine.lint"),
     "Limits": "wherecast.language.syntax.limits",
     "Matches": "wherecast.engine.matches",
     "Schema": "wherecast.language.events.schema",

@@ -35,7 +35,7 @@ REFRESH = 5
 _is_shown: ContextVar[bool] = ContextVar("_is_shown", default=False)
 
 
-class Step:
+class ProgressStep:
     """A piece of work of `total` parts, of which `done` are done. This one logs; those with a bar follow."""
 
     def __init__(self, title: str, total: int) -> None:
@@ -63,7 +63,7 @@ class Step:
             _log.info("%s: done, %s in %.1f s", self.title, f"{self.total:,}", seconds)
 
 
-class _TerminalStep(Step):
+class _TerminalStep(ProgressStep):
     """A bar on standard error, which is gone when the work is done."""
 
     def __init__(self, title: str, total: int) -> None:
@@ -91,7 +91,7 @@ def _terminal_bar(title: str, total: int) -> tuple[Progress, TaskID]:
     return bar, bar.add_task(title, total=max(total, 1))
 
 
-class _NotebookStep(Step):
+class _NotebookStep(ProgressStep):
     """A bar in the cell of a notebook. rich would need ipywidgets there; HTML needs nothing."""
 
     def __init__(self, title: str, total: int) -> None:
@@ -125,7 +125,7 @@ def shown(wanted: bool = True) -> Iterator[None]:  # noqa: FBT002 - shown() read
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Step]:
+def progress(title: str, total: int) -> Iterator[ProgressStep]:
     """A step of `total` parts; call `advance` on what it yields."""
     step = _step_class()(title, total)
     inside = _is_shown.set(False)
@@ -136,12 +136,12 @@ def progress(title: str, total: int) -> Iterator[Step]:
         step.close()
 
 
-def _step_class() -> type[Step]:
+def _step_class() -> type[ProgressStep]:
     if not _is_shown.get():
-        return Step
+        return ProgressStep
     if _is_notebook():
         return _NotebookStep
-    return _TerminalStep if sys.stderr.isatty() else Step
+    return _TerminalStep if sys.stderr.isatty() else ProgressStep
 
 
 def _is_notebook() -> bool:

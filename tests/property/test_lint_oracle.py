@@ -11,10 +11,10 @@ from tests.property.strategies import Trial, trials
 from tests.property.terms import text
 
 from wherecast.engine.engine import Engine
-from wherecast.engine.lint import Findings, lint
+from wherecast.engine.lint import LintFindings, lint
 
 
-def check(found: Findings, matches: Callable[[int, int], bool], events: int) -> None:
+def check(found: LintFindings, matches: Callable[[int, int], bool], events: int) -> None:
     for finding in found:
         for event in range(events):
             here = matches(finding.id, event)

@@ -13,7 +13,7 @@ import pytest
 import wherecast.progress as module
 from wherecast.engine import subscriptions
 from wherecast.engine.engine import Engine
-from wherecast.progress import Step, progress, shown
+from wherecast.progress import ProgressStep, progress, shown
 
 SCHEMA = {"symbol": "string", "price": "double"}
 
@@ -50,14 +50,14 @@ def clock(monkeypatch):
 @pytest.fixture
 def steps(monkeypatch):
     """The titles of all steps, with what they were to do and what they did."""
-    made: list[Step] = []
+    made: list[ProgressStep] = []
 
-    def note(self: Step, title: str, total: int) -> None:
+    def note(self: ProgressStep, title: str, total: int) -> None:
         plain(self, title, total)
         made.append(self)
 
-    plain = Step.__init__
-    monkeypatch.setattr(Step, "__init__", note)
+    plain = ProgressStep.__init__
+    monkeypatch.setattr(ProgressStep, "__init__", note)
     return made
 
 
@@ -110,12 +110,12 @@ def test_one_bar_at_a_time(monkeypatch):
     open_terminal(monkeypatch)
     with shown():
         with progress("outer", 1) as outer, progress("inner", 1) as inner:
-            assert type(inner) is Step
-            assert type(outer) is not Step
+            assert type(inner) is ProgressStep
+            assert type(outer) is not ProgressStep
         with progress("next", 1) as following:
             assert type(following) is type(outer)
     with shown(False), progress("last", 1) as last:
-        assert type(last) is Step
+        assert type(last) is ProgressStep
 
 
 def test_a_notebook_shows_a_bar_in_its_cell(monkeypatch):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from wherecast import Engine, Finding, lint
+from wherecast import Engine, LintFinding, lint
 from wherecast.cli.app import app
 from wherecast.engine import coverage
 from wherecast.engine.coverage import find_coverage
@@ -30,7 +30,7 @@ def codes(text: str, **options: object) -> list[str]:
     return [f.code for f in lint({1: text}, SCHEMA, **options)]
 
 
-def find(code: str, text: str) -> list[Finding]:
+def find(code: str, text: str) -> list[LintFinding]:
     return [f for f in lint({1: text}, SCHEMA) if f.code == code]
 
 

@@ -1,6 +1,6 @@
 """`wherecast lint`: what is probably wrong with the filters of a file, or needlessly dear.
 
-Findings are results and go to standard output; rows that are no subscriptions at all are reported on standard error, and
+LintFindings are results and go to standard output; rows that are no subscriptions at all are reported on standard error, and
 count as errors.
 """
 
@@ -14,7 +14,7 @@ import typer
 from wherecast.cli.failures import REFUSED, CommandError
 from wherecast.cli.report import caret_lines, indent, note_first_compilation, printable, say
 from wherecast.cli.subscriptions import SubscriptionRows, read_subscriptions, report_bad
-from wherecast.engine.lint import Finding, Findings, lint
+from wherecast.engine.lint import LintFinding, LintFindings, lint
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.spelling import Severity
 
@@ -51,18 +51,18 @@ def _read_lines(path: Path) -> SubscriptionRows:
     return SubscriptionRows(numbers, list(numbers), [lines[number - 1] for number in numbers], [])
 
 
-def _page(path: Path, rows: SubscriptionRows, shown: list[Finding]) -> str:
+def _page(path: Path, rows: SubscriptionRows, shown: list[LintFinding]) -> str:
     return "\n".join(line for finding in shown for line in _lines(path, rows, finding)) or "nothing to report"
 
 
-def _lines(path: Path, rows: SubscriptionRows, finding: Finding) -> list[str]:
+def _lines(path: Path, rows: SubscriptionRows, finding: LintFinding) -> list[str]:
     severity = typer.style(f"{finding.severity}: {finding.code}:", fg=_COLORS[finding.severity], bold=True)
     place = f"{path}: row {rows.rows[finding.row]}, id {finding.id!r:.80}"
     head = f"{printable(place)}: {severity} {printable(finding.message)}; {printable(finding.advice)}"
     return [head, *([indent(caret_lines(finding.place))] if finding.filter else [])]
 
 
-def _fields(rows: SubscriptionRows, found: Findings, shown: list[Finding]) -> dict[str, object]:
+def _fields(rows: SubscriptionRows, found: LintFindings, shown: list[LintFinding]) -> dict[str, object]:
     return {
         "filters": found.filters,
         "uncompared": found.uncompared,

@@ -30,7 +30,7 @@ from wherecast.engine.ids import (
     take_ids,
     without_ids,
 )
-from wherecast.engine.lint import Findings, lint_members
+from wherecast.engine.lint import LintFindings, lint_members
 from wherecast.engine.log import (
     LOG_LIMIT,
     LOOK_EVERY,
@@ -436,7 +436,7 @@ class Engine:
         state, segments, _ = self._readable()
         return filters_of(segments, self.schema, state.version)
 
-    def lint(self, *, progress: bool = False) -> Findings:
+    def lint(self, *, progress: bool = False) -> LintFindings:
         """What is probably wrong with the filters, or needlessly dear.
 
         An engine keeps what filters mean, not how they were spelled: `wherecast.lint` looks at a table of texts and finds more.

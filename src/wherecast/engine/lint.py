@@ -4,7 +4,7 @@ A rule is a row: of `SPELLING` (see `language.filters.spelling`) if it looks at 
 at what all filters mean: those that never or always match, that are equal to or covered by another. Equal digests mean
 equal filters, so a condition is redundant if the filter without it has the same digest.
 
-Findings are certain, not complete: a filter that is said never to match never does, but one may never match and pass.
+LintFindings are certain, not complete: a filter that is said never to match never does, but one may never match and pass.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from wherecast.language.events.schema import SchemaSource
     from wherecast.language.syntax.limits import Limits
 
-#: Findings that a notebook shows.
+#: LintFindings that a notebook shows.
 _SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """What a rule says about a subscription, and where in its filter.
 
     `start` and `end` are offsets in `filter` (end exclusive); `other` is the id of another subscription, where the finding is
@@ -77,10 +77,10 @@ class Finding:
         return {**asdict(self), "severity": self.severity.value, "line": self.place.line, "column": self.place.column}
 
 
-class Findings(Sequence[Finding]):
+class LintFindings(Sequence[LintFinding]):
     """All findings, by row."""
 
-    def __init__(self, found: Iterable[Finding], filters: int, uncompared: int) -> None:
+    def __init__(self, found: Iterable[LintFinding], filters: int, uncompared: int) -> None:
         self._found = sorted(found, key=lambda f: (f.row, f.start, f.severity.rank))
         self.filters = filters
         """Subscriptions that were looked at."""
@@ -93,7 +93,7 @@ class Findings(Sequence[Finding]):
     def __getitem__(self, at: Any) -> Any:
         return self._found[at]
 
-    def at_least(self, severity: Severity | str) -> list[Finding]:
+    def at_least(self, severity: Severity | str) -> list[LintFinding]:
         """The findings of this severity or worse."""
         return [f for f in self._found if f.severity.rank <= Severity(severity).rank]
 
@@ -111,7 +111,7 @@ class Findings(Sequence[Finding]):
         return f"{self.filters:,} filters: {counts}{left}"
 
     def __repr__(self) -> str:
-        return f"Findings({self.summary})"
+        return f"LintFindings({self.summary})"
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self._found), self.summary])
@@ -128,7 +128,7 @@ class Findings(Sequence[Finding]):
 # -- all filters of a set -----------------------------------------------------------------------------------------------
 
 
-class FilterSet(NamedTuple):
+class LintedFilters(NamedTuple):
     """Subscriptions whose filters are compiled: row i has filter `filter_of[i]`, -1 if it does not compile."""
 
     schema: Schema
@@ -138,15 +138,15 @@ class FilterSet(NamedTuple):
     text: Callable[[int], str]  # the filter of a row, as it was written or as it could be
     spelled: Longs  # rows whose spelling is looked at
 
-    def finding(self, row: int, code: str, severity: Severity, words: Words, other: int | None = None) -> Finding:
+    def finding(self, row: int, code: str, severity: Severity, words: Words, other: int | None = None) -> LintFinding:
         """A finding about a filter as a whole."""
         text, about = self.text(row), None if other is None else id_at(self.ids, other)
-        return Finding(row, id_at(self.ids, row), code, severity, *words, text, 0, len(text), about)
+        return LintFinding(row, id_at(self.ids, row), code, severity, *words, text, 0, len(text), about)
 
 
 def lint(
     subscriptions: SubscriptionSource, schema: SchemaSource, *, limits: Limits | None = None, progress: bool = False
-) -> Findings:
+) -> LintFindings:
     """What is probably wrong with some filters, or needlessly dear: filters that are refused, too.
 
     `subscriptions` is whatever `Engine.subscribe_many` takes. With `progress` a terminal or a notebook shows how far it is.
@@ -166,13 +166,13 @@ def lint(
         filter_of[list(refused)] = -1
         filters = concat_filters([part.compiled.filters for part in parts], schema)
         texts, text_of = incoming.texts, incoming.text_of
-        found = FilterSet(
+        found = LintedFilters(
             schema, incoming.ids, filters, filter_of, lambda row: texts[text_of[row]], np.flatnonzero(filter_of >= 0)
         )
         return find_all(found, compiler, [_refusal(found, row, error) for row, error in refused.items()])
 
 
-def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -> Findings:
+def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -> LintFindings:
     """As `lint`, for subscriptions that are compiled; a text is written where a rule speaks of it."""
     filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
     sizes = np.cumsum([0, *(part.filters.n_filters for part in parts)])
@@ -186,7 +186,9 @@ def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -
     rows = np.flatnonzero(has_more[filter_of]) if filter_of.size else filter_of
     rows = rows[[bool(text(number)) for number in filter_of[rows].tolist()]] if rows.size else rows
     ids = join_ids([np.asarray(part.ids) for part in parts])
-    return find_all(FilterSet(schema, ids, filters, filter_of, lambda row: text(int(filter_of[row])), rows), compiler)
+    return find_all(
+        LintedFilters(schema, ids, filters, filter_of, lambda row: text(int(filter_of[row])), rows), compiler
+    )
 
 
 def _rewritten(filters: Filters, schema: Schema, number: int) -> str:
@@ -196,16 +198,16 @@ def _rewritten(filters: Filters, schema: Schema, number: int) -> str:
         return ""
 
 
-def _refusal(of: FilterSet, row: int, error: Exception) -> Finding:
+def _refusal(of: LintedFilters, row: int, error: Exception) -> LintFinding:
     text = of.text(row)
     message, _, advice = str(error.message if isinstance(error, FilterError) else error).partition("; ")
     start, end = (error.start, error.end) if isinstance(error, FilterError) and error.text else (0, len(text or ""))
-    return Finding(
+    return LintFinding(
         row, id_at(of.ids, row), "refused", Severity.ERROR, message, advice or "correct it", text or "", start, end
     )
 
 
-def find_all(of: FilterSet, compiler: Compiler, refused: Iterable[Finding] = ()) -> Findings:
+def find_all(of: LintedFilters, compiler: Compiler, refused: Iterable[LintFinding] = ()) -> LintFindings:
     """What all rules say, and what is known already."""
     found = [*refused, *_read_all(of, compiler)]
     uncompared = 0
@@ -213,10 +215,10 @@ def find_all(of: FilterSet, compiler: Compiler, refused: Iterable[Finding] = ())
         more, open_ = rule(of)
         found += more
         uncompared += open_
-    return Findings(found, len(of.filter_of), uncompared)
+    return LintFindings(found, len(of.filter_of), uncompared)
 
 
-def _read_all(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
+def _read_all(of: LintedFilters, compiler: Compiler) -> Iterator[LintFinding]:
     """What is said about filters one by one; each is read once."""
     reader, redundant = Reader(of.schema), _Redundancy(of)
     with steps("reading", of.spelled.size) as step:
@@ -224,7 +226,7 @@ def _read_all(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
             text = of.text(row)
             read = compiler.read(text)
             for rule, words, start, end in reader.remarks(text, read):
-                yield Finding(row, id_at(of.ids, row), rule.code, rule.severity, *words, text, start, end)
+                yield LintFinding(row, id_at(of.ids, row), rule.code, rule.severity, *words, text, start, end)
             redundant.take(row, text, read)
             step.advance()
     yield from redundant.find(compiler)
@@ -232,11 +234,11 @@ def _read_all(of: FilterSet, compiler: Compiler) -> Iterator[Finding]:
 
 # -- rules on meaning ---------------------------------------------------------------------------------------------------
 
-#: Findings, and the number of filters that could not be looked at.
-Judged = tuple[list[Finding], int]
+#: LintFindings, and the number of filters that could not be looked at.
+Judged = tuple[list[LintFinding], int]
 
 
-def _never(of: FilterSet) -> Judged:
+def _never(of: LintedFilters) -> Judged:
     words = (
         "never matches: its conditions contradict each other, or no value satisfies one of them",
         "correct or drop it",
@@ -245,7 +247,7 @@ def _never(of: FilterSet) -> Judged:
     return [of.finding(row, "never", Severity.ERROR, words) for row in rows], 0
 
 
-def _always(of: FilterSet) -> Judged:
+def _always(of: LintedFilters) -> Judged:
     words = "always matches: every event satisfies it", "add a condition, unless the subscriber wants all"
     rows = _rows_where(of, _is_always(of.filters))
     return [of.finding(row, "always", Severity.WARNING, words) for row in rows], 0
@@ -258,12 +260,12 @@ def _is_always(filters: Filters) -> Bools:
     return always
 
 
-def _rows_where(of: FilterSet, chosen: Bools) -> list[int]:
+def _rows_where(of: LintedFilters, chosen: Bools) -> list[int]:
     """The rows of some filters; what does not compile is none of them."""
     return np.flatnonzero((of.filter_of >= 0) & np.append(chosen, False)[of.filter_of]).tolist()
 
 
-def _equal_or_covered(of: FilterSet) -> Judged:
+def _equal_or_covered(of: LintedFilters) -> Judged:
     """Rows with a filter that another row has, or that another row's filter covers."""
     good = np.flatnonzero(of.filter_of >= 0)
     words = np.frombuffer(b"".join(of.filters.digests), "V16")
@@ -291,7 +293,7 @@ def _equal_or_covered(of: FilterSet) -> Judged:
 
 
 #: One row per rule. A rule gives its findings, and how many filters it could not look at.
-MEANING: tuple[Callable[[FilterSet], Judged], ...] = (_never, _always, _equal_or_covered)
+MEANING: tuple[Callable[[LintedFilters], Judged], ...] = (_never, _always, _equal_or_covered)
 
 
 # -- redundant conditions -----------------------------------------------------------------------------------------------
@@ -313,7 +315,7 @@ class _Redundancy:
     be the filter itself, or nothing would follow from a part of it.
     """
 
-    def __init__(self, of: FilterSet) -> None:
+    def __init__(self, of: LintedFilters) -> None:
         self._of = of
         self._tries: list[_Try] = []
         self._texts: list[str] = []
@@ -334,7 +336,7 @@ class _Redundancy:
             self._tries.append(_Try(row, None, 0, 0))
             self._texts.append(_written(read.node, read, self._of.schema))
 
-    def find(self, compiler: Compiler) -> Iterator[Finding]:
+    def find(self, compiler: Compiler) -> Iterator[LintFinding]:
         """Try all."""
         same = [self._tries[at] for at in self._same(compiler)]
         faithful = {one.row for one in same if one.connective is None}
@@ -346,7 +348,7 @@ class _Redundancy:
         words = "this condition changes nothing: what stands beside it says as much", "drop it"
         for row, _, start, end in last.values():
             id_, text = id_at(self._of.ids, row), self._of.text(row)
-            yield Finding(row, id_, "redundant", Severity.WARNING, *words, text, start, end)
+            yield LintFinding(row, id_, "redundant", Severity.WARNING, *words, text, start, end)
 
     def _same(self, compiler: Compiler) -> Iterator[int]:
         """The tries whose text is the filter of their row, if that can match at all."""

@@ -30,7 +30,7 @@ from wherecast.language.filters.canonical import digest_filters
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
-from wherecast.progress import Step, progress
+from wherecast.progress import ProgressStep, progress
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
@@ -312,7 +312,7 @@ def build_segment(
 
 
 def _build_segment(
-    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: Step
+    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: ProgressStep
 ) -> Segment:
     used = [np.unique(p.filter_of) for p in parts]
     chosen_parts = [digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]

@@ -22,7 +22,7 @@ from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
-from wherecast.progress import Step, shown
+from wherecast.progress import ProgressStep, shown
 from wherecast.progress import progress as steps
 from wherecast.spark.columns import Rule, schema_in_session, select_attributes
 from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
@@ -152,7 +152,7 @@ def _build(
     servers: int | None,
     events: DataFrame | None,
     matcher: str,
-    step: Step,
+    step: ProgressStep,
 ) -> tuple[Manifest, Plan | None, pa.Table]:
     """Write plan and layers: the manifest to commit, the open plan, and the rows that are left out."""
     sample = None if events is None else _take_sample(events, schema)
