@@ -585,9 +585,10 @@ class Engine:
 
 
 def _members(incoming: Incoming, parts: list[CompiledPart], rows: npt.NDArray[np.int64]) -> list[Members]:
-    """The chosen rows, part by part."""
+    """The chosen rows, part by part. The list of parts is empty afterwards, so that the members are all there is of them."""
     found, text_of = [], incoming.text_of[rows]
-    for first, compiled in parts:
+    while parts:
+        first, compiled = parts.pop(0)
         own = rows[(text_of >= first) & (text_of < first + compiled.filter_of.size)]
         filter_of, ids = compiled.filter_of[incoming.text_of[own] - first], take_ids(incoming.ids, own)
         found.append(Members(compiled.filters, filter_of, ids, incoming.priorities[own]))

@@ -4,7 +4,7 @@ A rule is a row: of `SPELLING` (see `language.filters.spelling`) if it looks at 
 at what all filters mean: those that never or always match, that are equal to or covered by another. Equal digests mean
 equal filters, so a condition is redundant if the filter without it has the same digest.
 
-LintFindings are certain, not complete: a filter that is said never to match never does, but one may never match and pass.
+Findings are certain, not complete: a filter that is said never to match never does, but one may never match and pass.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from wherecast.language.events.schema import SchemaSource
     from wherecast.language.syntax.limits import Limits
 
-#: LintFindings that a notebook shows.
+#: Findings that a notebook shows.
 _SHOWN = 50
 
 
