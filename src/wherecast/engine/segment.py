@@ -356,18 +356,24 @@ def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Fil
     return np.concatenate([np.zeros(0, np.int64), *filter_of]), chosen, pile
 
 
+#: Filters whose attributes are looked at at a time.
+_BLOCK = 1 << 17
+
+
 def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
     """An order of the chosen filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
-    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
-    bits = np.uint64(1) << (attribute & np.uint64(63))
-    first = filters.row_ptr[filters.clause_ptr]
     signature = np.zeros(filters.n_filters, np.uint64)
-    some = np.flatnonzero(np.diff(first))
-    if some.size:
-        signature[some] = np.bitwise_or.reduceat(bits, first[some])
+    for begin in range(0, filters.n_filters, _BLOCK):
+        end = min(begin + _BLOCK, filters.n_filters)
+        first = filters.row_ptr[filters.clause_ptr[begin : end + 1]]
+        attr = filters.attr[first[0] : first[-1]]
+        bits = np.uint64(1) << (np.where(attr < 0, ~attr, attr) & 63).astype(np.uint64)
+        some = np.flatnonzero(np.diff(first))
+        if some.size:
+            signature[begin + some] = np.bitwise_or.reduceat(bits, first[some] - first[0])
     return np.lexsort((weights, signature[chosen], weights > 1))
 
 
