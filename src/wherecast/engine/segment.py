@@ -30,6 +30,7 @@ from wherecast.language.filters.canonical import digest_filters
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
+from wherecast.progress import ProgressStep, progress
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
@@ -303,27 +304,60 @@ class Members(NamedTuple):
 
 
 def build_segment(
-    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
+    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
 ) -> Segment:
-    """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
+    """One segment of several groups of members; equal filters are stored once, unused ones not at all.
+
+    The list of parts is empty afterwards: what was compiled is several times as large as the index, and is let go as soon as it
+    has been used (see decision 47).
+    """
+    with progress("indexing", 4) as step:
+        return _build_segment(parts, schema, matcher, sample, step)
+
+
+def _build_segment(
+    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: ProgressStep
+) -> Segment:
+    owner, chosen, filters = _united(parts, schema)
+    ids, priorities = [part.ids for part in parts], [part.priorities for part in parts]
+    parts.clear()
+    order = _alike_together(filters, chosen, np.bincount(owner, minlength=chosen.size))
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    filters = take_filters(filters, chosen[order])
+    step.advance()
+    index = code_filters(filters, schema)
+    del filters
+    subscriptions = _subscriptions(place[owner], ids, priorities, order.size)
+    del owner, chosen, place, order, ids, priorities
+    # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
+    known = sample is not None and sample.has_read(index.codebook.attributes)
+    codes = index.codebook.encode(sample) if sample is not None and known else None
+    step.advance()
+    packed = pack_boxes(index.boxes)
+    step.advance()
+    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
+    step.advance()
+    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
+
+
+def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Filters]:
+    """The number of each member's filter, part after part; where the filter of each number is; and the filters."""
     used = [np.unique(p.filter_of) for p in parts]
-    chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
+    # Where all filters of a part are used, they are not copied.
+    chosen_parts = [
+        digested(p.filters if u.size == p.filters.n_filters else take_filters(p.filters, u), schema)
+        for p, u in zip(parts, used, strict=True)
+    ]
     pile = concat_filters(chosen_parts, schema)
     number, chosen = _distinct(pile.digests)
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
-    owner = np.concatenate([np.zeros(0, np.int64), *filter_of])
-    order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    index = code_filters(take_filters(pile, chosen[order]), schema)
-    subscriptions = _subscriptions(place[owner], parts, chosen.size)
-    # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
-    known = sample is not None and sample.has_read(index.codebook.attributes)
-    codes = index.codebook.encode(sample) if sample is not None and known else None
-    packed = pack_boxes(index.boxes)
-    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
-    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
+    return np.concatenate([np.zeros(0, np.int64), *filter_of]), chosen, pile
+
+
+#: Filters whose attributes are looked at at a time.
+_BLOCK = 1 << 17
 
 
 def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
@@ -331,13 +365,15 @@ def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
-    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
-    bits = np.uint64(1) << (attribute & np.uint64(63))
-    first = filters.row_ptr[filters.clause_ptr]
     signature = np.zeros(filters.n_filters, np.uint64)
-    some = np.flatnonzero(np.diff(first))
-    if some.size:
-        signature[some] = np.bitwise_or.reduceat(bits, first[some])
+    for begin in range(0, filters.n_filters, _BLOCK):
+        end = min(begin + _BLOCK, filters.n_filters)
+        first = filters.row_ptr[filters.clause_ptr[begin : end + 1]]
+        attr = filters.attr[first[0] : first[-1]]
+        bits = np.uint64(1) << (np.where(attr < 0, ~attr, attr) & 63).astype(np.uint64)
+        some = np.flatnonzero(np.diff(first))
+        if some.size:
+            signature[begin + some] = np.bitwise_or.reduceat(bits, first[some] - first[0])
     return np.lexsort((weights, signature[chosen], weights > 1))
 
 
@@ -346,7 +382,7 @@ def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np
     return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 
 
-def _digested(filters: Filters, schema: Schema) -> Filters:
+def digested(filters: Filters, schema: Schema) -> Filters:
     """Filters with their digests; those restored from a segment have none."""
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
@@ -362,12 +398,17 @@ def _distinct(digests: list[bytes]) -> tuple[Longs, Longs]:
     return number, order[fresh]
 
 
-def _subscriptions(filter_of: Longs, parts: Sequence[Members], n_filters: int) -> Subscriptions:
+def _subscriptions(
+    filter_of: Longs,
+    ids: Sequence[Sequence[SubscriptionId] | npt.NDArray[Any]],
+    priorities: Sequence[npt.NDArray[np.float32]],
+    n_filters: int,
+) -> Subscriptions:
     order = np.argsort(filter_of, kind="stable")
     ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
-    ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
-    priorities = np.concatenate([np.zeros(0, np.float32), *(p.priorities for p in parts)])[order]
-    return Subscriptions(ptr, Ids.of(take_ids(ids, order)), priorities if priorities.any() else None)
+    joined = join_ids([i if isinstance(i, np.ndarray) else np.fromiter(i, object, len(i)) for i in ids])
+    ranks = np.concatenate([np.zeros(0, np.float32), *priorities])[order]
+    return Subscriptions(ptr, Ids.of(take_ids(joined, order)), ranks if ranks.any() else None)
 
 
 def members_of(segment: Segment, version: int) -> Members:
@@ -383,7 +424,7 @@ def members_of(segment: Segment, version: int) -> Members:
 def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Longs]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
-    filters = concat_filters([_digested(part.filters, schema) for part in parts], schema)
+    filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
     weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 
