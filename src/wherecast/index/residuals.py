@@ -207,9 +207,13 @@ class ClauseResiduals:
 
 def _longest_text(values: Mapping[int, Stored]) -> int:
     """Characters of the longest text of an event; of an array, of all elements together."""
-    texts = [len(v) for v in values.values() if isinstance(v, str)]
-    lists = [sum(len(e) for e in v if isinstance(e, str)) for v in values.values() if isinstance(v, list)]
-    return max((*texts, *lists), default=0)
+    longest = 0
+    for value in values.values():
+        if type(value) is str:
+            longest = max(longest, len(value))
+        elif type(value) is list:
+            longest = max(longest, sum(len(element) for element in value if isinstance(element, str)))
+    return longest
 
 
 #: Memory of a node of an expression with its fields, measured on comparisons and LIKEs.
