@@ -63,7 +63,7 @@ LITERALS = {
 
 def make_filters(rng: random.Random, name: str, kind: str, others: list[str]) -> list[str]:
     """Filters on one attribute, and on another one beside it: boxes, residuals, text tests, columns of expressions."""
-    literals = LITERALS.get(kind.removeprefix("array<").removesuffix(">"), ["0", "1", "7", "2.5", "-1", "2147483648"])
+    literals = LITERALS.get(kind.removeprefix("array<").removesuffix(">"), ["0", "1", "7", "-1"])
     found = [f"{name} IS NULL", f"{name} IS NOT NULL"]
     if kind.startswith("array<"):
         found += [f"array_contains({name}, {literal})" for literal in literals]
@@ -80,6 +80,7 @@ def make_filters(rng: random.Random, name: str, kind: str, others: list[str]) ->
         found += [f"NOT {name} ILIKE '%s%' OR lower({name}) = 'ab'"]
         return found
     if kind not in LITERALS:  # numbers: enough of them to make a column of the expression
+        found += [f"{name} {rng.choice(['=', '<', '>='])} {literal}" for literal in ("2.5", "2147483648", "0.1")]
         found += [f"{name} * 2 > {number}" for number in range(-4, 6)]
         found += [f"{name} + 1 < 3 AND {rng.choice(others)} IS NOT NULL"]
     return found

@@ -40,6 +40,8 @@ ALIVE = np.int64(2**62)
 DEAD = np.int64(-1)
 #: Leaving events out is worth while when at most this share is left.
 _MOST_ADMITTED = 0.75
+#: Of fewer events none is left out: taking the others takes longer.
+_FEW_EVENTS = 512
 #: Memory of the objects around the arrays of a column's codes, measured on columns of literals.
 _COLUMN_BYTES = 2_400
 _NONE_DIED = np.zeros(0, np.int64)
@@ -109,7 +111,7 @@ class Segment:
         Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
         code leads nowhere are spared the rest.
         """
-        if self._gate is None:
+        if self._gate is None or len(events) < _FEW_EVENTS:
             return None, events, self.encode(events)
         attr, open_codes = self._gate
         gate = self.codebook.encode_column(events, attr)

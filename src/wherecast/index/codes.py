@@ -81,8 +81,13 @@ class KeyCodes:
 
     def encode_keys(self, keys: Longs) -> Ints:
         out = np.empty(keys.size, np.int32)
-        encode_keys(*self._read_only, keys, out)
+        self._encode_into(keys, out)
         return out
+
+    @cached_property
+    def _encode_into(self) -> Callable[[Longs, Ints], None]:
+        example = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return partial(direct(encode_keys, *self._read_only, *example), *self._read_only)
 
     @cached_property
     def encode_key(self) -> Callable[[int], int]:
