@@ -21,6 +21,7 @@ from tests.property.strategies import STRINGS
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
 from wherecast.language.events.kinds import ROWS
+from wherecast.language.events.schema import Attribute
 from wherecast.matchers.registry import MATCHERS
 
 SCALARS = [
@@ -41,14 +42,14 @@ class Text(str):
 #: Values of any sort: what fits one attribute is an error in another.
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 127, 128, -129, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**30,
-    0.0, -0.0, 0.1, 2.5, 3.0, 1e39, float("nan"), float("inf"), -1e308, Decimal("1.50"), Decimal("2"), Decimal("NaN"), Decimal("1e40"), Decimal("0.001"),
+    0.0, -0.0, 0.1, 2.5, 3.0, 1e39, float("nan"), float("inf"), -1e308, Decimal("1.50"), Decimal(2), Decimal("NaN"), Decimal("1e40"), Decimal("0.001"),
     "", "a", "AB", "ß", "É", "1", "-7", "2.5", "true", " 3 ", "nan", "2024-01-31", "2024-01-31T10:00:00Z", "2024-01-31 10:00:00.5", "\ud800", "a\0b", Text("a"),
     *STRINGS, b"", b"ab", bytearray(b"a"), memoryview(b"\xff"), dt.date(2024, 1, 31), dt.date(1, 1, 1), dt.datetime(2024, 1, 31, 10, tzinfo=dt.UTC),
     dt.datetime(2024, 1, 31, 12, tzinfo=CEST), dt.datetime(2024, 1, 31, 10), dt.datetime(1, 1, 1, tzinfo=CEST), dt.datetime(2024, 10, 27, 2, 30, fold=1),  # noqa: DTZ001
     dt.timedelta(1), dt.time(1), np.int8(7), np.int64(2**40), np.uint64(2**63), np.float32(0.1), np.float64("nan"), np.bool_(True), np.str_("a"), np.datetime64("2024-01-31"),
     np.datetime64("2024-01-31T10:00:00.123456789"), np.datetime64("NaT"), pd.NaT, pd.NA, pd.Timestamp("2024-01-31T10:00:00Z"), pd.Timestamp("2024-01-31 10:00:00"),
     [], ["a", None, "ß", "a"], ["a", 1], [1, 2, None], [True], [2.5, float("nan"), 1], ("a", "b"), [["a"]], np.array([1, 2]), np.array(["a"]), [dt.date(2024, 1, 31)],
-    [dt.datetime(2024, 1, 31, 10), None], [Decimal("1.5")], [b"ab"], {"a"}, {}, {"v": 1}, {"v": "a", "w": None}, [{"v": 1}, {"v": None}], object,
+    [dt.datetime(2024, 1, 31, 10), None], [Decimal("1.5")], [b"ab"], {"a"}, {}, {"v": 1}, {"v": "a", "w": None}, [{"v": 1}, {"v": None}], object,  # noqa: DTZ001
 ]  # fmt: skip
 
 LITERALS = {
@@ -183,8 +184,6 @@ def test_every_matcher_matches_one_event(matcher: str) -> None:
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_plain_values_are_what_fitting_them_gives(value: Any) -> None:
     """The quick look at a value says yes only where fitting and storing it changes nothing."""
-    from wherecast.language.events.schema import Attribute
-
     for row in ROWS.values():
         if row.has_digits:
             continue

@@ -210,7 +210,7 @@ class Ids:
         """Whether not all ids are integers of 64 bits."""
         return self._values_view is None
 
-    def listed(self, slots: list[int]) -> list[SubscriptionId]:
+    def listed(self, slots: Iterable[Any]) -> list[SubscriptionId]:
         """Ids of a few slots, where `are_texts`: `take` without Arrow."""
         ptr, letters = self._letter_views
         texts = (str(letters[ptr[slot] : ptr[slot + 1]], "utf-8") for slot in slots)

@@ -31,7 +31,7 @@ from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.values import Stored
 from wherecast.language.filters.canonical import digest_filters
-from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
 
@@ -121,9 +121,7 @@ class Segment:
         events = events.take(rows, self._read_after_gate)
         return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
-    def match_one(
-        self, values: Mapping[int, Stored], version: int, limits: Limits
-    ) -> list[SubscriptionId] | None:
+    def match_one(self, values: Mapping[int, Stored], version: int, limits: Limits) -> list[SubscriptionId] | None:
         """Ids of the subscriptions, alive at a version, that one event satisfies, from the values that it has.
 
         None if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
@@ -152,7 +150,7 @@ class Segment:
         died = _NONE_DIED if self.died is None else self.died
         while (size := call(*given, died, version, point.clauses, n, point.ids)) < 0:
             point.ids = np.empty(-2 * size, np.int64)
-        found: list[int] = point.ids[:size].tolist()
+        found: list[SubscriptionId] = point.ids[:size].tolist()
         ids = self.subscriptions.ids
         return ids.listed(found) if ids.are_texts else found
 

@@ -42,7 +42,8 @@ def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled([value], is_array=attribute.is_array), valid)
     if isinstance(value, list) or attribute.is_array:
-        return Nullable(_objects([[_plain_element(element) for element in value or ()]]), valid)
+        elements = value if isinstance(value, list) else []
+        return Nullable(_objects([[_plain_element(element) for element in elements]]), valid)
     if attribute.is_text:
         return Nullable(np.array(["" if value is None else value], object), valid)
     if isinstance(value, bool | float):

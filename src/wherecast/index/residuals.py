@@ -170,15 +170,13 @@ class ClauseResiduals:
         self._residuals = residuals
         self._texts = tests.tests
         given = residuals.is_settled, residuals.program, residuals.most_reads(), tests.has_rest, *tests.tests.arrays()
-        self._given = tuple(map(frozen, given)), frozen(of_clause)
+        self._given: tuple[Any, Any] = tuple(map(frozen, given)), frozen(of_clause)
         ints, longs = np.zeros(0, np.int32), np.zeros(0, np.int64)
         self._ask = direct(ask_tests, *self._given, ints, 0, ints, ints)
         self._settle = direct(settle_tests, *self._given, ints, 0, ints, ints, 0, longs, b"", ints)
         self._spare: list[tuple[Ints, Ints]] = []  # `place` and `wanted` of kernels; taking and putting back are atomic
 
-    def settle(
-        self, point: Point, n: int, values: Mapping[int, Stored], schema: Schema, limits: Limits
-    ) -> int:
+    def settle(self, point: Point, n: int, values: Mapping[int, Stored], schema: Schema, limits: Limits) -> int:
         """Keep those of a point's first n clauses whose residuals hold for its event, and return how many these are.
 
         -1 if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.

@@ -88,7 +88,7 @@ def bucket_of(key: np.int64, scale: Scale, low: np.int64, step: np.int64, last: 
 
 
 @inlined
-def find_cell(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> np.int64 | int:
+def find_cell(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> Any:
     """1 + number of starts not above a key. Bucket b's starts are table[b] .. table[b + 1] - 1."""
     bucket = bucket_of(key, scale, low, step, table.size - 2)
     first, end = table[bucket], table[bucket + 1]
@@ -111,17 +111,13 @@ def encode_keys(
 
 
 @hot
-def encode_key(
-    starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64
-) -> np.int64 | int:
+def encode_key(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> Any:
     """Code of one key."""
     return find_cell(starts, table, scale, low, step, key)
 
 
 @hot
-def encode_double(
-    starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, value: float
-) -> np.int64 | int:
+def encode_double(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, value: float) -> Any:
     """Code of one double."""
     return find_cell(starts, table, scale, low, step, float_key(value))
 

@@ -93,7 +93,7 @@ def frozen(array: Any) -> Any:
     return view
 
 
-def direct(kernel: Kernel, *examples: Any) -> Kernel:
+def direct(kernel: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """The compiled code of a kernel for arguments of the types that these have.
 
     Nothing looks at the types again: whoever calls it must pass such arguments only. Arrays may be read-only or not.
@@ -103,7 +103,7 @@ def direct(kernel: Kernel, *examples: Any) -> Kernel:
     dispatcher: Any = kernel
     types_of_call = tuple(map(numba.typeof, examples))
     dispatcher.compile(types_of_call)
-    return cast("Kernel", dispatcher.overloads[types_of_call].entry_point)
+    return cast("Callable[..., Any]", dispatcher.overloads[types_of_call].entry_point)
 
 
 # -- instructions -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import sort_codes
 from wherecast.kernels.dense import count_dense, list_dense
-from wherecast.kernels.descent import LookupTree, Scratch, descend
+from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend
 from wherecast.kernels.events import prepare_codes, prepare_lists
 from wherecast.kernels.jit import Scalar, hot, inlined
 from wherecast.kernels.rows import Points, Rows
@@ -76,7 +76,7 @@ def match_point(
         size = prepare_lists(
             point_codes, point_ptr, point_lists, attribute, width, table_ptr, table, list_ptr, list_codes
         )
-    batch = (codes, list_ptr, list_codes[:size])
+    batch = Projected(codes, list_ptr, list_codes[:size])
     n = np.int64(0)
     if is_grown:
         if descend(tree, rows, batch, point, 0, scratch, out, ends) == 0:

@@ -192,7 +192,12 @@ class AdaptiveMatcher(Matcher):
         """The kernel for one event, and its arguments that are always the same."""
         columns = self._projection
         facts = *self._dense, int(self._grown), int(self._replicated), self._stack
-        given = self._plain, self._rows, (columns.attribute, columns.source_width, columns.table_ptr, columns.table), facts
+        given = (
+            self._plain,
+            self._rows,
+            (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
+            facts,
+        )
         codes = np.zeros((1, 1), np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32)
         return direct(match_point, *given, *self._room(1), codes, codes[2]), given
 

@@ -466,9 +466,10 @@ class EventReader:
     def _fit(self, index: int, attribute: Attribute, value: object, values: dict[int, Stored]) -> None:
         if attribute.is_array:
             elements = attribute.fit_array(value, self._zone)
-            fitted = None if elements is None else [attribute.stored(element) for element in elements]
-        else:
-            fitted = attribute.stored(attribute.fit(value, self._zone))
+            if elements is not None:
+                values[index] = [attribute.stored(element) for element in elements]
+            return
+        fitted = attribute.stored(attribute.fit(value, self._zone))
         if fitted is not None:
             values[index] = fitted
 
