@@ -115,8 +115,9 @@ class PointCoder:
         point.n_lists = 0
         writers = self._writers
         for attr, value in values.items():
-            if attr in writers:
-                writers[attr](value, point)
+            write = writers.get(attr)
+            if write is not None:
+                write(value, point)
         for number in self._codebook.computed:
             point.view[number] = self._codebook.compute_one(number, values)
         return point
