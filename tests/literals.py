@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.points import Point
+from wherecast.index.points import EventPoint
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 
@@ -29,7 +29,7 @@ def codes_of(literals: Sequence[Literal]) -> LiteralCodes:
 
 def codes_in(codes: LiteralCodes, text: str) -> list[int]:
     """The codes of one text, as a single event has them."""
-    point = Point(1, codes.width)
+    point = EventPoint(1, codes.width)
     point.write_text(0, codes.search, text.encode())
     assert not point.seen.any()
     code = int(point.flat[0])

@@ -22,7 +22,7 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
-from wherecast.index.points import Point, PointCoder
+from wherecast.index.points import EventPoint, PointCoder
 from wherecast.index.residuals import ClauseResiduals, Residuals
 from wherecast.kernels.arrays import Longs
 from wherecast.kernels.jit import direct, frozen
@@ -145,7 +145,7 @@ class Segment:
     def _clause_residuals(self) -> ClauseResiduals:
         return self.residuals.of_clauses(self.boxes.residuals)
 
-    def _expand(self, point: Point, n: int, version: int) -> list[SubscriptionId]:
+    def _expand(self, point: EventPoint, n: int, version: int) -> list[SubscriptionId]:
         """Ids of the subscriptions, alive at a version, to the filters of a point's first n clauses."""
         call, given = self._expand_point
         died = _NONE_DIED if self.died is None else self.died

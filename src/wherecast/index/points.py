@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A batch is coded column by column (`Codebook.encode`). For one event, making the arrays of each column takes longer than
 coding it. So every attribute gets a *writer*, made once: a function that takes the attribute's value and writes its codes
-in all columns made of it into a `Point`. A point is memory for one event on its way to subscription ids. Threads take one
+in all columns made of it into an `EventPoint`. A point is memory for one event on its way to subscription ids. Threads take one
 from a list and put it back, so they never wait for each other.
 
 The codes are those of the batch: the same kernels look them up, one value at a time. Only the attributes that an event has
@@ -33,7 +33,7 @@ from wherecast.language.filters.columns import Reading
 _LIST_CODES, _CLAUSES, _IDS = 256, 1 << 13, 1 << 10
 
 
-class Point:
+class EventPoint:
     """One event in code space (see `EventCodes`), and room for the clauses and subscriptions found for it."""
 
     __slots__ = ("clauses", "codes", "flat", "ids", "list_codes", "list_ptr", "n_lists", "seen", "view")
@@ -92,7 +92,7 @@ class Point:
 
 
 #: Writes what an attribute's value means for an event.
-Writer = Callable[[Stored, Point], None]
+Writer = Callable[[Stored, EventPoint], None]
 
 
 class PointCoder:
@@ -103,14 +103,14 @@ class PointCoder:
         self._writers = _make_writers(codebook)
         literals = [c.width for c in codebook.codes if isinstance(c, LiteralCodes)]
         self._sizes = len(codebook.codes), max(literals, default=0)
-        self._spare: list[Point] = []  # taking and putting back are atomic
+        self._spare: list[EventPoint] = []  # taking and putting back are atomic
 
-    def encode(self, values: Mapping[int, Stored]) -> Point:
+    def encode(self, values: Mapping[int, Stored]) -> EventPoint:
         """The point of an event, from the values that it has; `put_back` it after use."""
         try:
             point = self._spare.pop()
         except IndexError:
-            point = Point(*self._sizes)
+            point = EventPoint(*self._sizes)
         point.flat.fill(0)
         point.n_lists = 0
         writers = self._writers
@@ -122,7 +122,7 @@ class PointCoder:
             point.view[number] = self._codebook.compute_one(number, values)
         return point
 
-    def put_back(self, point: Point) -> None:
+    def put_back(self, point: EventPoint) -> None:
         self._spare.append(point)
 
 
@@ -164,14 +164,14 @@ def _coder(codes: ValueCodes, attribute: Attribute) -> Callable[[Any], int]:
 
 
 def _write_value(column: int, code_of: Callable[[Any], int]) -> Writer:
-    def write(value: Stored, point: Point) -> None:
+    def write(value: Stored, point: EventPoint) -> None:
         point.view[column] = code_of(value)
 
     return write
 
 
 def _write_elements(column: int, code_of: Callable[[Any], int]) -> Writer:
-    def write(value: Stored, point: Point) -> None:
+    def write(value: Stored, point: EventPoint) -> None:
         assert isinstance(value, list)
         codes = {FIRST_CODE, *(code_of(element) for element in value if element is not None)}
         point.write_set(column, sorted(codes))
@@ -186,7 +186,7 @@ def _write_text(
 ) -> Writer:
     """Of a text: its own code, the literals in it, and those in it once it is in lower case."""
 
-    def write(value: Stored, point: Point) -> None:
+    def write(value: Stored, point: EventPoint) -> None:
         assert isinstance(value, str)
         if own is not None:
             column, code_of = own

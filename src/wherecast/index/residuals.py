@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import laid_out
 from wherecast.index.operands import attribute_values, one_value
-from wherecast.index.points import Point
+from wherecast.index.points import EventPoint
 from wherecast.index.text_tests import TextTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.jit import direct, frozen
@@ -176,7 +176,7 @@ class ClauseResiduals:
         self._settle = direct(settle_tests, *self._given, ints, 0, ints, ints, 0, longs, b"", ints)
         self._spare: list[tuple[Ints, Ints]] = []  # `place` and `wanted` of kernels; taking and putting back are atomic
 
-    def settle(self, point: Point, n: int, values: Mapping[int, Stored], schema: Schema, limits: Limits) -> int:
+    def settle(self, point: EventPoint, n: int, values: Mapping[int, Stored], schema: Schema, limits: Limits) -> int:
         """Keep those of a point's first n clauses whose residuals hold for its event, and return how many these are.
 
         -1 if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.

@@ -100,10 +100,26 @@ def direct(kernel: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     """
     if config.DISABLE_JIT:
         return kernel
-    dispatcher: Any = kernel
-    types_of_call = tuple(map(numba.typeof, examples))
-    dispatcher.compile(types_of_call)
-    return cast("Callable[..., Any]", dispatcher.overloads[types_of_call].entry_point)
+    form = kernel, _form(examples)
+    found = _COMPILED.get(form)
+    if found is None:
+        dispatcher: Any = kernel
+        types_of_call = tuple(map(numba.typeof, examples))
+        dispatcher.compile(types_of_call)
+        found = _COMPILED[form] = dispatcher.overloads[types_of_call].entry_point
+    return found
+
+
+#: What `direct` has found. Numba takes 10 us to tell the type of an array, and a new segment asks for hundreds.
+_COMPILED: dict[Any, Callable[..., Any]] = {}
+
+
+def _form(value: Any) -> Any:
+    """Equal for values of equal type in kernels."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        return value.dtype.str, value.ndim, flags.writeable, flags.c_contiguous, flags.aligned
+    return (type(value), *map(_form, value)) if isinstance(value, tuple) else type(value)
 
 
 # -- instructions -------------------------------------------------------------------------------------------------------

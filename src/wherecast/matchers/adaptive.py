@@ -26,7 +26,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
-from wherecast.index.points import Point
+from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
     Planes,
@@ -170,7 +170,7 @@ class AdaptiveMatcher(Matcher):
         list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
         return ptr, out
 
-    def match_one(self, point: Point) -> int:
+    def match_one(self, point: EventPoint) -> int:
         """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""
         call, given = self._match_point
         try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
-from wherecast.index.points import Point
+from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
 
 #: The state of a matcher, by name.
@@ -58,7 +58,7 @@ class Matcher(ABC):
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """`Hits` of a batch."""
 
-    def match_one(self, point: Point) -> int:
+    def match_one(self, point: EventPoint) -> int:
         """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""
         return point.put_clauses(self.match(point.events())[1])
 
