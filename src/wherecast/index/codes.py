@@ -255,11 +255,11 @@ class Codebook:
         """Codes of an expression, for so many events whose attributes `read` gives."""
         expression, codes = self.expression(number), self.codes[number]
         assert expression is not None
-        values, valid = expression.values(read, length, self.schema.zone)
+        found = expression.values(read, length, self.schema.zone)
         if isinstance(codes, StringCodes):
-            return codes.encode(pa.array(values, pa.string(), mask=~valid))
+            return codes.encode(found.texts)
         assert isinstance(codes, KeyCodes)
-        return np.where(valid, codes.encode_keys(values), np.int32(NULL_CODE))
+        return np.where(found.valid, codes.encode_keys(found.values), np.int32(NULL_CODE))
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""

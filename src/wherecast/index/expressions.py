@@ -122,7 +122,7 @@ class ExpressionColumn:
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""
-        scope = ProgramScope(self.literals, np.full(length, self.row), read, zone)
+        scope = ProgramScope(self.literals, np.broadcast_to(np.int64(self.row), length), read, zone)
         found = comparable(self.of, self.common, self.scale, scope)
         return found if self.is_text else Nullable(_keys(found.values), found.valid)
 

@@ -376,12 +376,10 @@ class _ElementScope:
         self._elements = {variable: elements}
 
     def attribute(self, attr: Attr) -> Nullable:
-        operand = self._scope.attribute(attr)
-        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+        return self._scope.attribute(attr).take(self.rows)
 
     def literal(self, param: Param) -> Nullable:
-        operand = self._scope.literal(param)
-        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+        return self._scope.literal(param).take(self.rows)
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         return self._scope.literal_keys(param, common)[self.rows]
@@ -390,8 +388,7 @@ class _ElementScope:
         if name in self._elements:
             return self._elements[name]
         assert isinstance(self._scope, _ElementScope), "the checker knows every variable"
-        outer = self._scope.element(name)
-        return Nullable(outer.values[self.rows], outer.valid[self.rows])
+        return self._scope.element(name).take(self.rows)
 
 
 def _element(node: Element, scope: Scope) -> Nullable:

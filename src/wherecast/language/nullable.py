@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from wherecast.kernels.arrays import Bools
 from wherecast.language.events.keys import DAY_US, float_keys, instants
@@ -16,14 +18,98 @@ from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
 
 
-class Nullable(NamedTuple):
+class Nullable:
     """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
+
+    Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
+    one asks for `values`. A value that is the same in every row, such as a literal, is an array of one value with a stride
+    of zero.
     """
 
-    values: npt.NDArray[Any]
-    valid: Bools
+    __slots__ = ("_texts", "_valid", "_values")
+
+    def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
+        self._values: npt.NDArray[Any] | None = values
+        self._valid: Bools | None = valid
+        self._texts: pa.Array | None = None
+
+    @classmethod
+    def of_texts(cls, texts: pa.Array) -> Nullable:
+        """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
+        made = cls.__new__(cls)
+        made._values, made._valid, made._texts = None, None, texts  # noqa: SLF001
+        return made
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        if self._values is None:
+            self._values = np.fromiter(self._texts.fill_null("").to_pylist(), object, len(self._texts))
+        return self._values
+
+    @property
+    def valid(self) -> Bools:
+        if self._valid is None:
+            self._valid = arrow_valid(self._texts)
+        return self._valid
+
+    @property
+    def texts(self) -> pa.Array:
+        """Strings as Arrow has them."""
+        if self._texts is None:
+            self._texts = pa.array(self.values, pa.large_string(), mask=~self.valid)
+        return self._texts
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether these are texts in Arrow's form already."""
+        return self._texts is not None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one value, repeated."""
+        return self._values is not None and self._values.strides == (0,)
+
+    def take(self, rows: npt.NDArray[Any]) -> Nullable:
+        """The values of some rows."""
+        if self._values is None:
+            return Nullable.of_texts(self._texts.take(pa.array(rows)))
+        return Nullable(self._values[rows], self.valid[rows])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Values and mask."""
+        yield self.values
+        yield self.valid
+
+
+def arrow_valid(array: pa.Array) -> Bools:
+    """The validity mask of an Arrow array."""
+    if not array.null_count:
+        return np.ones(len(array), bool)
+    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def from_arrow(array: pa.Array) -> Nullable:
+    """Texts, integers or booleans that Arrow computed."""
+    if pa.types.is_large_string(array.type):
+        return Nullable.of_texts(array)
+    valid = arrow_valid(array)
+    if pa.types.is_integer(array.type):
+        array = array.cast(pa.int64())
+    if array.null_count:
+        array = array.fill_null(pa.scalar(0).cast(array.type))
+    return Nullable(array.to_numpy(zero_copy_only=False), valid)
+
+
+def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
+    """One value in every row."""
+    one = np.empty(1, dtype)
+    one[0] = value
+    return Nullable(np.broadcast_to(one, length), np.broadcast_to(_TRUE, length))
+
+
+_TRUE = np.ones(1, bool)
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, walls
@@ -26,6 +27,7 @@ from wherecast.language.events.types import (
     INTEGERS,
     MOMENTS,
     NUMBERS,
+    TEXTS,
     Digits,
     Type,
     common_number,
@@ -34,7 +36,7 @@ from wherecast.language.events.types import (
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, from_arrow, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 
@@ -315,3 +317,31 @@ def row_by_row(compute: Callable[..., Any]) -> Evaluate:
         return Nullable(out, valid)
 
     return evaluate
+
+
+#: A strict function of texts by Arrow: it is given texts as arrays of Arrow, and what is the same in every row as that one
+#: value. It returns None where Arrow does not know what Spark says.
+ByArrow = Callable[..., pa.Array | None]
+
+
+def by_arrow(compute: Callable[..., Any], arrow: ByArrow) -> Evaluate:
+    """A strict function of texts: by Arrow where they are in its form and the rest is constant, else row by row."""
+    one_by_one = row_by_row(compute)
+
+    def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+        if any(arg.is_arrow for arg in args):
+            given = [_given(node, arg) for node, arg in zip(call.args, args, strict=True)]
+            found = None if any(value is None for value in given) else arrow(*given)
+            if found is not None:
+                return from_arrow(found)
+        return one_by_one(call, args, zone)
+
+    return evaluate
+
+
+def _given(node: Node, arg: Nullable) -> Any:
+    """An argument for Arrow; None if it is neither a text nor a constant."""
+    if arg.is_constant:
+        value = arg.values[0]
+        return value.item() if isinstance(value, np.generic) else value
+    return arg.texts if node.type in TEXTS else None
