@@ -259,7 +259,9 @@ class Codebook:
         if isinstance(codes, StringCodes):
             return codes.encode(found.texts)
         assert isinstance(codes, KeyCodes)
-        return np.where(found.valid, codes.encode_keys(found.values), np.int32(NULL_CODE))
+        out = codes.encode_keys(found.values)
+        out[~found.valid] = NULL_CODE
+        return out
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""

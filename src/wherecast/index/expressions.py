@@ -131,7 +131,7 @@ def _keys(values: npt.NDArray[Any]) -> Longs:
     """Numbers as 64-bit keys; decimals may be larger, and are bounded where no literal is."""
     if values.dtype == object:
         return np.fromiter((min(max(v, -_FARTHEST - 1), _FARTHEST + 1) for v in values), np.int64, values.size)
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 def column_at(programs: Sequence[Program], program: int, statement: int, row: int) -> ExpressionColumn:

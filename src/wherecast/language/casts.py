@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
 from wherecast.kernels.arrays import Bools
@@ -33,8 +35,8 @@ from wherecast.language.events.types import (
     fit,
     integer_range,
 )
-from wherecast.language.events.zone import Zone, find_zone
-from wherecast.language.nullable import filler
+from wherecast.language.events.zone import UTC, Zone, find_zone
+from wherecast.language.nullable import Nullable, filler, from_arrow
 
 _SECOND_US = 1_000_000
 _DATES = (Type.STRING, *MOMENTS)
@@ -76,12 +78,21 @@ def is_castable(source: Type, target: Type) -> bool:
     return source is Type.NULL or target in _TARGETS.get(source, ())
 
 
-def cast(
+def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digits, zone: Zone) -> Nullable:
+    """Values as `target`; `scale` is that of decimal values, `digits` are those of a decimal target."""
+    if source is target and source is not Type.DECIMAL:
+        return operand
+    if target in _PLAIN and operand.is_arrow:
+        return _read_numbers(operand.texts, target)
+    if target is Type.STRING and source in (*INTEGERS, Type.BOOLEAN) and operand.valid.size > 1:
+        numbers = pa.array(np.ascontiguousarray(operand.values), mask=~operand.valid)
+        return Nullable.of_texts(numbers.cast(pa.large_string()))
+    return Nullable(*_cast(operand.values, operand.valid, source, scale, target, digits, zone))
+
+
+def _cast(
     values: Values, valid: Bools, source: Type, scale: int, target: Type, digits: Digits, zone: Zone
 ) -> tuple[Values, Bools]:
-    """Values as `target`, and which are there; `scale` is that of decimal values, `digits` are those of a decimal target."""
-    if source is target and source is not Type.DECIMAL:
-        return values, valid
     if source is Type.NULL:
         return filler(target, values.size), np.zeros(values.size, bool)
     if source is Type.STRING:
@@ -186,6 +197,33 @@ _TRUTHS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
+
+
+#: Texts that Arrow reads as Spark does, by the type that is read.
+_PLAIN = {
+    Type.INT: (r"^-?[0-9]{1,9}$", pa.int64()),
+    Type.BIGINT: (r"^-?[0-9]{1,18}$", pa.int64()),
+    Type.DOUBLE: (r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$", pa.float64()),
+}
+
+
+def _read_numbers(texts: pa.Array, target: Type) -> Nullable:
+    """Numbers in many texts: plain ones by Arrow, the rest one by one."""
+    pattern, kind = _PLAIN[target]
+    is_plain = pc.match_substring_regex(texts, pattern)
+    others = np.zeros(0, np.int64)
+    if not pc.all(is_plain).as_py():
+        others = np.flatnonzero(from_arrow(pc.invert(is_plain)).values)
+        texts, rest = pc.if_else(is_plain, texts, pa.scalar(None, texts.type)), texts.take(pa.array(others))
+    values, valid = from_arrow(texts.cast(kind))
+    if others.size:
+        values, valid = values.copy(), valid.copy()
+        read = _text_reader(target, (0, 0), UTC)
+        for i, text in zip(others.tolist(), rest.to_pylist(), strict=True):
+            value = read(text)
+            if value is not None:
+                values[i], valid[i] = value, True
+    return Nullable(values, valid)
 
 
 def _text_reader(target: Type, digits: Digits, zone: Zone) -> Callable[[str], Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.kernels.arrays import Bools
 from wherecast.language.events.keys import DAY_US, float_keys, instants
@@ -57,6 +58,8 @@ class Nullable:
     @property
     def texts(self) -> pa.Array:
         """Strings as Arrow has them."""
+        if self._texts is None and self.is_constant:
+            return pa.repeat(pa.scalar(self.values[0], pa.large_string()), self.valid.size)
         if self._texts is None:
             self._texts = pa.array(self.values, pa.large_string(), mask=~self.valid)
         return self._texts
@@ -88,6 +91,13 @@ def arrow_valid(array: pa.Array) -> Bools:
     if not array.null_count:
         return np.ones(len(array), bool)
     return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
+    """The values of the first where the mask says so, else those of the other."""
+    if first.is_arrow or other.is_arrow:
+        return Nullable.of_texts(pc.if_else(pa.array(use_first), first.texts, other.texts))
+    return Nullable(np.where(use_first, first.values, other.values), np.where(use_first, first.valid, other.valid))
 
 
 def from_arrow(array: pa.Array) -> Nullable:

@@ -35,9 +35,10 @@ NAN_KEY = KEY_MAX
 
 def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     """Order-preserving keys of doubles."""
-    bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
-    keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
-    return np.where(np.isnan(values), np.int64(NAN_KEY), keys)
+    keys = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
+    keys ^= (keys >> 63) & KEY_MAX  # of a negative number all bits but the sign
+    keys[np.isnan(values)] = NAN_KEY
+    return keys
 
 
 def key_floats(keys: Longs) -> npt.NDArray[np.float64]:

@@ -10,13 +10,15 @@ Texts are large strings of Arrow, and so are results that are texts. Other argum
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.language.events.types import Type
+from wherecast.language.syntax.patterns import like_form
 
-Text = pa.Array | str
+#: Many texts, or one for all rows; PyArrow has no types.
+Text: TypeAlias = Any
 
 
 def _cased(ascii_only: Callable[[pa.Array], pa.Array], one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
@@ -111,18 +113,14 @@ def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
     return pc.replace_substring(texts, old, new) if old else texts
 
 
-# -- casts ------------------------------------------------------------------------------------------------------------
-
-#: Texts that Arrow reads as Spark does.
-_PLAIN = {Type.BIGINT: r"^-?[0-9]{1,18}$", Type.INT: r"^-?[0-9]{1,9}$", Type.DOUBLE: r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}
-_NUMBERS = {Type.BIGINT: pa.int64(), Type.INT: pa.int64(), Type.DOUBLE: pa.float64()}
+#: Arrow's searches for one literal, by the form of a pattern.
+_BY_FORM = {"infix": pc.match_substring, "suffix": pc.ends_with, "prefix": pc.starts_with}
 
 
-def read_numbers(texts: pa.Array, target: Type) -> tuple[pa.Array, pa.Array] | None:
-    """Plain numbers in texts, NULL for the rest, and which of the texts are that rest; None for types not known here."""
-    if target not in _PLAIN:
+def like(kind: str, pattern: str) -> Callable[[pa.Array], pa.Array] | None:
+    """Whether texts match a LIKE pattern of one literal (of ILIKE, texts in lower case); None for other patterns."""
+    if kind == "rlike":
         return None
-    is_plain = pc.match_substring_regex(texts, _PLAIN[target])
-    if not pc.all(is_plain).as_py():
-        texts = pc.if_else(is_plain, texts, pa.scalar(None, texts.type))
-    return texts.cast(_NUMBERS[target]), pc.invert(is_plain).fill_null(False)
+    form = like_form(pattern.lower() if kind == "ilike" else pattern)
+    search = _BY_FORM.get(form.name)
+    return None if search is None else lambda texts: search(texts, form.literal[1:])

@@ -564,7 +564,8 @@ class ProgramScope:
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         keys: npt.NDArray[np.object_] = self._literals[(param, common)]
         if self._one_row >= 0:
-            return repeated(keys[self._one_row], object, self.length).values
+            keys = repeated(keys[self._one_row], object, self.length).values
+            return keys
         return keys[self._rows]
 
 
