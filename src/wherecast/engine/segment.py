@@ -303,7 +303,11 @@ class Members(NamedTuple):
 
 
 def build_segment(
-    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
+    parts: Sequence[Members],
+    schema: Schema,
+    matcher: type[Matcher],
+    sample: EventBatch | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Segment:
     """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
     used = [np.unique(p.filter_of) for p in parts]
@@ -316,7 +320,7 @@ def build_segment(
     order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    index = code_filters(take_filters(pile, chosen[order]), schema)
+    index = code_filters(take_filters(pile, chosen[order]), schema, limits)
     subscriptions = _subscriptions(place[owner], parts, chosen.size)
     # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
     known = sample is not None and sample.has_read(index.codebook.attributes)

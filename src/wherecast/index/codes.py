@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
@@ -53,6 +55,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
+from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
 class KeyCodes:
@@ -152,7 +155,7 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 
 #: Codes of a column of values, or of elements.
 ValueCodes = KeyCodes | StringCodes
-ColumnCodes = ValueCodes | LiteralCodes
+ColumnCodes = ValueCodes | LiteralCodes | RegexCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -186,7 +189,9 @@ class Codebook:
         own = [(n, schema.columns[n], codes[n]) for n in self.used if n < len(schema.columns)]
         self._encoders = [(n, c.encode_value) for n, _, c in own if isinstance(c, ValueCodes)]
         self._literals = [(n, column, c) for n, column, c in own if isinstance(c, LiteralCodes)]
-        self._computed = [n for n in self.used if n >= len(schema.columns)]
+        computed = [n for n in self.used if n >= len(schema.columns)]
+        self._computed = [n for n in computed if not self.is_set(n)]
+        self._computed_sets = [n for n in computed if self.is_set(n)]
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -202,11 +207,13 @@ class Codebook:
         expression = self.expression(number)
         if expression is None:
             return column_text(self.schema, number)
-        return write_value(expression.of, self.schema, expression.literals, expression.row)
+        text = write_value(expression.of, self.schema, expression.literals, expression.row)
+        return _SET_TEXTS.get(expression.reading, "{}").format(text)
 
     def is_set(self, number: int) -> bool:
         """Whether an event has a set of codes in a column, not one."""
-        return number < len(self.schema.columns) and self.schema.is_set(number)
+        expression = self.expression(number)
+        return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
 
     @property
     def widths(self) -> Ints:
@@ -223,15 +230,10 @@ class Codebook:
             matrix[0, number] = self._compute(
                 number, lambda attr: one_value(values[attr], self.schema.attributes[attr]), 1
             )[0]
-        if not self._literals:
+        if not self._literals and not self._computed_sets:
             return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
         found, ends = [_NO_CODES], [0]
-        for number, column, codes in self._literals:
-            text = values[column.attr]
-            if text is None:  # NULL is the one code that stands there
-                continue
-            assert isinstance(text, str)
-            own = codes.encode_value(text.lower() if column.reading is Reading.LOWER_LITERALS else text)
+        for number, own in self._sets_of(values):
             if own.size == 1:
                 matrix[0, number] = own[0]
             else:
@@ -239,6 +241,22 @@ class Codebook:
                 found.append(own)
                 ends.append(ends[-1] + own.size)
         return EventCodes(frozen(matrix), frozen(np.array(ends)), frozen(np.concatenate(found)))
+
+    def _sets_of(self, values: Mapping[int, Scalar | None]) -> Iterator[tuple[int, Ints]]:
+        """The sets that one event has in its columns; none where a text is NULL, which is the one code that stands there."""
+        for number, column, literals in self._literals:
+            text = values[column.attr]
+            if text is not None:
+                assert isinstance(text, str)
+                yield number, literals.encode_value(text.lower() if column.reading is Reading.LOWER_LITERALS else text)
+        for number in self._computed_sets:
+            expression, codes = self.expression(number), self.codes[number]
+            assert expression is not None
+            assert isinstance(codes, LiteralCodes | RegexCodes)
+            read = lambda attr: one_value(values[attr], self.schema.attributes[attr])  # noqa: E731
+            texts, valid = expression.values(read, 1, self.schema.zone)
+            if valid[0]:
+                yield number, codes.encode_value(texts[0])
 
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
@@ -285,13 +303,21 @@ class Codebook:
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
-        codes, column = self.codes[number], self.schema.columns[number]
-        assert codes is not None
+        codes, expression = self.codes[number], self.expression(number)
+        if expression is not None:
+            assert isinstance(codes, LiteralCodes | RegexCodes)
+            read = lambda attr: attribute_values(events, attr)  # noqa: E731
+            return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
+        column = self.schema.columns[number]
+        assert isinstance(codes, ValueCodes | LiteralCodes)
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
         texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
         return codes.encode_texts(texts, fold=fold)
 
+
+#: A column of a set in SQL, by what is taken from the text.
+_SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
 
 #: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
 _LAID_OUT, _IN_LOWER_CASE = -1, -2
@@ -343,9 +369,13 @@ _Maker = Callable[[Filters, Longs, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
 
 
 def build_codes(
-    filters: Filters, schema: Schema, expressions: Sequence[ExpressionColumn] = ()
+    filters: Filters,
+    schema: Schema,
+    expressions: Sequence[ExpressionColumn] = (),
+    regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
+    makers = _MAKERS | {RegexCodes: partial(_regex_codes, regex_bytes)}
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
@@ -358,14 +388,15 @@ def build_codes(
         real = rows[~filters.null[rows]]
         kind = codes_of_column(schema, expressions, number)
         has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
-        codes[number], lo[real], hi[real] = _MAKERS[kind](filters, rows, real, has_elements)
+        codes[number], lo[real], hi[real] = makers[kind](filters, rows, real, has_elements)
     return Codebook(schema, codes, expressions), lo, hi
 
 
 def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], number: int) -> type[ColumnCodes]:
     """What kind of codes a column has."""
     if number >= len(schema.columns):
-        return StringCodes if expressions[number - len(schema.columns)].is_text else KeyCodes
+        expression = expressions[number - len(schema.columns)]
+        return _CODES_OF_SETS.get(expression.reading) or (StringCodes if expression.is_text else KeyCodes)
     if schema.columns[number].reading is not Reading.VALUE:
         return LiteralCodes
     return StringCodes if schema.are_texts[number] else KeyCodes
@@ -400,6 +431,16 @@ def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: b
     return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
 
 
+def _regex_codes(
+    regex_bytes: int, filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
+) -> tuple[RegexCodes, Ints, Ints]:
+    """Every row asks for one regular expression."""
+    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
+    code = (place + FIRST_LITERAL).astype(np.int32)
+    return RegexCodes.of([filters.strings[i] for i in used.tolist()], regex_bytes), code, code
+
+
+_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
 _MAKERS: dict[type[ColumnCodes], _Maker] = {
     KeyCodes: _key_codes,
     StringCodes: _string_codes,

@@ -211,18 +211,16 @@ def _read_numbers(texts: pa.Array, target: Type) -> Nullable:
     """Numbers in many texts: plain ones by Arrow, the rest one by one."""
     pattern, kind = _PLAIN[target]
     is_plain = pc.match_substring_regex(texts, pattern)
-    others = np.zeros(0, np.int64)
-    if not pc.all(is_plain).as_py():
-        others = np.flatnonzero(from_arrow(pc.invert(is_plain)).values)
-        texts, rest = pc.if_else(is_plain, texts, pa.scalar(None, texts.type)), texts.take(pa.array(others))
-    values, valid = from_arrow(texts.cast(kind))
-    if others.size:
-        values, valid = values.copy(), valid.copy()
-        read = _text_reader(target, (0, 0), UTC)
-        for i, text in zip(others.tolist(), rest.to_pylist(), strict=True):
-            value = read(text)
-            if value is not None:
-                values[i], valid[i] = value, True
+    if pc.all(is_plain).as_py():
+        return from_arrow(texts.cast(kind))
+    others = np.flatnonzero(from_arrow(pc.invert(is_plain)).values)
+    values, valid = from_arrow(pc.if_else(is_plain, texts, pa.scalar(None, texts.type)).cast(kind))
+    values, valid = values.copy(), valid.copy()
+    read = _text_reader(target, (0, 0), UTC)
+    for i, text in zip(others.tolist(), texts.take(pa.array(others)).to_pylist(), strict=True):
+        value = read(text)
+        if value is not None:
+            values[i], valid[i] = value, True
     return Nullable(values, valid)
 
 

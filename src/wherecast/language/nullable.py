@@ -34,7 +34,7 @@ class Nullable:
     def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
         self._values: npt.NDArray[Any] | None = values
         self._valid: Bools | None = valid
-        self._texts: pa.Array | None = None
+        self._texts: Any = None  # an Arrow array, if it is there
 
     @classmethod
     def of_texts(cls, texts: pa.Array) -> Nullable:

@@ -564,9 +564,9 @@ class ProgramScope:
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         keys: npt.NDArray[np.object_] = self._literals[(param, common)]
         if self._one_row >= 0:
-            keys = repeated(keys[self._one_row], object, self.length).values
-            return keys
-        return keys[self._rows]
+            return np.broadcast_to(keys[self._one_row : self._one_row + 1], (self.length,))
+        chosen: npt.NDArray[np.object_] = keys[self._rows]
+        return chosen
 
 
 def _is_repeated(rows: npt.NDArray[np.integer[Any]]) -> bool:
