@@ -224,7 +224,7 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
     found = np.zeros(scope.length, bool)
     wanted = [scope.literal_keys(param, node.common) for param in node.values]
-    if item.is_arrow and all(keys.strides == (0,) for keys in wanted):
+    if item.is_arrow and scope.length and all(keys.strides == (0,) for keys in wanted):
         members = pa.array(sorted({text for keys in wanted for text in keys[0]}), pa.large_string())
         found = from_arrow(pc.is_in(item.texts, members, skip_nulls=True)).values
     else:

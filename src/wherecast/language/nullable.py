@@ -72,7 +72,7 @@ class Nullable:
     @property
     def is_constant(self) -> bool:
         """Whether it is one value, repeated."""
-        return self._values is not None and self._values.strides == (0,)
+        return self._values is not None and self._values.strides == (0,) and self._values.size > 0
 
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
