@@ -292,10 +292,11 @@ class Codebook:
                 by_column[number] = known[number]
             elif self.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
-                if write_sets(ptr, flat, n_lists, by_column[number]):
-                    list_codes.append(flat)
-                    list_ptr.append(ptr[1:] + n_codes)
-                    n_lists, n_codes = n_lists + n, n_codes + flat.size
+                count = write_sets(ptr, flat, n_lists, by_column[number])
+                if count:
+                    list_codes.append(flat[: ptr[count]])
+                    list_ptr.append(ptr[1 : count + 1] + n_codes)
+                    n_lists, n_codes = n_lists + count, n_codes + int(ptr[count])
             else:
                 by_column[number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
