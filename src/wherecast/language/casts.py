@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
 from wherecast.kernels.arrays import Bools
@@ -35,8 +33,8 @@ from wherecast.language.events.types import (
     fit,
     integer_range,
 )
-from wherecast.language.events.zone import UTC, Zone, find_zone
-from wherecast.language.nullable import Nullable, filler, from_arrow
+from wherecast.language.events.zone import Zone, find_zone
+from wherecast.language.nullable import Nullable, filler
 
 _SECOND_US = 1_000_000
 _DATES = (Type.STRING, *MOMENTS)
@@ -78,15 +76,22 @@ def is_castable(source: Type, target: Type) -> bool:
     return source is Type.NULL or target in _TARGETS.get(source, ())
 
 
+#: Values up to which Arrow is not worth its call.
+_FEW = 8
+
+
 def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digits, zone: Zone) -> Nullable:
     """Values as `target`; `scale` is that of decimal values, `digits` are those of a decimal target."""
     if source is target and source is not Type.DECIMAL:
         return operand
-    if target in _PLAIN and operand.is_arrow:
-        return _read_numbers(operand.texts, target)
-    if target is Type.STRING and source in (*INTEGERS, Type.BOOLEAN) and operand.valid.size > 1:
-        numbers = pa.array(np.ascontiguousarray(operand.values), mask=~operand.valid)
-        return Nullable.of_texts(numbers.cast(pa.large_string()))
+    if target in (Type.INT, Type.BIGINT, Type.DOUBLE) and operand.is_arrow:
+        from wherecast.language.arrow_texts import read_numbers  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return read_numbers(operand.texts, target, _text_reader(target, digits, zone))
+    if target is Type.STRING and source in (*INTEGERS, Type.BOOLEAN) and operand.valid.size > _FEW:
+        from wherecast.language.arrow_texts import write_numbers  # noqa: PLC0415 - as above
+
+        return write_numbers(operand)
     return Nullable(*_cast(operand.values, operand.valid, source, scale, target, digits, zone))
 
 
@@ -197,31 +202,6 @@ _TRUTHS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
-
-
-#: Texts that Arrow reads as Spark does, by the type that is read.
-_PLAIN = {
-    Type.INT: (r"^-?[0-9]{1,9}$", pa.int64()),
-    Type.BIGINT: (r"^-?[0-9]{1,18}$", pa.int64()),
-    Type.DOUBLE: (r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$", pa.float64()),
-}
-
-
-def _read_numbers(texts: pa.Array, target: Type) -> Nullable:
-    """Numbers in many texts: plain ones by Arrow, the rest one by one."""
-    pattern, kind = _PLAIN[target]
-    is_plain = pc.match_substring_regex(texts, pattern)
-    if pc.all(is_plain).as_py():
-        return from_arrow(texts.cast(kind))
-    others = np.flatnonzero(from_arrow(pc.invert(is_plain)).values)
-    values, valid = from_arrow(pc.if_else(is_plain, texts, pa.scalar(None, texts.type)).cast(kind))
-    values, valid = values.copy(), valid.copy()
-    read = _text_reader(target, (0, 0), UTC)
-    for i, text in zip(others.tolist(), texts.take(pa.array(others)).to_pylist(), strict=True):
-        value = read(text)
-        if value is not None:
-            values[i], valid[i] = value, True
-    return Nullable(values, valid)
 
 
 def _text_reader(target: Type, digits: Digits, zone: Zone) -> Callable[[str], Any]:

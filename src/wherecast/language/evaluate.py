@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.casts import cast
@@ -59,7 +57,6 @@ from wherecast.language.expression import (
     digits_of,
 )
 from wherecast.language.filters.normalize import Truth
-from wherecast.language.functions import arrow_texts
 from wherecast.language.functions.row import evaluate_call, nothing
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
@@ -70,7 +67,6 @@ from wherecast.language.nullable import (
     choose,
     decimal_scale,
     filler,
-    from_arrow,
     member_keys,
     rounded,
     to_double,
@@ -166,7 +162,9 @@ def _compare(node: Compare, scope: Scope) -> Nullable:
     left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
     if left.is_arrow or right.is_arrow:
-        compared = from_arrow(_COMPARE_TEXTS[node.op](*(_arrow_side(side) for side in (left, right)))).values
+        from wherecast.language.arrow_texts import compare_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        compared = compare_texts(node.op, left, right)
         return Nullable(compared, both) if node.op != "<=>" else _same(compared & both, left, right)
     if node.op == "<=>":
         return _same(np.asarray(np.equal(left.values, right.values), bool) & both, left, right)
@@ -175,21 +173,6 @@ def _compare(node: Compare, scope: Scope) -> Nullable:
 
 def _same(equal: Bools, left: Nullable, right: Nullable) -> Nullable:
     return Nullable(equal | (~left.valid & ~right.valid), np.ones(equal.size, bool))
-
-
-_COMPARE_TEXTS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal,
-    "<=>": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-
-
-def _arrow_side(operand: Nullable) -> Any:
-    return pa.scalar(operand.values[0], pa.large_string()) if operand.is_constant else operand.texts
 
 
 def comparison_scale(node: Compare) -> int:
@@ -225,8 +208,9 @@ def _in_list(node: InList, scope: Scope) -> Nullable:
     found = np.zeros(scope.length, bool)
     wanted = [scope.literal_keys(param, node.common) for param in node.values]
     if item.is_arrow and scope.length and all(keys.strides == (0,) for keys in wanted):
-        members = pa.array(sorted({text for keys in wanted for text in keys[0]}), pa.large_string())
-        found = from_arrow(pc.is_in(item.texts, members, skip_nulls=True)).values
+        from wherecast.language.arrow_texts import are_among  # noqa: PLC0415 - as above
+
+        found = are_among(item.texts, {text for keys in wanted for text in keys[0]})
     else:
         own = member_keys(node.item, item, node.common, scope.zone)
         for keys in wanted:
@@ -241,9 +225,11 @@ def _like(node: Like, scope: Scope) -> Nullable:
     valid = item.valid & pattern.valid
     found = np.zeros(scope.length, bool)
     if item.is_arrow and pattern.is_constant:
-        arrow = arrow_texts.like(node.kind, pattern.values[0])
-        if arrow is not None:
-            return Nullable(from_arrow(arrow(item.texts)).values, valid)
+        from wherecast.language.arrow_texts import are_like  # noqa: PLC0415 - as above
+
+        answers = are_like(item.texts, node.kind, pattern.values[0])
+        if answers is not None:
+            return Nullable(answers, valid)
     rows = np.flatnonzero(valid)
     pairs = zip(item.values[rows].tolist(), pattern.values[rows].tolist(), strict=True)
     found[rows] = np.fromiter((text_test(node.kind, wanted)(text) for text, wanted in pairs), bool, rows.size)

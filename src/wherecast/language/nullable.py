@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from wherecast.kernels.arrays import Bools
 from wherecast.language.events.keys import DAY_US, float_keys, instants
@@ -37,7 +35,7 @@ class Nullable:
         self._texts: Any = None  # an Arrow array, if it is there
 
     @classmethod
-    def of_texts(cls, texts: pa.Array) -> Nullable:
+    def of_texts(cls, texts: Any) -> Nullable:
         """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
         made = cls.__new__(cls)
         made._values, made._valid, made._texts = None, None, texts  # noqa: SLF001
@@ -56,12 +54,12 @@ class Nullable:
         return self._valid
 
     @property
-    def texts(self) -> pa.Array:
+    def texts(self) -> Any:
         """Strings as Arrow has them."""
-        if self._texts is None and self.is_constant:
-            return pa.repeat(pa.scalar(self.values[0], pa.large_string()), self.valid.size)
         if self._texts is None:
-            self._texts = pa.array(self.values, pa.large_string(), mask=~self.valid)
+            from wherecast.language.arrow_texts import texts_of  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            self._texts = texts_of(self)
         return self._texts
 
     @property
@@ -77,7 +75,7 @@ class Nullable:
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
         if self._values is None:
-            return Nullable.of_texts(self._texts.take(pa.array(rows)))
+            return Nullable.of_texts(self._texts.take(rows))
         return Nullable(self._values[rows], self.valid[rows])
 
     def __iter__(self) -> Iterator[Any]:
@@ -86,7 +84,7 @@ class Nullable:
         yield self.valid
 
 
-def arrow_valid(array: pa.Array) -> Bools:
+def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
     if not array.null_count:
         return np.ones(len(array), bool)
@@ -96,20 +94,10 @@ def arrow_valid(array: pa.Array) -> Bools:
 def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
     """The values of the first where the mask says so, else those of the other."""
     if first.is_arrow or other.is_arrow:
-        return Nullable.of_texts(pc.if_else(pa.array(use_first), first.texts, other.texts))
+        from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return choose_texts(use_first, first, other)
     return Nullable(np.where(use_first, first.values, other.values), np.where(use_first, first.valid, other.valid))
-
-
-def from_arrow(array: pa.Array) -> Nullable:
-    """Texts, integers or booleans that Arrow computed."""
-    if pa.types.is_large_string(array.type):
-        return Nullable.of_texts(array)
-    valid = arrow_valid(array)
-    if pa.types.is_integer(array.type):
-        array = array.cast(pa.int64())
-    if array.null_count:
-        array = array.fill_null(pa.scalar(0).cast(array.type))
-    return Nullable(array.to_numpy(zero_copy_only=False), valid)
 
 
 def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.calendar import civil_into
-from wherecast.kernels.jit import frozen
 from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
 from wherecast.language.events.types import MOMENTS, Type
 from wherecast.language.events.zone import Zone
@@ -42,6 +40,9 @@ _HOUR_US, _MINUTE_US = 3600 * _SECOND_US, 60 * _SECOND_US
 
 def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
     """Year, month and day."""
+    from wherecast.kernels.calendar import civil_into  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415
+
     year, month, day = (np.empty(days.size, np.int64) for _ in range(3))
     civil_into(frozen(np.ascontiguousarray(days)), year, month, day)
     return year, month, day

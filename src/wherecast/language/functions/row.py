@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, walls
@@ -36,7 +35,7 @@ from wherecast.language.events.types import (
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, from_arrow, to_double
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 
@@ -319,21 +318,22 @@ def row_by_row(compute: Callable[..., Any]) -> Evaluate:
     return evaluate
 
 
-#: A strict function of texts by Arrow: it is given texts as arrays of Arrow, and what is the same in every row as that one
-#: value. It returns None where Arrow does not know what Spark says.
-ByArrow = Callable[..., pa.Array | None]
+def by_arrow(compute: Callable[..., Any], name: str) -> Evaluate:
+    """A strict function of texts: by Arrow where they are in its form and the rest is constant, else row by row.
 
-
-def by_arrow(compute: Callable[..., Any], arrow: ByArrow) -> Evaluate:
-    """A strict function of texts: by Arrow where they are in its form and the rest is constant, else row by row."""
+    `name` is that of the function in `arrow_texts`. It is given texts as arrays of Arrow, and what is the same in every row as
+    that one value. It returns None where Arrow does not know what Spark says.
+    """
     one_by_one = row_by_row(compute)
 
     def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
         if any(arg.is_arrow for arg in args):
+            from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
             given = [_given(node, arg) for node, arg in zip(call.args, args, strict=True)]
-            found = None if any(value is None for value in given) else arrow(*given)
+            found = None if any(value is None for value in given) else getattr(arrow_texts, name)(*given)
             if found is not None:
-                return from_arrow(found)
+                return arrow_texts.from_arrow(found)
         return one_by_one(call, args, zone)
 
     return evaluate

@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
-from wherecast.language.functions import arrow_texts
 from wherecast.language.functions.regexes import (
     check_pattern,
     check_repeated,
@@ -30,7 +28,6 @@ from wherecast.language.functions.row import (
     BIGINT,
     INT,
     TEXT,
-    ByArrow,
     Describe,
     Function,
     Takes,
@@ -236,10 +233,10 @@ def _plain(
     takes: Sequence[Takes],
     result: Type,
     compute: Callable[..., Any],
-    arrow: ByArrow | None = None,
+    arrow: str | None = None,
     **more: Any,
 ) -> Function:
-    """A strict function of single values; `arrow` is the same for many texts at once."""
+    """A strict function of single values; `arrow` names the same for many texts at once, in `arrow_texts`."""
     evaluate = row_by_row(compute) if arrow is None else by_arrow(compute, arrow)
     return function(name, signature, *takes, result=result, evaluate=evaluate, **more)
 
@@ -251,7 +248,7 @@ def _of_text(
     says: str,
     example: str,
     *aliases: str,
-    arrow: ByArrow | None = None,
+    arrow: str | None = None,
 ) -> Function:
     return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
 
@@ -264,7 +261,7 @@ TEXT_FUNCTIONS = (
         "in lower case, by Unicode's rules",
         "lower(symbol) LIKE 'ib%'",
         "lcase",
-        arrow=arrow_texts.lower,
+        arrow="lower",
     ),
     _of_text(
         "upper",
@@ -273,7 +270,7 @@ TEXT_FUNCTIONS = (
         "in upper case: `upper('straße')` is `'STRASSE'`",
         "upper(symbol) = 'IBM'",
         "ucase",
-        arrow=arrow_texts.upper,
+        arrow="upper",
     ),
     _of_text(
         "length",
@@ -284,7 +281,7 @@ TEXT_FUNCTIONS = (
         "char_length",
         "character_length",
         "len",
-        arrow=pc.utf8_length,
+        arrow="length",
     ),
     _of_text(
         "octet_length",
@@ -292,7 +289,7 @@ TEXT_FUNCTIONS = (
         lambda s: len(s.encode()),
         "bytes in UTF-8",
         "octet_length(symbol) > length(symbol)",
-        arrow=pc.binary_length,
+        arrow="octet_length",
     ),
     _of_text(
         "bit_length",
@@ -300,7 +297,7 @@ TEXT_FUNCTIONS = (
         lambda s: 8 * len(s.encode()),
         "bits in UTF-8",
         "bit_length(symbol) > 16",
-        arrow=arrow_texts.bit_length,
+        arrow="bit_length",
     ),
     _plain(
         "startswith",
@@ -308,7 +305,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.startswith,
-        arrow=arrow_texts.startswith,
+        arrow="startswith",
         says="whether `s` begins with `t`",
         example="startswith(symbol, 'I')",
     ),
@@ -318,7 +315,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.endswith,
-        arrow=arrow_texts.endswith,
+        arrow="endswith",
         says="whether `s` ends with `t`",
         example="endswith(symbol, 'M')",
     ),
@@ -328,7 +325,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.__contains__,
-        arrow=arrow_texts.contains,
+        arrow="contains",
         says="whether `t` occurs in `s`",
         example="contains(symbol, 'B')",
     ),
@@ -338,7 +335,7 @@ TEXT_FUNCTIONS = (
         lambda s: s.strip(" "),
         "without spaces at both ends; other white space stays",
         "trim(symbol) = 'IBM'",
-        arrow=arrow_texts.trim,
+        arrow="trim",
     ),
     _of_text(
         "ltrim",
@@ -346,7 +343,7 @@ TEXT_FUNCTIONS = (
         lambda s: s.lstrip(" "),
         "without spaces at the start",
         "ltrim(symbol) = 'IBM'",
-        arrow=arrow_texts.ltrim,
+        arrow="ltrim",
     ),
     _of_text(
         "rtrim",
@@ -354,7 +351,7 @@ TEXT_FUNCTIONS = (
         lambda s: s.rstrip(" "),
         "without spaces at the end",
         "rtrim(symbol) = 'IBM'",
-        arrow=arrow_texts.rtrim,
+        arrow="rtrim",
     ),
     _plain(
         "btrim",
@@ -362,7 +359,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         _STRING,
         lambda s, chars=" ": s.strip(chars) if chars else s,
-        arrow=arrow_texts.btrim,
+        arrow="btrim",
         says="without any of `chars` at both ends; they are spaces unless given",
         example="btrim(symbol, '. ') = 'IBM'",
     ),
@@ -372,7 +369,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT, INT],
         _STRING,
         _substring,
-        arrow=arrow_texts.substring,
+        arrow="substring",
         aliases=("substr",),
         says="`count` characters from number `at` on, or all; a negative `at` counts from the end",
         example="substring(symbol, 2, 1) = 'B' OR substring(symbol, -2) = 'BM'",
@@ -383,7 +380,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT],
         _STRING,
         lambda s, n: s[: max(n, 0)],
-        arrow=arrow_texts.left,
+        arrow="left",
         says="the first `count` characters",
         example="left(symbol, 2) = 'IB'",
     ),
@@ -393,7 +390,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT],
         _STRING,
         _right,
-        arrow=arrow_texts.right,
+        arrow="right",
         says="the last `count` characters",
         example="right(symbol, 2) = 'BM'",
     ),
@@ -421,7 +418,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         _INT,
         lambda s, t: _find(t, s),
-        arrow=arrow_texts.instr,
+        arrow="instr",
         says="where `t` first occurs in `s`, counted from 1; 0 if it does not",
         example="instr(symbol, 'B') = 2",
     ),
@@ -462,7 +459,7 @@ TEXT_FUNCTIONS = (
         [TEXT],
         _STRING,
         _concat,
-        arrow=arrow_texts.concat,
+        arrow="concat",
         says="the texts one after the other",
         example="concat(symbol, '.', `odd name`) = 'IBM.x'",
     ),
@@ -483,7 +480,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, TEXT],
         _STRING,
         _replace,
-        arrow=arrow_texts.replace,
+        arrow="replace",
         says="every `old` replaced, or removed",
         example="replace(symbol, '-', '') = 'IBM'",
     ),
@@ -502,7 +499,7 @@ TEXT_FUNCTIONS = (
         lambda s: s[::-1],
         "the characters from last to first",
         "reverse(symbol) = 'MBI'",
-        arrow=pc.utf8_reverse,
+        arrow="reverse",
     ),
     _plain(
         "repeat",
