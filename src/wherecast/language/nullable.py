@@ -16,6 +16,9 @@ from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOM
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
 
+#: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
+_FEW_ROWS = 32
+
 
 class Nullable:
     """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
@@ -74,9 +77,9 @@ class Nullable:
 
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
-        if self._values is None:
+        if self.is_arrow and rows.size >= _FEW_ROWS:
             return Nullable.of_texts(self._texts.take(rows))
-        return Nullable(self._values[rows], self.valid[rows])
+        return Nullable(self.values[rows], self.valid[rows])
 
     def __iter__(self) -> Iterator[Any]:
         """Values and mask."""
