@@ -265,7 +265,7 @@ class _Constraints(NamedTuple):
 
 def promote(filters: Filters, schema: Schema) -> Promoted:
     """Make columns of the expressions that enough clauses share."""
-    uses = _uses(filters)
+    uses = _uses(filters, schema)
     number = _worthwhile(uses, MAX_ATTRIBUTES - len(schema.columns))
     columns: dict[int, ExpressionColumn] = {}
     chosen = []
@@ -292,7 +292,7 @@ def promote(filters: Filters, schema: Schema) -> Promoted:
     return Promoted(_with_rows(filters, _joined(met, elements)), [columns[n] for n in sorted(columns)], is_settled)
 
 
-def _uses(filters: Filters) -> list[_Use]:
+def _uses(filters: Filters, schema: Schema) -> list[_Use]:
     uses = []
     for number, program in enumerate(filters.programs):
         clauses = np.flatnonzero(filters.program == number)
@@ -303,7 +303,7 @@ def _uses(filters: Filters) -> list[_Use]:
                 names = _names(statement, program.literals, rows)
                 worth = np.ones(clauses.size)
                 if statement.reading is Reading.REGEXES:
-                    worth[_guarded(filters, clauses, attributes_of(statement.of))] = GUARDED_USE
+                    worth[_guarded(filters, schema, clauses, attributes_of(statement.of))] = GUARDED_USE
                 uses.append(_Use(number, at, statement, clauses, rows, names, worth))
     return uses
 
@@ -321,9 +321,10 @@ def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_
     return [None if _sought(statement, literal) is None else n for literal, n in zip(found, names, strict=True)]
 
 
-def _guarded(filters: Filters, clauses: Longs, attributes: frozenset[int]) -> Bools:
+def _guarded(filters: Filters, schema: Schema, clauses: Longs, attributes: frozenset[int]) -> Bools:
     """Which clauses constrain something beside these attributes."""
-    column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    read = np.array([column.attr for column in schema.columns])
+    column = read[np.where(filters.attr < 0, ~filters.attr, filters.attr)]
     owner = np.repeat(np.arange(filters.program.size), np.diff(filters.row_ptr))
     beside = ~np.isin(column, list(attributes))
     return np.bincount(owner[beside], minlength=filters.program.size)[clauses] > 0
