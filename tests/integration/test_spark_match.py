@@ -99,6 +99,34 @@ def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, 
     assert found == Counter(zip(event_rows.tolist(), ids.tolist(), strict=True))
 
 
+def test_columns_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:
+    """Values, literals and regular expressions of attributes and of expressions, partitioned, as Spark's own WHERE has them."""
+    filters = [
+        text.replace("#", str(i))
+        for i in range(1, 41)
+        for text in (
+            "n = #",
+            "a LIKE '%w#x%'",
+            "a ILIKE '%W#X'",
+            "trim(a) LIKE '%w#x'",
+            "length(a) > 4 AND n > #",
+            "a RLIKE '^ ?[v-x]{1}[0-9]+x{#}$'",
+            "n % 7 = # AND NOT a LIKE '%w#%'",
+        )
+    ]
+    rows = list(enumerate(filters))
+    words = [f"{' ' * (i % 3)}w{i % 45}{'xX'[i % 2] * (i % 4)}" for i in range(60)]
+    events = pa.table({"note": [str(i) for i in range(61)], "a": [*words, None], "n": [i % 50 for i in range(61)]})
+    source = frame(spark, events)
+    counts = source.selectExpr(*(f"count_if({text}) AS f{i}" for i, text in rows)).first()
+    expected = Counter({i: counts[i] for i, _ in rows if counts[i]})
+    assert len(expected) > 100
+    for strategy in ("event-space", "filter-set"):
+        built = build(spark, tmp_path / strategy, strategy, rows, {"a": "string", "n": "integer"})
+        found = found_pairs(ws.match(source, built.index), "note")
+        assert Counter(id for _, id in found.elements()) == expected
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_random_trials_as_a_stream(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     """The same from a stream, in several batches."""

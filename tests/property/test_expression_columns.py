@@ -16,6 +16,10 @@ from tests.property.terms import text
 
 from wherecast import Engine
 from wherecast.index import expressions
+from wherecast.matchers.registry import MATCHERS
+
+OTHER_MATCHERS = [name for name in MATCHERS if name.startswith("database")]
+MATCHERS_IN_MEMORY = [name for name in MATCHERS if name not in OTHER_MATCHERS]
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +27,7 @@ def _every_expression_is_a_column() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setattr(expressions, "FEW_USES", 1)
     patch.setattr(expressions, "FEW_TEXT_USES", 1)
+    patch.setattr(expressions, "GUARDED_USE", 1)
     yield
     patch.undo()
 
@@ -56,3 +61,49 @@ def _check_columns(matcher: str, trial: Trial, *, is_saved: bool) -> None:
     else:
         check(engine, standing, trial.events)
         assert {id: engine[id] for id in standing} == before
+
+
+#: Conditions whose columns are values, literals and regular expressions of computed texts, also two on one column.
+CONDITIONS = [
+    "trim(a) LIKE '%x%'",
+    "trim(a) LIKE '%x%' AND trim(a) LIKE '%y%'",
+    "trim(a) LIKE '%xy%' OR trim(a) LIKE 'y%'",
+    "trim(a) LIKE '%x%y' AND n > 0",
+    "NOT trim(a) LIKE '%x%'",
+    "trim(a) ILIKE 'X%' AND trim(a) NOT LIKE '%y'",
+    "concat(a, b) LIKE '%xy%'",
+    "endswith(concat(a, b), 'y')",
+    "lower(trim(a)) = 'xy'",
+    "substring(a, 1, 2) IN ('xy', 'x')",
+    "a RLIKE '^[x-z]+$'",
+    "a RLIKE '[0-9]' AND a RLIKE '^[a-y]'",
+    "NOT a RLIKE '^[x-z]+$' AND trim(b) LIKE '%y'",
+    "trim(b) RLIKE 'x.?y'",
+    "length(a) > 2 AND trim(a) LIKE '%y%'",
+    "n * 2 > length(b)",
+    "coalesce(a, b) LIKE '%y'",
+    "trim(a) LIKE '%x%' IS NULL",
+]
+_TEXTS = st.one_of(st.none(), st.text("xyX 1ß\n", max_size=4))
+_EVENTS = st.fixed_dictionaries({"a": _TEXTS, "b": _TEXTS, "n": st.one_of(st.none(), st.integers(-1, 3))})
+
+
+@examples(25)
+@given(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=8, unique=True), st.lists(_EVENTS, max_size=8))
+@pytest.mark.parametrize("matchers", [MATCHERS_IN_MEMORY, pytest.param(OTHER_MATCHERS, marks=pytest.mark.slow)])
+def test_all_matchers_find_what_residuals_find(
+    matchers: list[str], filters: list[str], events: list[dict[str, object]]
+) -> None:
+    """Columns of every kind, against the same filters evaluated one by one."""
+    schema = {"a": "string", "b": "string", "n": "integer"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FEW_USES", "FEW_TEXT_USES"):
+            patch.setattr(expressions, name, 10**9)
+        plain = Engine(schema, matcher="scan")
+        plain.subscribe_many(enumerate(filters))
+        expected = [sorted(ids) for ids in plain.match_batch(events).to_lists()]
+    for matcher in matchers:
+        engine = Engine(schema, matcher=matcher)
+        engine.subscribe_many(enumerate(filters))
+        assert [sorted(ids) for ids in engine.match_batch(events).to_lists()] == expected, matcher
+        assert [sorted(engine.match(event)) for event in events] == expected, matcher

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 from wherecast import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
+from wherecast.kernels.arrays import Longs
 from wherecast.language.events.events import EventBatch
-from wherecast.language.events.keys import DAY_US, days_around, instants, only_walls
+from wherecast.language.events.keys import DAY_US, days_around, instants, only_walls, walls
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.events.zone import find_zone
+from wherecast.language.events.zone import Zone, find_zone
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.syntax.literals import read_literals
 
@@ -231,3 +233,15 @@ def test_wall_clocks_have_no_zone() -> None:
                 EventBatch.read(schema, events)
     good = EventBatch.read(schema, [{"n": "2024-03-31 02:30:00"}, {"n": dt.date(2024, 6, 1)}, {"n": None}])
     assert good.array(0).to_pylist() == [dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 6, 1), None]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Monrovia"])
+@pytest.mark.parametrize("convert", [walls, instants])
+def test_many_moments_as_few(name: str, convert: Callable[[Zone, Longs], Longs]) -> None:
+    """Moments of many events are looked up among all changes of some years, those of few day by day."""
+    zone = find_zone(name)
+    for year in (1972, 2010, 2037, 2100):
+        begin = (year - 1970) * 31_556_952_000_000
+        moments = np.random.default_rng(year).integers(begin, begin + 10**14, 3_000)
+        few = [convert(zone, part) for part in np.array_split(moments, 30)]
+        assert np.array_equal(convert(zone, moments), np.concatenate(few))

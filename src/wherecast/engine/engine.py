@@ -235,7 +235,7 @@ class Engine:
         return engine
 
     def _build(self, parts: list[Members]) -> Segment:
-        return build_segment(parts, self.schema, self._matcher_class, self._planner.sample)
+        return build_segment(parts, self.schema, self._matcher_class, self._planner.sample, self._compiler.limits)
 
     # -- publishing and merging -----------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from wherecast.index.expressions import ExpressionColumn, open_expressions
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
+from wherecast.index.regexes import RegexCodes
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
@@ -32,7 +33,12 @@ from wherecast.matchers.registry import find_matcher
 
 Arrays = dict[str, Any]
 #: Codes by the name of their kind in a snapshot.
-_CODES: dict[str, type[ColumnCodes]] = {"keys": KeyCodes, "strings": StringCodes, "literals": LiteralCodes}
+_CODES: dict[str, type[ColumnCodes]] = {
+    "keys": KeyCodes,
+    "strings": StringCodes,
+    "literals": LiteralCodes,
+    "regexes": RegexCodes,
+}
 
 
 def save_segments(

@@ -303,7 +303,11 @@ class Members(NamedTuple):
 
 
 def build_segment(
-    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
+    parts: list[Members],
+    schema: Schema,
+    matcher: type[Matcher],
+    sample: EventBatch | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Segment:
     """One segment of several groups of members; equal filters are stored once, unused ones not at all.
 
@@ -311,11 +315,16 @@ def build_segment(
     has been used (see decision 47).
     """
     with progress("indexing", 4) as step:
-        return _build_segment(parts, schema, matcher, sample, step)
+        return _build_segment(parts, schema, matcher, sample, limits, step)
 
 
 def _build_segment(
-    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: ProgressStep
+    parts: list[Members],
+    schema: Schema,
+    matcher: type[Matcher],
+    sample: EventBatch | None,
+    limits: Limits,
+    step: ProgressStep,
 ) -> Segment:
     owner, chosen, filters = _united(parts, schema)
     ids, priorities = [part.ids for part in parts], [part.priorities for part in parts]
@@ -325,7 +334,7 @@ def _build_segment(
     place[order] = np.arange(order.size)
     filters = take_filters(filters, chosen[order])
     step.advance()
-    index = code_filters(filters, schema)
+    index = code_filters(filters, schema, limits)
     del filters
     subscriptions = _subscriptions(place[owner], ids, priorities, order.size)
     del owner, chosen, place, order, ids, priorities

@@ -24,6 +24,7 @@ from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 
 
 class CodedFilters(NamedTuple):
@@ -34,9 +35,9 @@ class CodedFilters(NamedTuple):
     residuals: Residuals
 
 
-def code_filters(filters: Filters, schema: Schema) -> CodedFilters:
+def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> CodedFilters:
     filters, expressions, is_settled = promote(filters, schema)
-    codebook, lo, hi = build_codes(filters, schema, expressions)
+    codebook, lo, hi = build_codes(filters, schema, expressions, limits.regex_bytes)
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
     with_residual = np.flatnonzero(filters.program >= 0)
     residual_of = np.full(owner.size, -1, np.int32)

@@ -31,6 +31,7 @@ from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
@@ -55,6 +56,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
+from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
 class KeyCodes:
@@ -168,7 +170,7 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 
 #: Codes of a column of values, or of elements.
 ValueCodes = KeyCodes | StringCodes
-ColumnCodes = ValueCodes | LiteralCodes
+ColumnCodes = ValueCodes | LiteralCodes | RegexCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -199,7 +201,9 @@ class Codebook:
         self.expressions = expressions  # the columns after those of the schema
         self.used = [n for n, c in enumerate(codes) if c is not None]
         self.attributes = {attr for n in self.used for attr in self.read_by(n)}
-        self.computed = [n for n in self.used if n >= len(schema.columns)]  # the values of expressions
+        computed = [n for n in self.used if n >= len(schema.columns)]
+        self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
+        self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -215,11 +219,13 @@ class Codebook:
         expression = self.expression(number)
         if expression is None:
             return column_text(self.schema, number)
-        return write_value(expression.of, self.schema, expression.literals, expression.row)
+        text = write_value(expression.of, self.schema, expression.literals, expression.row)
+        return _SET_TEXTS.get(expression.reading, "{}").format(text)
 
     def is_set(self, number: int) -> bool:
         """Whether an event has a set of codes in a column, not one."""
-        return number < len(self.schema.columns) and self.schema.is_set(number)
+        expression = self.expression(number)
+        return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
 
     @property
     def widths(self) -> Ints:
@@ -241,15 +247,25 @@ class Codebook:
         attributes = self.schema.attributes
         return int(self._compute(number, lambda attr: one_value(values.get(attr), attributes[attr]), 1)[0])
 
+    def compute_one_set(self, number: int, values: Mapping[int, Stored]) -> Ints:
+        """Codes of what the text of an expression contains, for one event."""
+        expression, codes, attributes = self.expression(number), self.codes[number], self.schema.attributes
+        assert expression is not None
+        assert isinstance(codes, LiteralCodes | RegexCodes)
+        found = expression.values(lambda attr: one_value(values.get(attr), attributes[attr]), 1, self.schema.zone)
+        return codes.encode(found.texts)[1]
+
     def _compute(self, number: int, read: Callable[[int], Nullable], length: int) -> Ints:
         """Codes of an expression, for so many events whose attributes `read` gives."""
         expression, codes = self.expression(number), self.codes[number]
         assert expression is not None
-        values, valid = expression.values(read, length, self.schema.zone)
+        found = expression.values(read, length, self.schema.zone)
         if isinstance(codes, StringCodes):
-            return codes.encode(pa.array(values, pa.string(), mask=~valid))
+            return codes.encode(found.texts)
         assert isinstance(codes, KeyCodes)
-        return np.where(valid, codes.encode_keys(values), np.int32(NULL_CODE))
+        out = codes.encode_keys(found.values)
+        out[~found.valid] = NULL_CODE
+        return out
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
@@ -262,10 +278,11 @@ class Codebook:
                 by_column[number] = known[number]
             elif self.is_set(number):
                 ptr, flat = self._encode_sets(events, number)
-                if write_sets(ptr, flat, n_lists, by_column[number]):
-                    list_codes.append(flat)
-                    list_ptr.append(ptr[1:] + n_codes)
-                    n_lists, n_codes = n_lists + n, n_codes + flat.size
+                count = write_sets(ptr, flat, n_lists, by_column[number])
+                if count:
+                    list_codes.append(flat[: ptr[count]])
+                    list_ptr.append(ptr[1 : count + 1] + n_codes)
+                    n_lists, n_codes = n_lists + count, n_codes + int(ptr[count])
             else:
                 by_column[number] = self.encode_column(events, number)
         flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
@@ -273,13 +290,21 @@ class Codebook:
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
-        codes, column = self.codes[number], self.schema.columns[number]
-        assert codes is not None
+        codes, expression = self.codes[number], self.expression(number)
+        if expression is not None:
+            assert isinstance(codes, LiteralCodes | RegexCodes)
+            read = lambda attr: attribute_values(events, attr)  # noqa: E731
+            return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
+        column = self.schema.columns[number]
+        assert isinstance(codes, ValueCodes | LiteralCodes)
         if not isinstance(codes, LiteralCodes):
             return _encode_lists(codes, events.array(column.attr))
         texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
         return codes.encode_texts(texts, fold=fold)
 
+
+#: A column of a set in SQL, by what is taken from the text.
+_SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
 
 #: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
 _LAID_OUT, _IN_LOWER_CASE = -1, -2
@@ -328,9 +353,13 @@ _Maker = Callable[[Filters, Longs, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
 
 
 def build_codes(
-    filters: Filters, schema: Schema, expressions: Sequence[ExpressionColumn] = ()
+    filters: Filters,
+    schema: Schema,
+    expressions: Sequence[ExpressionColumn] = (),
+    regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
+    makers = _MAKERS | {RegexCodes: partial(_regex_codes, regex_bytes)}
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
@@ -343,14 +372,15 @@ def build_codes(
         real = rows[~filters.null[rows]]
         kind = codes_of_column(schema, expressions, number)
         has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
-        codes[number], lo[real], hi[real] = _MAKERS[kind](filters, rows, real, has_elements)
+        codes[number], lo[real], hi[real] = makers[kind](filters, rows, real, has_elements)
     return Codebook(schema, codes, expressions), lo, hi
 
 
 def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], number: int) -> type[ColumnCodes]:
     """What kind of codes a column has."""
     if number >= len(schema.columns):
-        return StringCodes if expressions[number - len(schema.columns)].is_text else KeyCodes
+        expression = expressions[number - len(schema.columns)]
+        return _CODES_OF_SETS.get(expression.reading) or (StringCodes if expression.is_text else KeyCodes)
     if schema.columns[number].reading is not Reading.VALUE:
         return LiteralCodes
     return StringCodes if schema.are_texts[number] else KeyCodes
@@ -385,6 +415,16 @@ def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: b
     return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
 
 
+def _regex_codes(
+    regex_bytes: int, filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
+) -> tuple[RegexCodes, Ints, Ints]:
+    """Every row asks for one regular expression."""
+    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
+    code = (place + FIRST_LITERAL).astype(np.int32)
+    return RegexCodes.of([filters.strings[i] for i in used.tolist()], regex_bytes), code, code
+
+
+_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
 _MAKERS: dict[type[ColumnCodes], _Maker] = {
     KeyCodes: _key_codes,
     StringCodes: _string_codes,

@@ -18,6 +18,10 @@ interval of codes, and the box of its clause says all there is to say. Three thi
   residual whose statements all became constraints is *settled*. The residual itself is kept, so that filters can be made
   again, merged and shown as before.
 
+A text has two more kinds of columns, as an attribute has (see `columns`): the set of literals that occur in it serves
+`trim(a) LIKE '%x%'` and its kin, and the set of regular expressions that match it those that have no literal to look for. A
+pattern of several literals is gated by one of them and stays a residual.
+
 Whether an expression becomes a column is a question of cost: a column is computed for every event, a residual for
 candidates only. So an expression must be shared by a few clauses (`FEW_USES`), and by more if it works on texts, which
 Python computes one by one. Deltas have few filters and thus few columns; when segments are merged, the count is made again.
@@ -25,7 +29,6 @@ Python computes one by one. Deltas have few filters and thus few columns; when s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +46,7 @@ from wherecast.language.events.types import TEXTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     FLIPPED,
+    Call,
     Compare,
     InList,
     Like,
@@ -53,19 +57,32 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters.bind import Ragged, complement, key_bounds, merged, string_bounds
 from wherecast.language.filters.canonical import value_writer
-from wherecast.language.filters.filters import Filters, LiteralValues, Program, rank_anew
-from wherecast.language.filters.normalize import Residual, Truth
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, Reading, marked
+from wherecast.language.filters.filters import AT, Filters, LiteralValues, Program, rank_anew
+from wherecast.language.filters.normalize import Residual, Truth, literals_of
 from wherecast.language.nullable import Nullable
+from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.literals import ProgramScope
+from wherecast.language.syntax.patterns import find_form
 
 #: Clauses that must share an expression before it is computed for every event; of one that works on texts, more must.
 FEW_USES, FEW_TEXT_USES = 8, 32
+#: A column of regular expressions reads every text. Where other conditions of a clause leave few candidates, it does so for
+#: nothing: such a clause counts only so much.
+GUARDED_USE = 1 / 16
+#: Characters of a literal, with its mark, that leaves too many candidates.
+_SHORT_LITERAL = 3
+#: Steps of a regular expression at most that runs with others: a set of many large ones takes longer than each by itself.
+_MOST_STEPS = 500
 #: Keys of decimals are bounded to this; literals beyond stay in residuals.
 _FARTHEST = 2**62
 
 
 class Statement(NamedTuple):
-    """What a residual says of the value of an expression: `op` is a comparison, `in`, or `is` (of a condition)."""
+    """What a residual says of the value of an expression.
+
+    `op` is a comparison, `in`, or `is` (of a condition); of a set, `like`, `ilike`, `rlike` or the name of a function.
+    """
 
     of: Node
     op: str
@@ -73,6 +90,7 @@ class Statement(NamedTuple):
     common: Type
     scale: int
     truth: Truth
+    reading: Reading = Reading.VALUE
 
 
 def statement_of(residual: Residual) -> Statement | None:
@@ -91,10 +109,58 @@ def statement_of(residual: Residual) -> Statement | None:
         # A NULL in the list makes "no" unknown; an integer looked up among FLOATs is rounded first.
         is_plain = node.common not in (Type.DECIMAL, Type.FLOAT) and (truth is Truth.TRUE or not node.has_null)
         return Statement(node.item, "in", node.values, node.common, 0, truth) if is_plain else None
+    sought = _text_statement(node) if truth is Truth.TRUE else None
+    if sought is not None:
+        return sought
     # A pattern is cheaper on the candidates that its literals leave.
     if any(isinstance(n, Like) for n in node.walk()) or node.type is not Type.BOOLEAN:
         return None
     return Statement(node, "is", (), Type.BOOLEAN, 0, truth)
+
+
+#: Functions that look for a literal, and the mark it has.
+_MARKS = {"contains": ANYWHERE, "startswith": AT_START, "endswith": AT_END}
+
+
+def _text_statement(node: Node) -> Statement | None:
+    """A condition that looks for something in a text."""
+    if isinstance(node, Like) and node.escape == "\\":
+        item, op, param = node.item, node.kind, node.pattern
+    elif isinstance(node, Call) and node.name in _MARKS and isinstance(node.args[1], Param):
+        item, op, param = node.args[0], node.name, node.args[1]
+    else:
+        return None
+    if param.type is not Type.STRING or item.type is not Type.STRING or is_constant(item):
+        return None
+    if op == "rlike":
+        return Statement(item, op, (param,), Type.STRING, 0, Truth.TRUE, Reading.REGEXES)
+    if literals_of(item, in_lower_case=op == "ilike") is not None:
+        return None  # a column of the schema
+    if op == "ilike":
+        item = Call(name="lower", args=(item,), type=Type.STRING, span=item.span)
+    return Statement(item, op, (param,), Type.STRING, 0, Truth.TRUE, Reading.LITERALS)
+
+
+class _Sought(NamedTuple):
+    """What is looked for in a text, and whether finding it is all that is asked."""
+
+    element: str  # a literal with its mark, or a regular expression
+    says_all: bool
+
+
+def _sought(statement: Statement, literal: str) -> _Sought | None:
+    """What a statement on a set looks for, with its literal; None if it is better left to the residual."""
+    if statement.op in _MARKS:
+        return _Sought(marked(_MARKS[statement.op], literal), says_all=True)
+    form = find_form(statement.op, literal)
+    if statement.op == "rlike":
+        # An attribute is searched for the literals of its patterns already; short ones are in most texts.
+        is_gated = literals_of(statement.of) is not None and len(form.literal) > _SHORT_LITERAL
+        is_large = rlike_regex(literal).steps > _MOST_STEPS
+        return None if is_gated or is_large else _Sought(literal, says_all=True)
+    if form.name in ("exact", "prefix", "suffix", "infix"):
+        return _Sought(marked(form.literal[0], form.literal[1:]), says_all=True)
+    return _Sought(form.literal, says_all=False) if form.name in ("pieces", "prefixed") else None
 
 
 @dataclass(frozen=True)
@@ -111,6 +177,7 @@ class ExpressionColumn:
     common: Type
     scale: int
     literals: LiteralValues
+    reading: Reading = Reading.VALUE
 
     @cached_property
     def attributes(self) -> frozenset[int]:
@@ -122,7 +189,7 @@ class ExpressionColumn:
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""
-        scope = ProgramScope(self.literals, np.full(length, self.row), read, zone)
+        scope = ProgramScope(self.literals, np.broadcast_to(np.int64(self.row), length), read, zone)
         found = comparable(self.of, self.common, self.scale, scope)
         return found if self.is_text else Nullable(_keys(found.values), found.valid)
 
@@ -131,7 +198,7 @@ def _keys(values: npt.NDArray[Any]) -> Longs:
     """Numbers as 64-bit keys; decimals may be larger, and are bounded where no literal is."""
     if values.dtype == object:
         return np.fromiter((min(max(v, -_FARTHEST - 1), _FARTHEST + 1) for v in values), np.int64, values.size)
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 def column_at(programs: Sequence[Program], program: int, statement: int, row: int) -> ExpressionColumn:
@@ -139,7 +206,8 @@ def column_at(programs: Sequence[Program], program: int, statement: int, row: in
     found = statement_of(programs[program].residuals[statement])
     if found is None:
         raise ValueError(f"statement {statement} of program {program} has no column")
-    return ExpressionColumn(program, statement, row, found.of, found.common, found.scale, programs[program].literals)
+    literals = programs[program].literals
+    return ExpressionColumn(program, statement, row, found.of, found.common, found.scale, literals, found.reading)
 
 
 def open_expressions(arrays: Mapping[str, Any], programs: list[Program]) -> list[ExpressionColumn]:
@@ -162,8 +230,8 @@ def open_expressions(arrays: Mapping[str, Any], programs: list[Program]) -> list
 # -- promotion ---------------------------------------------------------------------------------------------------------
 
 
-#: What tells columns apart: canonical words, the type of the comparison and its scale.
-_Name = tuple[str, Type, int]
+#: What tells columns apart: canonical words, the type of the comparison, its scale and what is taken from the value.
+_Name = tuple[str, Type, int, Reading]
 
 
 class Promoted(NamedTuple):
@@ -182,7 +250,8 @@ class _Use(NamedTuple):
     statement: Statement
     clauses: Longs
     rows: Longs  # of the program's literals, by clause
-    names: list[_Name]  # of the column, by clause
+    names: list[_Name | None]  # of the column, by clause; None: it cannot be one
+    worth: npt.NDArray[np.float64]  # by clause: how much it counts
 
 
 class _Constraints(NamedTuple):
@@ -196,12 +265,12 @@ class _Constraints(NamedTuple):
 
 def promote(filters: Filters, schema: Schema) -> Promoted:
     """Make columns of the expressions that enough clauses share."""
-    uses = _uses(filters)
+    uses = _uses(filters, schema)
     number = _worthwhile(uses, MAX_ATTRIBUTES - len(schema.columns))
     columns: dict[int, ExpressionColumn] = {}
     chosen = []
     for use in uses:
-        column = np.array([number.get(name, -1) for name in use.names], np.int64)
+        column = np.array([-1 if name is None else number.get(name, -1) for name in use.names], np.int64)
         kept = np.flatnonzero(column >= 0)
         column, rows = column[kept], use.rows[kept]
         for new, place in zip(*(a.tolist() for a in np.unique(column, return_index=True)), strict=True):
@@ -212,13 +281,18 @@ def promote(filters: Filters, schema: Schema) -> Promoted:
         return Promoted(filters, [], np.zeros(filters.program.size, bool))
     values = [_literal_values(use, filters, schema.zone) for use, _ in chosen]
     filters, ranks = _with_strings(filters, schema, [v for found in values for v in found.flat])
-    constraints = [_constraints(*use, found, ranks) for use, found in zip(chosen, values, strict=True)]
+    constraints, elements = [], []
+    for (use, column), found in zip(chosen, values, strict=True):
+        if use.statement.reading is Reading.VALUE:
+            constraints.append(_constraints(use, column, found, ranks))
+        else:
+            elements.append(_elements(use, column, found, ranks))
     met = _met(constraints)
-    is_settled = _settled(filters, constraints, met)
-    return Promoted(_with_rows(filters, met), [columns[n] for n in sorted(columns)], is_settled)
+    is_settled = _settled(filters, [c.clause for c in constraints] + [e.clause[e.says_all] for e in elements], met)
+    return Promoted(_with_rows(filters, _joined(met, elements)), [columns[n] for n in sorted(columns)], is_settled)
 
 
-def _uses(filters: Filters) -> list[_Use]:
+def _uses(filters: Filters, schema: Schema) -> list[_Use]:
     uses = []
     for number, program in enumerate(filters.programs):
         clauses = np.flatnonzero(filters.program == number)
@@ -227,15 +301,33 @@ def _uses(filters: Filters) -> list[_Use]:
             statement = statement_of(residual)
             if statement is not None:
                 names = _names(statement, program.literals, rows)
-                uses.append(_Use(number, at, statement, clauses, rows, names))
+                worth = np.ones(clauses.size)
+                if statement.reading is Reading.REGEXES:
+                    worth[_guarded(filters, schema, clauses, attributes_of(statement.of))] = GUARDED_USE
+                uses.append(_Use(number, at, statement, clauses, rows, names, worth))
     return uses
 
 
-def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_Name]:
-    write = value_writer(statement.of, literals)
+def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_Name | None]:
+    write, facts = value_writer(statement.of, literals), (statement.common, statement.scale, statement.reading)
+    names: list[_Name | None]
     if any(isinstance(n, Param) for n in statement.of.walk()):
-        return [(write(row), statement.common, statement.scale) for row in rows.tolist()]
-    return [(write(0), statement.common, statement.scale)] * rows.size
+        names = [(write(row), *facts) for row in rows.tolist()]
+    else:
+        names = [(write(0), *facts)] * rows.size
+    if statement.reading is Reading.VALUE:
+        return names
+    found = literals[statement.literals[0]][rows].tolist()
+    return [None if _sought(statement, literal) is None else n for literal, n in zip(found, names, strict=True)]
+
+
+def _guarded(filters: Filters, schema: Schema, clauses: Longs, attributes: frozenset[int]) -> Bools:
+    """Which clauses constrain something beside these attributes."""
+    read = np.array([column.attr for column in schema.columns])
+    column = read[np.where(filters.attr < 0, ~filters.attr, filters.attr)]
+    owner = np.repeat(np.arange(filters.program.size), np.diff(filters.row_ptr))
+    beside = ~np.isin(column, list(attributes))
+    return np.bincount(owner[beside], minlength=filters.program.size)[clauses] > 0
 
 
 def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
@@ -243,8 +335,9 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
     worth: dict[_Name, float] = {}
     for use in uses:
         few = FEW_TEXT_USES if _reads_text(use.statement.of) else FEW_USES
-        for name, times in Counter(use.names).items():
-            worth[name] = worth.get(name, 0) + times / few
+        for name, counts in zip(use.names, (use.worth / few).tolist(), strict=True):
+            if name is not None:
+                worth[name] = worth.get(name, 0) + counts
     chosen = [name for name in sorted(worth, key=worth.__getitem__, reverse=True)[:most] if worth[name] >= 1]
     return {name: number for number, name in enumerate(sorted(chosen))}
 
@@ -261,11 +354,16 @@ class _Values(NamedTuple):
 
     flat: list[Any]
     ptr: Longs
+    says_all: tuple[bool, ...] = ()  # of a set, by clause: whether having the element is all that is asked
 
 
 def _literal_values(use: _Use, filters: Filters, zone: Zone) -> _Values:
     statement, n = use.statement, use.clauses.size
     scope = ProgramScope(filters.programs[use.program].literals, use.rows, _no_attribute, zone)
+    if statement.reading is not Reading.VALUE:
+        found = filters.programs[use.program].literals[statement.literals[0]][use.rows].tolist()
+        sought = [each for literal in found if (each := _sought(statement, literal)) is not None]
+        return _Values([s.element for s in sought], np.arange(n + 1), tuple(s.says_all for s in sought))
     if statement.op == "is":
         return _Values([1] * n, np.arange(n + 1))
     if statement.op == "in":
@@ -310,8 +408,40 @@ def _constraints(use: _Use, column: Longs, values: _Values, ranks: dict[str, int
     return _Constraints(use.clauses[fits], column[fits], np.full(int(fits.sum()), null), sets)
 
 
+class _Elements(NamedTuple):
+    """Clause `clause[i]` asks the set of column `column[i]` for the string at position `at[i]`."""
+
+    clause: Longs
+    column: Longs
+    at: Longs
+    says_all: Bools  # or whether more is asked, by the residual
+
+
+def _elements(use: _Use, column: Longs, values: _Values, ranks: dict[str, int]) -> _Elements:
+    at = 4 * np.array([ranks[element] for element in values.flat], np.int64) + AT
+    return _Elements(use.clauses, column, at, np.array(values.says_all, bool))
+
+
+def _joined(met: _Constraints, elements: list[_Elements]) -> _Constraints:
+    """The constraints, and one more for each element, in the order of clauses and columns."""
+    if not elements:
+        return met
+    asked = np.unique(np.concatenate([np.stack((e.clause, e.column, e.at)) for e in elements], axis=1), axis=1)
+    clause, column = np.concatenate((met.clause, asked[0])), np.concatenate((met.column, asked[1]))
+    rows = np.concatenate((met.sets.rows, met.clause.size + np.arange(asked.shape[1])))
+    lo, hi = (np.concatenate((ends, asked[2])) for ends in (met.sets.lo, met.sets.hi))
+    order = np.lexsort((column, clause))
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    null = np.concatenate((met.null, np.zeros(asked.shape[1], bool)))
+    return _Constraints(clause[order], column[order], null[order], Ragged(place[rows], lo, hi))
+
+
 def _met(constraints: list[_Constraints]) -> _Constraints:
     """One constraint for each clause and column: what all of its constraints allow."""
+    if not constraints:
+        none = np.zeros(0, np.int64)
+        return _Constraints(none, none, np.zeros(0, bool), Ragged(none, none, none))
     key = np.concatenate([(c.clause << 16) | c.column for c in constraints])
     keys, number = np.unique(key, return_inverse=True)
     null = np.ones(keys.size, bool)
@@ -325,9 +455,9 @@ def _met(constraints: list[_Constraints]) -> _Constraints:
     return _Constraints(keys >> 16, keys & 0xFFFF, null, complement(left_out, keys.size))
 
 
-def _settled(filters: Filters, constraints: list[_Constraints], met: _Constraints) -> Bools:
-    """Which clauses have all their statements in constraints that something can satisfy."""
-    count = np.bincount(np.concatenate([c.clause for c in constraints]), minlength=filters.program.size)
+def _settled(filters: Filters, clauses: list[Longs], met: _Constraints) -> Bools:
+    """Which clauses, each given once per statement that is a constraint, have no other, and something can satisfy them."""
+    count = np.bincount(np.concatenate(clauses), minlength=filters.program.size)
     wanted = np.array([len(p.residuals) for p in filters.programs])[filters.program]
     settled: Bools = (filters.program >= 0) & (count == wanted)
     empty = ~met.null

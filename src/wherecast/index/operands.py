@@ -14,7 +14,7 @@ from wherecast.language.events.kinds import unscaled_of
 from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, Stored, key_of
-from wherecast.language.nullable import Nullable
+from wherecast.language.nullable import Nullable, arrow_valid
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
 _OPERANDS = -3
@@ -26,13 +26,13 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 
 
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = arrow_valid(array)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
         return Nullable(_objects(_plain_lists(array)), valid)
     if attribute.is_text:
-        return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
+        return Nullable.of_texts(array.cast(pa.large_string()))
     return Nullable(_plain_numbers(array), valid)
 
 

@@ -120,6 +120,8 @@ class PointCoder:
                 write(value, point)
         for number in self._codebook.computed:
             point.view[number] = self._codebook.compute_one(number, values)
+        for number in self._codebook.computed_sets:
+            point.write_set(number, self._codebook.compute_one_set(number, values).tolist())
         return point
 
     def put_back(self, point: EventPoint) -> None:
@@ -144,7 +146,7 @@ def _make_writer(codebook: Codebook, attr: int, numbers: list[int]) -> Writer:
         codes = codebook.codes[number]
         if isinstance(codes, LiteralCodes):
             searches[columns[number].reading] = number, codes.search
-        elif codes is not None:
+        elif isinstance(codes, ValueCodes):
             own = number, _coder(codes, attribute)
     if searches:
         return _write_text(own, searches.get(Reading.LITERALS), searches.get(Reading.LOWER_LITERALS))

@@ -37,7 +37,7 @@ from wherecast.language.filters.filters import LiteralValues, Program
 from wherecast.language.filters.normalize import Residual, Truth
 from wherecast.language.filters.render import render
 from wherecast.language.intervals import read_amount
-from wherecast.language.nullable import decimal_scale
+from wherecast.language.nullable import Nullable, decimal_scale
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.parser import parse_shape
@@ -264,7 +264,8 @@ def _check_amounts(residuals: tuple[Residual, ...], literals: LiteralValues) -> 
         for amount, unit in zip(node.amounts, node.units, strict=True):
             values = literals[amount]
             scale = decimal_scale(amount)
-            texts, _ = cast(values, np.ones(values.size, bool), amount.type, scale, Type.STRING, (0, 0), UTC)
+            operand = Nullable(values, np.ones(values.size, bool))
+            texts = cast(operand, amount.type, scale, Type.STRING, (0, 0), UTC).values
             for text in set(texts.tolist()):
                 read_amount(unit, text)
 

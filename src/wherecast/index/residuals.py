@@ -151,8 +151,7 @@ class Residuals:
             def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
                 if index not in known:
                     known[index] = read(index)
-                values, valid = known[index]
-                return Nullable(values[rows], valid[rows])
+                return known[index].take(rows)
 
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)

@@ -131,18 +131,26 @@ def buckets_into(keys: Longs, scale: Scale, low: np.int64, step: np.int64, last:
 
 @hot
 def write_sets(ptr: Longs, codes: Ints, first: int, out: Ints) -> int:
-    """The sets of a column as events have them: a set of one code as that code, set r of several as list `first` + r.
+    """The sets of a column as events have them: a set of one code as that code, any other as a list, from number `first` on.
 
-    Most texts have none of the literals, and most attributes of a wide schema are NULL: both are one code. Returns how
-    many lists there are.
+    Most texts have none of the literals, and most attributes of a wide schema are NULL: both are one code. Lists are moved
+    together, in place: afterwards list `first` + i is codes[ptr[i]:ptr[i + 1]]. Returns how many there are.
     """
-    n = 0
+    n, end = 0, np.int64(0)
+    start = ptr[0]
+    ptr[0] = 0
     for row in range(out.size):
-        if ptr[row + 1] - ptr[row] == 1:
-            out[row] = codes[ptr[row]]
+        stop = ptr[row + 1]
+        if stop - start == 1:
+            out[row] = codes[start]
         else:
-            out[row] = ~(first + row)
+            out[row] = ~(first + n)
+            for i in range(start, stop):
+                codes[end] = codes[i]
+                end += 1
             n += 1
+            ptr[n] = end
+        start = stop
     return n
 
 

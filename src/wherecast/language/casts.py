@@ -34,7 +34,7 @@ from wherecast.language.events.types import (
     integer_range,
 )
 from wherecast.language.events.zone import Zone, find_zone
-from wherecast.language.nullable import filler
+from wherecast.language.nullable import Nullable, filler
 
 _SECOND_US = 1_000_000
 _DATES = (Type.STRING, *MOMENTS)
@@ -76,12 +76,28 @@ def is_castable(source: Type, target: Type) -> bool:
     return source is Type.NULL or target in _TARGETS.get(source, ())
 
 
-def cast(
+#: Values up to which Arrow is not worth its call.
+_FEW = 8
+
+
+def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digits, zone: Zone) -> Nullable:
+    """Values as `target`; `scale` is that of decimal values, `digits` are those of a decimal target."""
+    if source is target and source is not Type.DECIMAL:
+        return operand
+    if target in (Type.INT, Type.BIGINT, Type.DOUBLE) and operand.is_arrow:
+        from wherecast.language.arrow_texts import read_numbers  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return read_numbers(operand.texts, target, _text_reader(target, digits, zone))
+    if target is Type.STRING and source in (*INTEGERS, Type.BOOLEAN) and operand.valid.size > _FEW:
+        from wherecast.language.arrow_texts import write_numbers  # noqa: PLC0415 - as above
+
+        return write_numbers(operand)
+    return Nullable(*_cast(operand.values, operand.valid, source, scale, target, digits, zone))
+
+
+def _cast(
     values: Values, valid: Bools, source: Type, scale: int, target: Type, digits: Digits, zone: Zone
 ) -> tuple[Values, Bools]:
-    """Values as `target`, and which are there; `scale` is that of decimal values, `digits` are those of a decimal target."""
-    if source is target and source is not Type.DECIMAL:
-        return values, valid
     if source is Type.NULL:
         return filler(target, values.size), np.zeros(values.size, bool)
     if source is Type.STRING:

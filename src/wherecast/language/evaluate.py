@@ -2,8 +2,8 @@
 
 One call evaluates an expression for many (event, literals) pairs at once: attributes and literals come from a
 `Scope`, one value per pair. Each is a `Nullable`: values and a validity mask; the value of an invalid row does not matter.
-Numbers, dates and booleans are NumPy arrays; strings and decimals are object arrays, handled row by row. Residuals see
-only candidates that passed their box, so this is the slow path by design, and kept simple.
+Numbers, dates and booleans are NumPy arrays. Texts of many events are Arrow's, as long as the functions on the way know
+them (see `nullable`); other texts and decimals are object arrays, handled row by row.
 """
 
 from __future__ import annotations
@@ -57,11 +57,20 @@ from wherecast.language.expression import (
     digits_of,
 )
 from wherecast.language.filters.normalize import Truth
-from wherecast.language.functions.row import evaluate_call
+from wherecast.language.functions.row import evaluate_call, nothing
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, member_keys, rounded, to_double
+from wherecast.language.nullable import (
+    Nullable,
+    as_moments,
+    choose,
+    decimal_scale,
+    filler,
+    member_keys,
+    rounded,
+    to_double,
+)
 from wherecast.language.syntax.patterns import text_test
 
 
@@ -152,10 +161,18 @@ def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
     left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = left.valid & right.valid
+    if left.is_arrow or right.is_arrow:
+        from wherecast.language.arrow_texts import compare_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        compared = compare_texts(node.op, left, right)
+        return Nullable(compared, both) if node.op != "<=>" else _same(compared & both, left, right)
     if node.op == "<=>":
-        same = np.asarray(np.equal(left.values, right.values), bool) & both
-        return Nullable(same | (~left.valid & ~right.valid), np.ones(scope.length, bool))
+        return _same(np.asarray(np.equal(left.values, right.values), bool) & both, left, right)
     return Nullable(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
+
+
+def _same(equal: Bools, left: Nullable, right: Nullable) -> Nullable:
+    return Nullable(equal | (~left.valid & ~right.valid), np.ones(equal.size, bool))
 
 
 def comparison_scale(node: Compare) -> int:
@@ -188,10 +205,16 @@ def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
 
 def _in_list(node: InList, scope: Scope) -> Nullable:
     item = evaluate(node.item, scope)
-    keys = member_keys(node.item, item, node.common, scope.zone)
     found = np.zeros(scope.length, bool)
-    for param in node.values:
-        found |= np.fromiter((k in s for k, s in zip(keys, scope.literal_keys(param, node.common), strict=True)), bool)
+    wanted = [scope.literal_keys(param, node.common) for param in node.values]
+    if item.is_arrow and scope.length and all(keys.strides == (0,) for keys in wanted):
+        from wherecast.language.arrow_texts import are_among  # noqa: PLC0415 - as above
+
+        found = are_among(item.texts, {text for keys in wanted for text in keys[0]})
+    else:
+        own = member_keys(node.item, item, node.common, scope.zone)
+        for keys in wanted:
+            found |= np.fromiter((k in s for k, s in zip(own, keys, strict=True)), bool)
     return Nullable(found, item.valid & (found | (not node.has_null)))
 
 
@@ -201,6 +224,12 @@ def _like(node: Like, scope: Scope) -> Nullable:
     item, pattern = evaluate(text_node, scope), evaluate(node.pattern, scope)
     valid = item.valid & pattern.valid
     found = np.zeros(scope.length, bool)
+    if item.is_arrow and pattern.is_constant:
+        from wherecast.language.arrow_texts import are_like  # noqa: PLC0415 - as above
+
+        answers = are_like(item.texts, node.kind, pattern.values[0])
+        if answers is not None:
+            return Nullable(answers, valid)
     rows = np.flatnonzero(valid)
     pairs = zip(item.values[rows].tolist(), pattern.values[rows].tolist(), strict=True)
     found[rows] = np.fromiter((text_test(node.kind, wanted)(text) for text, wanted in pairs), bool, rows.size)
@@ -326,30 +355,22 @@ def _quotient(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nul
 
 
 def _cast(node: Cast, scope: Scope) -> Nullable:
-    item = evaluate(node.item, scope)
-    return Nullable(
-        *cast(item.values, item.valid, node.item.type, decimal_scale(node.item), node.type, node.digits, scope.zone)
+    return cast(
+        evaluate(node.item, scope), node.item.type, decimal_scale(node.item), node.type, node.digits, scope.zone
     )
 
 
 def _case(node: CaseWhen, scope: Scope) -> Nullable:
-    tests = [evaluate(condition, scope) for condition in node.conditions]
-    chosen = [test.values & test.valid for test in tests]
-    undecided = np.ones(scope.length, bool)
-    masks = []
-    for found in chosen:
-        masks.append(undecided & found)
-        undecided = undecided & ~found
-    return _merged(node.type, [evaluate(value, scope) for value in node.values], [*masks, undecided])
+    *values, out = [_typed(value, node.type, scope) for value in node.values]
+    for condition, value in zip(reversed(node.conditions), reversed(values), strict=True):
+        test = evaluate(condition, scope)
+        out = choose(test.values & test.valid, value, out)
+    return out
 
 
-def _merged(kind: Type, values: list[Nullable], masks: list[Bools]) -> Nullable:
-    """Each value where its mask says; NULL elsewhere."""
-    out, valid = filler(kind, masks[0].size), np.zeros(masks[0].size, bool)
-    for value, mask in zip(values, masks, strict=True):
-        rows = mask & value.valid
-        out[rows], valid[rows] = value.values[rows], True
-    return Nullable(out, valid)
+def _typed(node: Node, kind: Type, scope: Scope) -> Nullable:
+    """The values of an expression of a type, or of a bare NULL, which has none."""
+    return evaluate(node, scope) if node.type is not Type.NULL else nothing(kind, scope.length)
 
 
 def _item(node: Subscript, scope: Scope) -> Nullable:
@@ -376,12 +397,10 @@ class _ElementScope:
         self._elements = {variable: elements}
 
     def attribute(self, attr: Attr) -> Nullable:
-        operand = self._scope.attribute(attr)
-        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+        return self._scope.attribute(attr).take(self.rows)
 
     def literal(self, param: Param) -> Nullable:
-        operand = self._scope.literal(param)
-        return Nullable(operand.values[self.rows], operand.valid[self.rows])
+        return self._scope.literal(param).take(self.rows)
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
         return self._scope.literal_keys(param, common)[self.rows]
@@ -390,8 +409,7 @@ class _ElementScope:
         if name in self._elements:
             return self._elements[name]
         assert isinstance(self._scope, _ElementScope), "the checker knows every variable"
-        outer = self._scope.element(name)
-        return Nullable(outer.values[self.rows], outer.valid[self.rows])
+        return self._scope.element(name).take(self.rows)
 
 
 def _element(node: Element, scope: Scope) -> Nullable:
@@ -421,10 +439,8 @@ def _interval(node: IntervalLiteral, scope: Scope) -> Nullable:
     total = np.zeros(scope.length, np.int64)
     for amount, unit in zip(node.amounts, node.units, strict=True):
         operand = evaluate(amount, scope)
-        texts = cast(
-            operand.values, operand.valid, amount.type, decimal_scale(amount), Type.STRING, (0, 0), scope.zone
-        )[0]
-        total += np.fromiter((read_amount(unit, text) for text in texts.tolist()), np.int64, scope.length)
+        texts = cast(operand, amount.type, decimal_scale(amount), Type.STRING, (0, 0), scope.zone)
+        total += np.fromiter((read_amount(unit, text) for text in texts.values.tolist()), np.int64, scope.length)
     return Nullable(total, np.ones(scope.length, bool))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +16,101 @@ from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOM
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
 
+#: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
+_FEW_ROWS = 32
 
-class Nullable(NamedTuple):
+
+class Nullable:
     """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
+
+    Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
+    one asks for `values`. A value that is the same in every row, such as a literal, is an array of one value with a stride
+    of zero.
     """
 
-    values: npt.NDArray[Any]
-    valid: Bools
+    __slots__ = ("_texts", "_valid", "_values")
+
+    def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
+        self._values: npt.NDArray[Any] | None = values
+        self._valid: Bools | None = valid
+        self._texts: Any = None  # an Arrow array, if it is there
+
+    @classmethod
+    def of_texts(cls, texts: Any) -> Nullable:
+        """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
+        made = cls.__new__(cls)
+        made._values, made._valid, made._texts = None, None, texts  # noqa: SLF001
+        return made
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        if self._values is None:
+            self._values = np.fromiter(self._texts.fill_null("").to_pylist(), object, len(self._texts))
+        return self._values
+
+    @property
+    def valid(self) -> Bools:
+        if self._valid is None:
+            self._valid = arrow_valid(self._texts)
+        return self._valid
+
+    @property
+    def texts(self) -> Any:
+        """Strings as Arrow has them."""
+        if self._texts is None:
+            from wherecast.language.arrow_texts import texts_of  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            self._texts = texts_of(self)
+        return self._texts
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether these are texts in Arrow's form already."""
+        return self._texts is not None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one value, repeated."""
+        return self._values is not None and self._values.strides == (0,) and self._values.size > 0
+
+    def take(self, rows: npt.NDArray[Any]) -> Nullable:
+        """The values of some rows."""
+        if self.is_arrow and rows.size >= _FEW_ROWS:
+            return Nullable.of_texts(self._texts.take(rows))
+        return Nullable(self.values[rows], self.valid[rows])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Values and mask."""
+        yield self.values
+        yield self.valid
+
+
+def arrow_valid(array: Any) -> Bools:
+    """The validity mask of an Arrow array."""
+    if not array.null_count:
+        return np.ones(len(array), bool)
+    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
+    """The values of the first where the mask says so, else those of the other."""
+    if first.is_arrow or other.is_arrow:
+        from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return choose_texts(use_first, first, other)
+    return Nullable(np.where(use_first, first.values, other.values), np.where(use_first, first.valid, other.valid))
+
+
+def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
+    """One value in every row."""
+    one = np.empty(1, dtype)
+    one[0] = value
+    return Nullable(np.broadcast_to(one, length), np.broadcast_to(_TRUE, length))
+
+
+_TRUE = np.ones(1, bool)
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:

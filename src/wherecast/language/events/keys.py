@@ -35,9 +35,10 @@ NAN_KEY = KEY_MAX
 
 def float_keys(values: npt.NDArray[np.float64]) -> Longs:
     """Order-preserving keys of doubles."""
-    bits = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
-    keys = np.where(bits < 0, bits ^ np.int64(KEY_MAX), bits)
-    return np.where(np.isnan(values), np.int64(NAN_KEY), keys)
+    keys = np.ascontiguousarray(values + 0.0).view(np.int64)  # adding 0.0 makes -0.0 positive
+    keys ^= (keys >> 63) & KEY_MAX  # of a negative number all bits but the sign
+    keys[np.isnan(values)] = NAN_KEY
+    return keys
 
 
 def key_floats(keys: Longs) -> npt.NDArray[np.float64]:
@@ -67,8 +68,7 @@ def instants(zone: Zone, walls: Longs) -> Longs:
     walls = np.clip(walls, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)  # an offset must not leave 64 bits
     if fixed is not None:
         return walls - fixed
-    starts, offsets = _pieces(zone, np.unique(walls // DAY_US).tolist())
-    return walls - offsets[np.searchsorted(starts, walls, side="right") - 1]
+    return walls - _offsets(zone, walls, of_instants=False)
 
 
 def walls(zone: Zone, moments: Longs) -> Longs:
@@ -77,8 +77,31 @@ def walls(zone: Zone, moments: Longs) -> Longs:
     if fixed is not None or not moments.size:
         return moments + (fixed or 0)
     moments = np.clip(moments, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)
-    starts, offsets = _pieces(zone, np.unique(moments // DAY_US).tolist(), of_instants=True)
-    return moments + offsets[np.searchsorted(starts, moments, side="right") - 1]
+    return moments + _offsets(zone, moments, of_instants=True)
+
+
+def _offsets(zone: Zone, moments: Longs, *, of_instants: bool) -> Longs:
+    """The offset of the zone at each wall clock, or instant."""
+    first, last = int(moments.min()) // DAY_US, int(moments.max()) // DAY_US
+    if moments.size > _MANY and last - first <= _FEW_DAYS:
+        starts, offsets = _changes(zone, first // _FEW_DAYS, last // _FEW_DAYS, of_instants)
+    else:
+        starts, offsets = _pieces(zone, np.unique(moments // DAY_US).tolist(), of_instants=of_instants)
+    found: Longs = offsets[np.searchsorted(starts, moments, side="right") - 1]
+    return found
+
+
+#: So many moments of so many days are looked up among all changes of the offset in those days, which are kept.
+_MANY, _FEW_DAYS = 1024, 4096
+
+
+@lru_cache(maxsize=64)
+def _changes(zone: Zone, first: int, last: int, of_instants: bool) -> tuple[Longs, Longs]:
+    """As `_pieces` for all days of some blocks, without the pieces that begin with the offset of the one before."""
+    days = range(first * _FEW_DAYS, (last + 1) * _FEW_DAYS)
+    starts, offsets = _pieces(zone, list(days), of_instants=of_instants)
+    changes = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 1))
+    return starts[changes], offsets[changes]
 
 
 def offset_pieces(zone: Zone, day: int) -> list[tuple[int, int, int]]:

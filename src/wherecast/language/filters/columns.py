@@ -32,6 +32,7 @@ class Reading(enum.IntEnum):
     VALUE = 0
     LITERALS = 1
     LOWER_LITERALS = 2  # of the text in lower case
+    REGEXES = 3  # that match; only indexes have such columns (see `index.expressions`)
 
     __hash__ = int.__hash__  # that of an enumeration is Python, and every predicate of a filter is hashed
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools
 from wherecast.language.events.keys import float_keys
 from wherecast.language.events.types import FLOATS, Type
 from wherecast.language.events.zone import Zone
@@ -25,7 +23,7 @@ from wherecast.language.functions.row import (
     nothing,
     retyped,
 )
-from wherecast.language.nullable import Nullable, sort_keys
+from wherecast.language.nullable import Nullable, choose, sort_keys
 
 Build = Callable[[tuple[Node, ...], Span, Describe], Node]
 
@@ -46,11 +44,6 @@ def _read(call: Call, args: Sequence[Nullable], first: int, zone: Zone) -> list[
     return [converted(n, a, call.type, call.digits, zone) for n, a in zip(nodes, args[first:], strict=True)]
 
 
-def _choose(first: Nullable, use_first: Bools, other: Nullable) -> Nullable:
-    values: npt.NDArray[np.generic] = np.where(use_first, first.values, other.values)
-    return Nullable(values, np.where(use_first, first.valid, other.valid))
-
-
 def _build_coalesce(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
     """A condition with TRUE or FALSE for unknown is IS [NOT] ... of it, which the index knows."""
     if len(args) == 2 and args[0].type is Type.BOOLEAN and isinstance(args[1], Const) and args[1].value is not None:
@@ -63,13 +56,13 @@ def _build_coalesce(args: tuple[Node, ...], span: Span, describe: Describe) -> N
 def _coalesce(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     *others, out = _read(call, args, 0, zone)
     for other in reversed(others):
-        out = _choose(other, other.valid, out)
+        out = choose(other.valid, other, out)
     return out
 
 
 def _if(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     then, otherwise = _read(call, args, 1, zone)
-    return _choose(then, args[0].values & args[0].valid, otherwise)
+    return choose(args[0].values & args[0].valid, then, otherwise)
 
 
 def _build_nvl2(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
@@ -99,7 +92,7 @@ def _extreme(is_least: bool) -> Callable[[Call, Sequence[Nullable], Zone], Nulla
         for other in others:
             a, b = (float_keys(v.values) if call.type in FLOATS else v.values for v in (out, other))
             is_better = np.asarray(b < a if is_least else b > a, bool)
-            out = _choose(other, other.valid & (is_better | ~out.valid), out)
+            out = choose(other.valid & (is_better | ~out.valid), other, out)
         return out if call.type is not Type.NULL else nothing(call.type, out.valid.size)
 
     return evaluate

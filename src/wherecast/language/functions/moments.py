@@ -1,13 +1,12 @@
 """Functions of dates and timestamps, on arrays of days and microseconds.
 
-The calendar is the proleptic Gregorian one, computed for all days at once (`civil` and `days_of`, as in Howard Hinnant's
-"chrono-compatible low-level date algorithms"). A year, month or week is a range of days, so a comparison of `year(t)` or
+The calendar is the proleptic Gregorian one, computed for all days at once (`civil` and `days_of`, see `kernels.calendar`). A year, month or week is a range of days, so a comparison of `year(t)` or
 `to_date(t)` with a constant is an interval of `t`: see the functions whose names end in `_preimage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +40,12 @@ _HOUR_US, _MINUTE_US = 3600 * _SECOND_US, 60 * _SECOND_US
 
 def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
     """Year, month and day."""
-    shifted = days + 719_468
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    march = (5 * of_year + 2) // 153
-    month = np.where(march < 10, march + 3, march - 9)
-    return year_of_era + era * 400 + (month <= 2), month, of_year - (153 * march + 2) // 5 + 1
+    from wherecast.kernels.calendar import civil_into  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415
+
+    year, month, day = (np.empty(days.size, np.int64) for _ in range(3))
+    civil_into(frozen(np.ascontiguousarray(days)), year, month, day)
+    return year, month, day
 
 
 def days_of(year: Longs, month: Longs | int, day: Longs | int = 1) -> Longs:
@@ -129,11 +126,19 @@ def _next_days(unit: str, first: Longs) -> Longs:
     return days_of(year, month + {"year": 12, "quarter": 3, "month": 1}[unit])
 
 
+def _by_unit(units: Nullable) -> Iterator[tuple[str, Any]]:
+    """Each unit with its rows."""
+    if units.is_constant:
+        yield units.values[0], slice(None)
+        return
+    for text in set(units.values.tolist()):
+        yield text, np.flatnonzero(units.values == text)
+
+
 def _trunc(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     days, units = args
     out, valid = days.values.copy(), all_valid(args).copy()
-    for text in set(units.values.tolist()):
-        rows = np.flatnonzero(units.values == text)
+    for text, rows in _by_unit(units):
         unit = _DAY_UNITS.get(text.lower())
         if unit is None:
             valid[rows] = False
@@ -145,8 +150,8 @@ def _trunc(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
 def _date_trunc(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     units, moments = args
     out, valid = moments.values.copy(), all_valid(args).copy()
-    for text in set(units.values.tolist()):
-        rows, unit = np.flatnonzero(units.values == text), text.lower()
+    for text, rows in _by_unit(units):
+        unit = text.lower()
         if unit in _DAY_UNITS:
             days = walls(zone, moments.values[rows]) // DAY_US
             out[rows] = instants(zone, _first_days(_DAY_UNITS[unit], days) * DAY_US)

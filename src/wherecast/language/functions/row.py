@@ -26,6 +26,7 @@ from wherecast.language.events.types import (
     INTEGERS,
     MOMENTS,
     NUMBERS,
+    TEXTS,
     Digits,
     Type,
     common_number,
@@ -315,3 +316,32 @@ def row_by_row(compute: Callable[..., Any]) -> Evaluate:
         return Nullable(out, valid)
 
     return evaluate
+
+
+def by_arrow(compute: Callable[..., Any], name: str) -> Evaluate:
+    """A strict function of texts: by Arrow where they are in its form and the rest is constant, else row by row.
+
+    `name` is that of the function in `arrow_texts`. It is given texts as arrays of Arrow, and what is the same in every row as
+    that one value. It returns None where Arrow does not know what Spark says.
+    """
+    one_by_one = row_by_row(compute)
+
+    def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+        if any(arg.is_arrow for arg in args):
+            from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            given = [_given(node, arg) for node, arg in zip(call.args, args, strict=True)]
+            found = None if any(value is None for value in given) else getattr(arrow_texts, name)(*given)
+            if found is not None:
+                return arrow_texts.from_arrow(found)
+        return one_by_one(call, args, zone)
+
+    return evaluate
+
+
+def _given(node: Node, arg: Nullable) -> Any:
+    """An argument for Arrow; None if it is neither a text nor a constant."""
+    if arg.is_constant:
+        value = arg.values[0]
+        return value.item() if isinstance(value, np.generic) else value
+    return arg.texts if node.type in TEXTS else None

@@ -1,6 +1,6 @@
 """Functions of texts. Spark counts characters (code points), from 1, and so does Python, from 0.
 
-Texts are Python strings, computed row by row. A function that can make a text longer without bound stops at
+Texts are Python strings, computed row by row; `arrow_texts` has the commonest functions for many texts at once. A function that can make a text longer without bound stops at
 `MOST_GROWN` characters: its value is NULL beyond that, unless its arguments are as long themselves.
 """
 
@@ -31,6 +31,7 @@ from wherecast.language.functions.row import (
     Describe,
     Function,
     Takes,
+    by_arrow,
     element_of,
     fault,
     function,
@@ -227,33 +228,84 @@ _PATTERN = literal(TEXT)
 
 
 def _plain(
-    name: str, signature: str, takes: Sequence[Takes], result: Type, compute: Callable[..., Any], **more: Any
+    name: str,
+    signature: str,
+    takes: Sequence[Takes],
+    result: Type,
+    compute: Callable[..., Any],
+    arrow: str | None = None,
+    **more: Any,
 ) -> Function:
-    return function(name, signature, *takes, result=result, evaluate=row_by_row(compute), **more)
+    """A strict function of single values; `arrow` names the same for many texts at once, in `arrow_texts`."""
+    evaluate = row_by_row(compute) if arrow is None else by_arrow(compute, arrow)
+    return function(name, signature, *takes, result=result, evaluate=evaluate, **more)
 
 
 def _of_text(
-    name: str, result: Type, compute: Callable[[str], Any], says: str, example: str, *aliases: str
+    name: str,
+    result: Type,
+    compute: Callable[[str], Any],
+    says: str,
+    example: str,
+    *aliases: str,
+    arrow: str | None = None,
 ) -> Function:
-    return _plain(name, "s", [TEXT], result, compute, says=says, example=example, aliases=aliases)
+    return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
 
 
 TEXT_FUNCTIONS = (
-    _of_text("lower", _STRING, str.lower, "in lower case, by Unicode's rules", "lower(symbol) LIKE 'ib%'", "lcase"),
     _of_text(
-        "upper", _STRING, str.upper, "in upper case: `upper('straße')` is `'STRASSE'`", "upper(symbol) = 'IBM'", "ucase"
+        "lower",
+        _STRING,
+        str.lower,
+        "in lower case, by Unicode's rules",
+        "lower(symbol) LIKE 'ib%'",
+        "lcase",
+        arrow="lower",
     ),
-    _of_text("length", _INT, len, "characters", "length(symbol) < 5", "char_length", "character_length", "len"),
     _of_text(
-        "octet_length", _INT, lambda s: len(s.encode()), "bytes in UTF-8", "octet_length(symbol) > length(symbol)"
+        "upper",
+        _STRING,
+        str.upper,
+        "in upper case: `upper('straße')` is `'STRASSE'`",
+        "upper(symbol) = 'IBM'",
+        "ucase",
+        arrow="upper",
     ),
-    _of_text("bit_length", _INT, lambda s: 8 * len(s.encode()), "bits in UTF-8", "bit_length(symbol) > 16"),
+    _of_text(
+        "length",
+        _INT,
+        len,
+        "characters",
+        "length(symbol) < 5",
+        "char_length",
+        "character_length",
+        "len",
+        arrow="length",
+    ),
+    _of_text(
+        "octet_length",
+        _INT,
+        lambda s: len(s.encode()),
+        "bytes in UTF-8",
+        "octet_length(symbol) > length(symbol)",
+        arrow="octet_length",
+    ),
+    _of_text(
+        "bit_length",
+        _INT,
+        lambda s: 8 * len(s.encode()),
+        "bits in UTF-8",
+        "bit_length(symbol) > 16",
+        arrow="bit_length",
+    ),
     _plain(
         "startswith",
         "s, t",
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.startswith,
+        arrow="startswith",
         says="whether `s` begins with `t`",
         example="startswith(symbol, 'I')",
     ),
@@ -263,6 +315,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.endswith,
+        arrow="endswith",
         says="whether `s` ends with `t`",
         example="endswith(symbol, 'M')",
     ),
@@ -272,6 +325,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         Type.BOOLEAN,
         str.__contains__,
+        arrow="contains",
         says="whether `t` occurs in `s`",
         example="contains(symbol, 'B')",
     ),
@@ -281,15 +335,31 @@ TEXT_FUNCTIONS = (
         lambda s: s.strip(" "),
         "without spaces at both ends; other white space stays",
         "trim(symbol) = 'IBM'",
+        arrow="trim",
     ),
-    _of_text("ltrim", _STRING, lambda s: s.lstrip(" "), "without spaces at the start", "ltrim(symbol) = 'IBM'"),
-    _of_text("rtrim", _STRING, lambda s: s.rstrip(" "), "without spaces at the end", "rtrim(symbol) = 'IBM'"),
+    _of_text(
+        "ltrim",
+        _STRING,
+        lambda s: s.lstrip(" "),
+        "without spaces at the start",
+        "ltrim(symbol) = 'IBM'",
+        arrow="ltrim",
+    ),
+    _of_text(
+        "rtrim",
+        _STRING,
+        lambda s: s.rstrip(" "),
+        "without spaces at the end",
+        "rtrim(symbol) = 'IBM'",
+        arrow="rtrim",
+    ),
     _plain(
         "btrim",
         "s[, chars]",
         [TEXT, TEXT],
         _STRING,
         lambda s, chars=" ": s.strip(chars) if chars else s,
+        arrow="btrim",
         says="without any of `chars` at both ends; they are spaces unless given",
         example="btrim(symbol, '. ') = 'IBM'",
     ),
@@ -299,6 +369,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT, INT],
         _STRING,
         _substring,
+        arrow="substring",
         aliases=("substr",),
         says="`count` characters from number `at` on, or all; a negative `at` counts from the end",
         example="substring(symbol, 2, 1) = 'B' OR substring(symbol, -2) = 'BM'",
@@ -309,6 +380,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT],
         _STRING,
         lambda s, n: s[: max(n, 0)],
+        arrow="left",
         says="the first `count` characters",
         example="left(symbol, 2) = 'IB'",
     ),
@@ -318,6 +390,7 @@ TEXT_FUNCTIONS = (
         [TEXT, INT],
         _STRING,
         _right,
+        arrow="right",
         says="the last `count` characters",
         example="right(symbol, 2) = 'BM'",
     ),
@@ -345,6 +418,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT],
         _INT,
         lambda s, t: _find(t, s),
+        arrow="instr",
         says="where `t` first occurs in `s`, counted from 1; 0 if it does not",
         example="instr(symbol, 'B') = 2",
     ),
@@ -385,6 +459,7 @@ TEXT_FUNCTIONS = (
         [TEXT],
         _STRING,
         _concat,
+        arrow="concat",
         says="the texts one after the other",
         example="concat(symbol, '.', `odd name`) = 'IBM.x'",
     ),
@@ -405,6 +480,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, TEXT],
         _STRING,
         _replace,
+        arrow="replace",
         says="every `old` replaced, or removed",
         example="replace(symbol, '-', '') = 'IBM'",
     ),
@@ -417,7 +493,14 @@ TEXT_FUNCTIONS = (
         says="every character of `old` replaced by the one at its place in `new`, or removed if there is none",
         example="translate(symbol, 'ib', 'IB') = 'IBM'",
     ),
-    _of_text("reverse", _STRING, lambda s: s[::-1], "the characters from last to first", "reverse(symbol) = 'MBI'"),
+    _of_text(
+        "reverse",
+        _STRING,
+        lambda s: s[::-1],
+        "the characters from last to first",
+        "reverse(symbol) = 'MBI'",
+        arrow="reverse",
+    ),
     _plain(
         "repeat",
         "s, times",

@@ -54,13 +54,26 @@ class JavaRegex:
 @lru_cache(maxsize=4096)
 def rlike_regex(pattern: str) -> JavaRegex:
     """A compiled Java regular expression. Raises ValueError with the reason where it is wrong or not supported."""
-    translator = _Translator(pattern)
+    translated = translate(pattern)
     try:
-        regex = re2.compile(translator.translate(), re2_options())
+        regex = re2.compile(translated.text, re2_options())
     except re2.error as error:
         reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         raise ValueError(f"{reason} (look-around and back-references are not supported)") from None
-    return JavaRegex(regex, before_line_end=translator.has_dollar)
+    return JavaRegex(regex, before_line_end=translated.has_dollar)
+
+
+class Translated(NamedTuple):
+    """A Java regular expression as RE2 has it, in which `$` is the end of the text, and whether there is one."""
+
+    text: str
+    has_dollar: bool
+
+
+def translate(pattern: str) -> Translated:
+    """Raises ValueError with the reason where the pattern is wrong or not supported."""
+    translator = _Translator(pattern)
+    return Translated(translator.translate(), translator.has_dollar)
 
 
 def check_regex(pattern: str, most_steps: int) -> None:

@@ -25,6 +25,7 @@ class Limits:
     regexes: int = 100  # RLIKEs of one filter: a counted repetition makes a short one dear
     regex_steps: int = 10_000  # of one RLIKE pattern when it is compiled: `.{100}` has 2,400
     wildcards: int = 100  # of one LIKE pattern
+    regex_bytes: int = 64 * _MIB  # of memory for regular expressions that run together, per attribute (RE2's max_mem)
 
     value_bytes: int = 16 * _MIB  # of one text, or of all texts of one array, in an event
     filter_work_bytes: int = 64 * _MIB  # that one filter reads of one event

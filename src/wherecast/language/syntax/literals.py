@@ -26,7 +26,7 @@ from wherecast.language.filters.filters import LiteralValues
 from wherecast.language.functions.row import takes_of
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys
+from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys, repeated
 from wherecast.language.syntax.java_regex import check_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.patterns import like_parts
@@ -543,8 +543,10 @@ class ProgramScope:
         attribute: Callable[[int], Nullable],
         zone: Zone,
     ) -> None:
+        """`literal_rows` has one row per value; if all are the same row, literals are constants (see `nullable`)."""
         self.zone = zone
         self.length = int(literal_rows.size)
+        self._one_row = int(literal_rows[0]) if _is_repeated(literal_rows) else -1
         self.calls: dict[Call, Nullable] = {}
         self._literals = literals
         self._rows = literal_rows
@@ -554,8 +556,19 @@ class ProgramScope:
         return self._attribute(attr.index)
 
     def literal(self, param: Param) -> Nullable:
-        return Nullable(self._literals[param][self._rows], np.ones(self.length, bool))
+        values = self._literals[param]
+        if self._one_row >= 0:
+            return repeated(values[self._one_row], values.dtype, self.length)
+        return Nullable(values[self._rows], np.ones(self.length, bool))
 
     def literal_keys(self, param: Param, common: Type) -> npt.NDArray[np.object_]:
-        keys: npt.NDArray[np.object_] = self._literals[(param, common)][self._rows]
-        return keys
+        keys: npt.NDArray[np.object_] = self._literals[(param, common)]
+        if self._one_row >= 0:
+            return np.broadcast_to(keys[self._one_row : self._one_row + 1], (self.length,))
+        chosen: npt.NDArray[np.object_] = keys[self._rows]
+        return chosen
+
+
+def _is_repeated(rows: npt.NDArray[np.integer[Any]]) -> bool:
+    """Whether several rows are all the same."""
+    return rows.size > 1 and (rows.strides == (0,) or bool((rows == rows[0]).all()))
