@@ -44,6 +44,7 @@ from wherecast.kernels.codes import (
     write_sets,
 )
 from wherecast.kernels.jit import frozen
+from wherecast.language.events.convert import map_keys
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.events.schema import Schema
@@ -286,7 +287,10 @@ class Codebook:
         codes, column = self.codes[number], self.schema.columns[number]
         assert codes is not None
         if not isinstance(codes, LiteralCodes):
-            return _encode_lists(codes, events.array(column.attr))
+            values = events.array(column.attr)
+            return _encode_lists(
+                codes, values if self.schema.attributes[column.attr].value is None else map_keys(values)
+            )
         texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
         return codes.encode_texts(texts, fold=fold)
 

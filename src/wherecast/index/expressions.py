@@ -39,7 +39,7 @@ from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
-from wherecast.language.events.types import TEXTS, Type
+from wherecast.language.events.types import COLLECTIONS, TEXTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     FLIPPED,
@@ -250,7 +250,7 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
 
 
 def _reads_text(node: Node) -> bool:
-    return any(n.type in (*TEXTS, Type.ARRAY) for n in node.walk())
+    return any(n.type in (*TEXTS, *COLLECTIONS) for n in node.walk())
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wherecast.language.events.arrow import element_of
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.kinds import unscaled_of
 from wherecast.language.events.schema import Attribute
@@ -26,6 +28,8 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if attribute.value is not None:
+        return Nullable(_dicts(array, attribute, attribute.value), valid)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
@@ -33,6 +37,19 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     if attribute.is_text:
         return Nullable(_objects("" if v is None else v for v in array.to_pylist()), valid)
     return Nullable(_plain_numbers(array), valid)
+
+
+def _dicts(array: pa.Array, attribute: Attribute, value: Attribute) -> npt.NDArray[np.object_]:
+    """Maps as dictionaries, in the order of their keys there."""
+    pairs = array.flatten()
+    keys = _values(pc.struct_field(pairs, "key"), element_of(attribute)).values.tolist()
+    items = _values(pc.struct_field(pairs, "value"), value)
+    values = [v if known else None for v, known in zip(items.values.tolist(), items.valid.tolist(), strict=True)]
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    out, start = np.empty(len(array), object), 0
+    for row, end in enumerate(np.cumsum(sizes).tolist()):
+        out[row], start = dict(zip(keys[start:end], values[start:end], strict=True)), end
+    return out
 
 
 def one_value(value: Scalar | None, attribute: Attribute) -> Nullable:

@@ -29,6 +29,7 @@ from wherecast.index.operands import attribute_values, one_value
 from wherecast.index.text_tests import TextTests, holds_for, take_tests
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import holds
+from wherecast.language.events.arrow import is_text
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
@@ -232,7 +233,10 @@ def text_bytes(events: EventBatch, attr: int) -> Longs:
     """Bytes of an attribute's text in each event; of an array, of all its elements together."""
     if events.schema.attributes[attr].is_array:
         array = events.array(attr)
-        sizes = pc.binary_length(array.flatten()).fill_null(0).to_numpy(zero_copy_only=False)
+        parts = array.flatten()
+        texts = [parts] if events.schema.attributes[attr].value is None else parts.flatten()
+        lengths = [pc.binary_length(t).fill_null(0).to_numpy(zero_copy_only=False) for t in texts if is_text(t.type)]
+        sizes = np.add.reduce(lengths)
         totals = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         return np.diff(totals[_list_ends(array)])
     texts, _ = laid_out(events, attr)

@@ -51,13 +51,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attr(Node):
-    """An attribute, by its position in the schema. `element` is the type inside an array attribute.
+    """An attribute, by its position in the schema. `element` is the type inside an array, or of the values of a map.
 
-    `digits` is (precision, scale) where that, or the type, is DECIMAL.
+    `digits` is (precision, scale) where that, or the type, is DECIMAL. `key` is the type of the keys of a map.
     """
 
     index: int
     element: Type = Type.NULL
+    key: Type = Type.NULL
     digits: tuple[int, int] = (0, 0)
 
 
@@ -192,7 +193,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscript(Node):
-    """`array[index]`, counted from 0; NULL outside of the array."""
+    """`array[index]`, counted from 0, or `map[key]`; NULL where there is none."""
 
     array: Node
     index: Node

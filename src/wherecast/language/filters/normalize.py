@@ -315,6 +315,8 @@ def _call_predicate(node: Call, wanted: Param) -> Predicate | None:
         return Predicate(Column(item.index), "prefix", (wanted,), Type.STRING)
     if isinstance(item, Attr) and node.name == "array_contains":
         return Predicate(Column(item.index), "contains", (wanted,), item.element)
+    if isinstance(item, Attr) and node.name == "map_contains_key":
+        return Predicate(Column(item.index), "contains", (wanted,), item.key)
     column = literals_of(item) if node.name in _MARKS else None
     return None if column is None else Predicate(column, "contains", (wanted,), Type.STRING, mark=_MARKS[node.name])
 
@@ -413,7 +415,14 @@ def _residual(node: Node, truth: Truth) -> Logic:
         return rest
     implied = _implied(node) if truth is Truth.TRUE and isinstance(node, Like) else []
     if not implied and _is_strict(node):
-        implied = [Predicate(Column(a), "all") for a in sorted(attributes_of(node))]
+        keys = [n for n in node.walk() if isinstance(n, Subscript) and isinstance(n.index, Param)]
+        implied = [
+            Predicate(Column(n.array.index), "contains", (n.index,), n.array.key)
+            for n in keys
+            if isinstance(n.array, Attr) and isinstance(n.index, Param) and n.array.type is Type.MAP
+        ]
+        asked = {predicate.column.attr for predicate in implied}
+        implied += [Predicate(Column(a), "all") for a in sorted(attributes_of(node) - asked)]
     return All((*map(_values, implied), rest))
 
 

@@ -199,7 +199,8 @@ def _describe_spans(
     if points:
         texts = [_point(attribute, point, strings) for point in points]
         if attribute.is_array:
-            return " OR ".join(f"array_contains({name}, {p})" for p in texts)
+            has = "array_contains" if attribute.value is None else "map_contains_key"
+            return " OR ".join(f"{has}({name}, {p})" for p in texts)
         return f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({_some(texts, most)})"
     is_open = spans[0][0] == KEY_MIN and spans[-1][1] == KEY_MAX
     holes = _points(attribute, [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]) if is_open else []

@@ -1,4 +1,4 @@
-"""Functions of arrays. An array is a Python list, with None for a NULL element."""
+"""Functions of arrays and maps. An array is a Python list, with None for a NULL element; a map is a dictionary."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 from wherecast.language.events.keys import float_keys
 from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
+from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, Subscript, digits_of
 from wherecast.language.functions.row import (
     ARRAY,
+    COLLECTION,
     ELEMENT,
     INT,
+    MAP,
     SCALAR,
     Describe,
     Function,
@@ -69,6 +71,9 @@ def _common(element: Type, value: Node) -> Type | None:
 
 
 def _build_contains(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    array, value = args
+    if isinstance(array, Call) and array.name == "map_keys":
+        return _build_contains_key((array.args[0], value), span, describe)
     return Call(name="array_contains", args=_sought("array_contains", args, describe), span=span)
 
 
@@ -202,6 +207,53 @@ def _build_join(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
     return Call(name="array_join", args=args, type=Type.STRING, span=span)
 
 
+# -- maps -------------------------------------------------------------------------------------------------------------
+
+
+def _key(name: str, of: Node, key: Node, describe: Describe) -> Node:
+    """A key as the type that the keys of a map have."""
+    assert isinstance(of, Attr), "only attributes are maps"
+    is_text = isinstance(key, Param) and key.type is Type.STRING and of.key in MOMENTS
+    is_integer = key.type in INTEGERS and of.key in INTEGERS and INTEGERS.index(key.type) <= INTEGERS.index(of.key)
+    if not (key.type in (of.key, Type.NULL) or is_text or is_integer):
+        hint = " (quote the literal: '...')" if of.key is Type.STRING and isinstance(key, Param) else ""
+        raise fault(f"{name} needs a key of type {of.key}, found {describe(key)}{hint}", key.span)
+    return retyped(key, of.key)
+
+
+def value_of_key(of: Node, key: Node, span: Span, describe: Describe) -> Node:
+    """`m['key']`: NULL where the map does not have the key."""
+    assert isinstance(of, Attr), "only attributes are maps"
+    return Subscript(array=of, index=_key("[...]", of, key, describe), type=of.element, digits=of.digits, span=span)
+
+
+def _build_element_at(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    array, number = args
+    if array.type is Type.MAP:
+        return value_of_key(array, number, span, describe)
+    if number.type not in (*INT.types, Type.NULL):
+        raise fault(f"element_at needs an int, found {describe(number)}", number.span)
+    return _of_element("element_at")(args, span, describe)  # type: ignore[no-any-return]
+
+
+def _build_contains_key(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    of, key = args
+    if key.type is Type.NULL:
+        raise fault("a map has no NULL key; test IS NULL instead", key.span)
+    return Call(name="map_contains_key", args=(of, _key("map_contains_key", of, key, describe)), span=span)
+
+
+def _build_keys(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    assert isinstance(args[0], Attr), "only attributes are maps"
+    return Call(name="map_keys", args=args, type=Type.ARRAY, element=args[0].key, span=span)
+
+
+def _build_values(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    assert isinstance(args[0], Attr), "only attributes are maps"
+    of = args[0]
+    return Call(name="map_values", args=args, type=Type.ARRAY, element=of.element, digits=of.digits, span=span)
+
+
 ARRAY_FUNCTIONS: tuple[Function, ...] = (
     function(
         "array_contains",
@@ -236,23 +288,60 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
     function(
         "size",
         "a",
+        COLLECTION,
+        result=Type.INT,
+        evaluate=row_by_row(len),
+        aliases=("cardinality",),
+        says="of an array or a map; NULL for NULL",
+        example="size(tags) > 1",
+    ),
+    function(
+        "array_size",
+        "a",
         ARRAY,
         result=Type.INT,
         evaluate=row_by_row(len),
-        aliases=("array_size", "cardinality"),
         says="NULL for a NULL array",
-        example="size(tags) > 1",
+        example="array_size(tags) > 1",
     ),
     function(
         "element_at",
         "a, number",
-        ARRAY,
-        INT,
+        COLLECTION,
+        SCALAR,
         evaluate=row_by_row(_element_at),
-        build=_of_element("element_at"),
+        build=_build_element_at,
         aliases=("try_element_at",),
-        says="counted from 1, or from the end if negative; NULL if there is none",
+        says="counted from 1, or from the end if negative; of a map, the value of a key; NULL if there is none",
         example="element_at(tags, -1) = 'news'",
+    ),
+    function(
+        "map_contains_key",
+        "m, key",
+        MAP,
+        ELEMENT,
+        evaluate=row_by_row(lambda items, key: key in items),
+        build=_build_contains_key,
+        says="whether a map has a key",
+        example="map_contains_key(labels, 'team')",
+    ),
+    function(
+        "map_keys",
+        "m",
+        MAP,
+        evaluate=row_by_row(list),
+        build=_build_keys,
+        says="the keys of a map, in their order there",
+        example="size(map_keys(labels)) > 1",
+    ),
+    function(
+        "map_values",
+        "m",
+        MAP,
+        evaluate=row_by_row(lambda items: list(items.values())),
+        build=_build_values,
+        says="the values of a map, in the order of its keys",
+        example="array_contains(map_values(labels), 'core')",
     ),
     function(
         "get",

@@ -132,8 +132,7 @@ REFUSED = (
         "later",
         "not there yet: maps",
         """
-        map map_concat map_contains_key map_entries map_from_arrays map_from_entries map_keys map_values
-        str_to_map
+        map map_concat map_entries map_from_arrays map_from_entries str_to_map
         """,
     ),
     Refusals(

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, walls
 from wherecast.language.events.types import (
+    COLLECTIONS,
     FLOATS,
     INTEGERS,
     MOMENTS,
@@ -79,9 +80,11 @@ BIGINT = Takes("an integer", INTEGERS)
 DAY = Takes("a date or timestamp", MOMENTS, _read_days, Type.DATE)
 INSTANT = Takes("a timestamp", MOMENTS, _read_instants, Type.TIMESTAMP)
 ARRAY = Takes("an array", (Type.ARRAY,))
+MAP = Takes("a map attribute", (Type.MAP,))
+COLLECTION = Takes("an array or a map", COLLECTIONS)
 CONDITION = Takes("a condition", (Type.BOOLEAN,))
 ANY = Takes("a value", tuple(Type), is_typed=False)
-SCALAR = Takes("a value", tuple(kind for kind in Type if kind is not Type.ARRAY))
+SCALAR = Takes("a value", tuple(kind for kind in Type if kind not in COLLECTIONS))
 
 #: A value that is looked for among elements, which have a type.
 ELEMENT = replace(SCALAR, is_typed=False)
@@ -258,7 +261,7 @@ def _computed(node: Node) -> Iterable[Node]:
 
 
 def element_of(node: Node) -> Type:
-    """The type of the elements of an array."""
+    """The type of the elements of an array, or of the values of a map."""
     return node.element if isinstance(node, (Attr, Call)) else Type.NULL
 
 

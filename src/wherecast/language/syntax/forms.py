@@ -14,6 +14,7 @@ from wherecast.language.events.types import FLOATS, INTEGERS, INTERVALS, MOMENTS
 from wherecast.language.expression import (
     And,
     Attr,
+    Call,
     CaseWhen,
     Cast,
     Const,
@@ -31,6 +32,8 @@ from wherecast.language.expression import (
     Subscript,
     digits_of,
 )
+from wherecast.language.functions.arrays import value_of_key
+from wherecast.language.functions.row import CallFaultError
 from wherecast.language.syntax.parser import Branch, Leaf
 
 if TYPE_CHECKING:
@@ -120,8 +123,14 @@ def _like_any(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _item(checker: Checker, tree: Branch, depth: int) -> Node:
     array, index = (checker.expression(t, depth + 1) for t in tree.items)
-    if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-        raise checker.error("type", f"[...] needs an array attribute, found {checker.describe(array)}", array.span)
+    if array.type is Type.MAP:
+        try:
+            return value_of_key(array, index, tree.span, checker.describe)
+        except CallFaultError as fault:
+            raise checker.error(fault.reason, fault.message, fault.span) from None
+    if not isinstance(array, (Attr, Call)) or array.type is not Type.ARRAY:
+        message = f"[...] needs an array or a map, found {checker.describe(array)}"
+        raise checker.error("type", message, array.span)
     if index.type not in (*INTEGERS, Type.NULL):
         raise checker.error("type", f"[...] needs an integer, found {checker.describe(index)}", index.span)
     return Subscript(array=array, index=index, type=array.element, digits=array.digits, span=tree.span)
@@ -129,8 +138,8 @@ def _item(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
     array, function = checker.expression(tree.items[0], depth + 1), tree.items[1]
-    if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-        message = f"{tree.op} needs an array attribute, found {checker.describe(array)}"
+    if not isinstance(array, (Attr, Call)) or array.type is not Type.ARRAY:
+        message = f"{tree.op} needs an array, found {checker.describe(array)}"
         raise checker.error("type", message, array.span)
     assert isinstance(function, Branch), "the parser reads a lambda here"
     variable = function.name
