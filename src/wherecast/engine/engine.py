@@ -50,13 +50,14 @@ from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
 from wherecast.engine.subscriptions import SubscriptionSource, read_subscriptions
-from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
+from wherecast.errors import EventError, FilterError, SubscriptionError, UnknownIdError
 from wherecast.language.events.events import EventBatch, Events, NameCheck, OnError, read_event
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters
 from wherecast.language.filters.written import write_filter
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import find_matcher
 
@@ -333,7 +334,10 @@ class Engine:
             values = read_event(self.schema, event, needed, self._names)
             found: list[SubscriptionId] = []
             for segment in segments:
-                filters = segment.match_values(values, self._compiler.limits)
+                try:
+                    filters = segment.match_values(values, self._compiler.limits)
+                except GrownTextError:
+                    break
                 if filters is None:
                     break
                 found += segment.live_ids(filters, state.version)
@@ -570,6 +574,9 @@ def _within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBa
         try:
             return work(batch), batch
         except OverworkError as over:
-            if on_error == "raise":
-                raise over.errors[0] from None
-            batch = batch.without(over.errors)
+            errors = over.errors
+        except GrownTextError as grown:
+            errors = [EventError(f"{grown}; shorten the text in the event, or the filter", row=grown.row)]
+        if on_error == "raise":
+            raise errors[0]
+        batch = batch.without(errors)

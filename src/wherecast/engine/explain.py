@@ -18,7 +18,7 @@ from wherecast.language.events.arrow import element_of
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Attribute, Schema
-from wherecast.language.events.types import COLLECTIONS, Type
+from wherecast.language.events.types import COLLECTIONS
 from wherecast.language.expression import And, Const, Node, Not, Or, Param
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import Filters

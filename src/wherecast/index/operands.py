@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,19 @@ from wherecast.language.events.kinds import unscaled_of
 from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, key_of
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.nullable import Nullable
+
+
+@contextmanager
+def numbering(events: EventBatch) -> Iterator[None]:
+    """Gives a text that grows too long the row that its event had in the input."""
+    try:
+        yield
+    except GrownTextError as grown:
+        grown.row = int(events.rows[grown.row])
+        raise
+
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
 _OPERANDS = -3

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import laid_out
-from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.text_tests import TextTests, holds_for, take_tests
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import holds
@@ -38,6 +38,7 @@ from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters.filters import Program
 from wherecast.language.filters.normalize import Residual
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.nullable import Nullable
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import ProgramScope
@@ -111,7 +112,8 @@ class Residuals:
         left = np.flatnonzero(out & has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
         if left.size:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
-            out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
+            with numbering(events):
+                out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
         return out
 
     def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
@@ -160,8 +162,12 @@ class Residuals:
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)
             truth = np.ones(pairs.size, bool)
-            for residual in program.residuals if residuals is None else residuals[number]:
-                truth &= holds(residual.node, residual.truth, scope)
+            try:
+                for residual in program.residuals if residuals is None else residuals[number]:
+                    truth &= holds(residual.node, residual.truth, scope)
+            except GrownTextError as grown:
+                grown.row = int(rows[grown.row])
+                raise
             out[pairs] = truth
         return out
 

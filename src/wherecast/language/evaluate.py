@@ -57,7 +57,7 @@ from wherecast.language.expression import (
     digits_of,
 )
 from wherecast.language.filters.normalize import Truth
-from wherecast.language.functions.row import element_of, evaluate_call
+from wherecast.language.functions.row import GrownTextError, element_of, evaluate_call
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
@@ -415,7 +415,11 @@ def _quantified(node: Quantified, scope: Scope) -> Nullable:
     elements = filler(element_of(node.array), owner.size)
     for i in np.flatnonzero(known).tolist():
         elements[i] = items[i]
-    body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+    try:
+        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+    except GrownTextError as grown:
+        grown.row = int(owner[grown.row])
+        raise
     decided, unknown = np.zeros(scope.length, bool), np.zeros(scope.length, bool)
     decided[owner[(body.values != node.is_all) & body.valid]] = True  # an element that settles it
     unknown[owner[~body.valid]] = True

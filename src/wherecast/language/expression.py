@@ -143,12 +143,16 @@ class Like(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Node):
-    """A function of the table (see `functions`). `digits` are those of a DECIMAL, `element` is the type in an ARRAY."""
+    """A function of the table (see `functions`). `digits` are those of a DECIMAL, `element` is the type in an ARRAY.
+
+    `unit` is the word in `extract(SECOND FROM t)`.
+    """
 
     name: str
     args: tuple[Node, ...]
     digits: tuple[int, int] = (0, 0)
     element: Type = Type.NULL
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,8 @@ def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], st
             return f" {'AND' if isinstance(node, And) else 'OR'} ".join(map(operand, node.items))
         case Compare() | Arith():
             return f"{operand(node.left)} {node.op} {operand(node.right)}"
+        case Call() if node.unit:
+            return f"{node.name}({node.unit} FROM {show(node.args[0])})"
         case Call():
             return f"{node.name}({', '.join(map(show, node.args))})"
         case InList():

@@ -7,6 +7,7 @@ those that are here compute with the operations of fdlibm, step by step, as Stri
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -343,6 +344,39 @@ def _other_form(name: str, op: str, says: str, example: str) -> Function:
     return function(name, "a, b", NUMBER, NUMBER, build=_arithmetic(op), says=says, example=example)
 
 
+def _shift(op: str) -> Any:
+    def build(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+        left, right = args
+        if left.type is Type.NULL or right.type is Type.NULL:
+            raise fault(f"{op} of NULL is always NULL; leave it out", span)
+        del describe
+        kind = Type.BIGINT if left.type is Type.BIGINT else Type.INT
+        return Arith(op=op, left=left, right=right, type=kind, span=span)
+
+    return build
+
+
+def _whole_quotient(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    for arg in args:
+        if arg.type in FLOATS:
+            raise fault(f"div needs integers or decimals, found {describe(arg)}", arg.span)
+    return Arith(op="DIV", left=args[0], right=args[1], type=Type.BIGINT, span=span)
+
+
+def _bit(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    (values, _), (places, _) = args
+    fits = (places >= 0) & (places < WIDTH_OF.get(call.args[0].type, 64))
+    return Nullable(values >> np.where(fits, places, 0) & 1, all_valid(args) & fits)
+
+
+def _factorial(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    del call
+    values, valid = args[0]
+    fits = (values >= 0) & (values <= 20)
+    known = np.array([math.factorial(n) for n in range(21)], np.int64)
+    return Nullable(known[np.where(fits, values, 0)], valid & fits)
+
+
 NUMBER_FUNCTIONS = (
     function(
         "abs",
@@ -493,5 +527,42 @@ NUMBER_FUNCTIONS = (
         evaluate=vectorised(_bit_count),
         says="how many bits are set, of 64",
         example="bit_count(volume) = 1",
+    ),
+    function(
+        "bit_get",
+        "n, place",
+        BIGINT,
+        INT,
+        result=Type.TINYINT,
+        evaluate=_bit,
+        aliases=("getbit",),
+        says="the bit at a place, counted from the lowest, 0; NULL if there is none",
+        example="bit_get(volume, 0) = 1",
+    ),
+    *(
+        function(name, "n, count", BIGINT, INT, build=_shift(op), says=f"`n {op} count`", example=example)
+        for name, op, example in (
+            ("shiftleft", "<<", "shiftleft(volume, 1) = 4"),
+            ("shiftright", ">>", "shiftright(volume, 1) = 4"),
+            ("shiftrightunsigned", ">>>", "shiftrightunsigned(volume, 1) = 4"),
+        )
+    ),
+    function(
+        "div",
+        "a, b",
+        NUMBER,
+        NUMBER,
+        build=_whole_quotient,
+        says="`a DIV b`",
+        example="div(volume, 2) = 3",
+    ),
+    function(
+        "factorial",
+        "n",
+        INT,
+        result=Type.BIGINT,
+        evaluate=_factorial,
+        says="of 0 to 20; NULL for other numbers",
+        example="factorial(3) < volume",
     ),
 )
