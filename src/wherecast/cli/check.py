@@ -244,7 +244,7 @@ def _page(checked: CheckedFilter) -> str:
 
 
 def _is_element_test(constraint: Constraint) -> bool:
-    return any(i.low is not None and i.low == i.high for i in constraint.intervals)
+    return any(i.low is not None or i.high is not None for i in constraint.intervals)
 
 
 def _fields(text: str, checked: CheckedFilter) -> dict[str, object]:

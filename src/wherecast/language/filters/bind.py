@@ -15,6 +15,7 @@ takes the gaps. Union is a merge of piles and intersection follows by De Morgan.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,6 +177,8 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     """The values of a predicate, without complement and NULL; strings by provisional ids."""
     n = literals.length
     attribute = schema.attributes[predicate.column.attr]
+    if predicate.is_some:
+        return _place_elements(predicate, literals, schema, pool)
     if predicate.op == "all":
         return everything(n)
     if predicate.op == "true":
@@ -191,6 +194,22 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
         return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
     return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
+
+
+def _place_elements(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+    """Elements within one bound or two. Those of texts begin at the least text: the place below it says "it is there"."""
+    attribute = schema.attributes[predicate.column.attr]
+    bounds = zip(predicate.op.split(), predicate.params, strict=True)
+    sets = [
+        place(replace(predicate, op=op, params=(param,), is_some=False), literals, schema, pool) for op, param in bounds
+    ]
+    if not attribute.is_text:
+        return intersection(sets, literals.length)
+    # Provisional ids have no order: `settle` drops what is empty.
+    first, last = sets[0], sets[-1]
+    text = decimal_text(1 - 10 ** attribute.digits[0]) if attribute.row.has_digits else ""
+    least = 4 * pool.intern([text])[0] + AT
+    return Ragged(np.arange(literals.length), np.where(first.lo == KEY_MIN, least, first.lo), last.hi)
 
 
 def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Ragged:

@@ -204,6 +204,9 @@ def _describe_spans(
             has = "array_contains" if attribute.value is None else "map_contains_key"
             return " OR ".join(f"{has}({name}, {p})" for p in texts)
         return f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({_some(texts, most)})"
+    if attribute.is_array:
+        ranges = [_range("x", attribute, lo, hi, strings) for lo, hi in spans]
+        return " OR ".join(f"exists({name}, x -> {each})" for each in ranges)
     is_open = spans[0][0] == KEY_MIN and spans[-1][1] == KEY_MAX
     holes = _points(attribute, [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]) if is_open else []
     if holes:
@@ -217,7 +220,8 @@ def _points(attribute: Attribute, spans: list[tuple[int, int]]) -> list[int]:
 
     Neighbouring integers are one span: a list of many spans has more ends than values, and an array has no order.
     """
-    is_listed = attribute.is_array or (attribute.type in (*INTEGERS, Type.DATE) and len(spans) > _MANY_SPANS)
+    is_keyed = attribute.is_array and not attribute.is_text
+    is_listed = is_keyed or (attribute.type in (*INTEGERS, Type.DATE) and len(spans) > _MANY_SPANS)
     size = sum(hi - lo + 1 for lo, hi in spans)
     if size == len(spans) or (is_listed and size <= max(_MOST_LISTED, 2 * len(spans))):
         return [key for lo, hi in spans for key in range(lo, hi + 1)]
@@ -233,7 +237,8 @@ def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]
     if lo == hi:
         return f"{name} = {_point(attribute, lo, strings)}"
     parts = []
-    if lo != KEY_MIN:
+    is_least = attribute.is_text and lo & 3 == AT and strings[lo >> 2] == "" and hi != KEY_MAX
+    if lo != KEY_MIN and not is_least:
         text, inside = low_bound(attribute, lo, strings)
         parts.append(f"{name} {'>=' if inside else '>'} {text}")
     if hi != KEY_MAX:

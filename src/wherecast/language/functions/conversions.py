@@ -48,7 +48,20 @@ def _cast_to(name: str) -> Function:
     return function(name, "v", SCALAR, build=build, says=f"`CAST(v AS {name.upper()})`", example=example)
 
 
-_TYPES = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "binary", "date", "timestamp"]
+_TYPES = [
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+]
 
 #: Java's names of character sets that mean the same to Python.
 _CHARSETS = {

@@ -34,7 +34,7 @@ from wherecast.language.events.types import (
     wider_digits,
 )
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Node, Param, Span, digits_of, is_constant
+from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Element, Node, Param, Span, digits_of
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
@@ -197,13 +197,17 @@ def type_call(row: Function, args: tuple[Node, ...], span: Span, describe: Descr
     wrong = check_count(row.name, row, len(args))
     if wrong:
         raise fault(wrong, span, "unsupported")
-    if row.grows and any(is_constant(arg) and not isinstance(arg, (Param, Const)) for arg in args):
+    if row.grows and any(_is_computed_constant(arg) for arg in args):
         raise fault(f"{row.name} of a constant that is computed; write its value", span, "unsupported")
     args = tuple(_checked(row, i, arg, describe) for i, arg in enumerate(args))
     if row.build is not None:
         return row.build(args, span, describe)
     kind, digits = (row.result, (0, 0)) if isinstance(row.result, Type) else row.result(args)
     return Call(name=row.name, args=args, type=kind, digits=digits, span=span)
+
+
+def _is_computed_constant(node: Node) -> bool:
+    return not isinstance(node, (Param, Const)) and not any(isinstance(n, (Attr, Element)) for n in node.walk())
 
 
 def takes_of(row: Function, position: int) -> Takes:
