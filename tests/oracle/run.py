@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from tests.oracle.texts import ATTRIBUTES, TextMaker, make_events
+from tests.oracle.texts import SCHEMA, TextMaker, make_events
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
 
 from wherecast import Engine
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Filters that are evaluated in one job.
-BATCH = 25
+BATCH = 100
 
 
 class Report(NamedTuple):
@@ -41,7 +41,7 @@ def compare(spark: SparkSession, filters: int, events: int, seed: int) -> Report
     rng = random.Random(seed)
     table = make_events(rng, events)
     maker = TextMaker(rng)
-    engine = Engine({name: written for name, (_, written, _) in ATTRIBUTES.items()})
+    engine = Engine(SCHEMA)
     texts = [maker.condition() for _ in range(filters)]
     refused = {q.id for q in engine.subscribe_many(enumerate(texts)).quarantined}
     found = [set(ids) for ids in engine.match_batch(table)]

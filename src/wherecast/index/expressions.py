@@ -242,15 +242,16 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
     """The columns that enough clauses use, numbered; should there be too many, the most used ones."""
     worth: dict[_Name, float] = {}
     for use in uses:
-        few = FEW_TEXT_USES if _reads_text(use.statement.of) else FEW_USES
+        few = least_uses(use.statement.of)
         for name, times in Counter(use.names).items():
             worth[name] = worth.get(name, 0) + times / few
     chosen = [name for name in sorted(worth, key=worth.__getitem__, reverse=True)[:most] if worth[name] >= 1]
     return {name: number for number, name in enumerate(sorted(chosen))}
 
 
-def _reads_text(node: Node) -> bool:
-    return any(n.type in (*TEXTS, *COLLECTIONS) for n in node.walk())
+def least_uses(node: Node) -> int:
+    """How many clauses must share an expression before it is a column."""
+    return FEW_TEXT_USES if any(n.type in (*TEXTS, *COLLECTIONS) for n in node.walk()) else FEW_USES
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

@@ -377,6 +377,7 @@ MOMENT_FUNCTIONS = (
             "extract",
             "t",
             _ANY_MOMENT,
+            result=_INT,
             evaluate=_extract,
             says="`YEAR`, `QUARTER`, `MONTH`, `WEEK`, `DAY`, `DOW`, `DOY`, `HOUR`, `MINUTE`: the function of that name; "
             "`SECOND` with its fraction, `DOW_ISO` (1 is Monday) and `YEAROFWEEK`",
