@@ -105,7 +105,7 @@ _WORDS = {
     ("trunc", 1): ["YEAR", "MONTH", "week", "quarter"],
     ("date_trunc", 0): _UNITS,
     ("next_day", 1): ["MO", "Friday"],
-    **dict.fromkeys((("encode", 1), ("decode", 1)), ["UTF-8", "iso-8859-1", "UTF-16BE"]),
+    **{(name, 1): ["UTF-8", "iso-8859-1", "UTF-16BE"] for name in ("encode", "decode")},
 }
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 _NUMBERS = (Type.INT, Type.BIGINT, Type.DOUBLE, Type.FLOAT)

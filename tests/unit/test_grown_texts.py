@@ -31,7 +31,7 @@ def test_an_event_whose_text_grows_too_long_is_an_error(text: str, copies: int) 
     engine.subscribe_many((i, text if i == 0 else f"{text} OR n = {i}") for i in range(copies))
     bad = {"s": "ab", "n": 2_000_000_000, "a": ["", "ab"]}
     good = {"s": "x", "n": 1, "a": ["y"]}
-    with pytest.raises(EventError, match="event 0: a function would make a text of [0-9,]+ characters, at most"):
+    with pytest.raises(EventError, match=r"event 0: a function would make a text of [0-9,]+ characters, at most"):
         engine.match(bad)
     matches = engine.match_batch([good, bad, good], on_error="skip")
     assert [error.row for error in matches.errors] == [1]
