@@ -97,6 +97,48 @@ def test_a_shared_key_is_a_column() -> None:
     assert engine[4] == "map_contains_key(labels, 'team') AND n = 1 AND labels['team'] = 'team4'"
 
 
+@pytest.mark.parametrize(
+    "kind", ["string", "double", "real", "bigint", "boolean", "date", "timestamp", "binary", "decimal(9,2)"]
+)
+def test_the_column_of_a_key_is_the_value_of_the_key(kind: str) -> None:
+    """Of every type, in a batch with NULLs and gaps, and in slices of it, as evaluated one by one."""
+    texts = {
+        "boolean": ["m['a']", "m['a'] = FALSE", "m['a'] IS NULL"],
+        "date": ["m['a'] > DATE '2024-01-01'", "m['a'] = '2024-02-29'", "m['a'] IS NULL"],
+        "timestamp": ["m['a'] > '2024-01-01 00:00:00'", "m['a'] IS NULL"],
+        "binary": ["m['a'] = X'6162'", "m['a'] > X'61'"],
+        "string": ["m['a'] = 'ab'", "m['a'] > 'a'", "m['a'] <> 'ab'"],
+    }.get(kind, ["m['a'] > 1", "m['a'] = 2.5D", "m['a'] <> 1", "m['a'] <= 1.5"])
+    values: dict[str, list[object]] = {
+        "boolean": [True, False],
+        "date": [dt.date(2024, 2, 29), dt.date(2023, 1, 1)],
+        "timestamp": [dt.datetime(2024, 2, 29, tzinfo=dt.UTC), dt.datetime(2023, 1, 1, tzinfo=dt.UTC)],
+        "binary": [b"", b"ab", b"b"],
+        "string": ["", "ab", "b", "é"],
+        "bigint": [1, 2, -5],
+    }
+    drawn = [*values.get(kind, [1.0, 2.5, -0.5]), None]
+    events = [
+        {"m": None},
+        {},
+        {"m": {}},
+        *({"m": {"b": v, "a": w}} for v in drawn for w in drawn),
+        {"m": {"b": drawn[0]}},
+    ]
+    alone, shared = Engine({"m": f"map<string,{kind}>"}), Engine({"m": f"map<string,{kind}>"})
+    alone.subscribe_many(enumerate(texts))
+    shared.subscribe_many(
+        (i + len(texts) * copy, f"{t} OR m['c'] IS NULL AND size(m) = -{copy + 1}")
+        for copy in range(40)
+        for i, t in enumerate(texts)
+    )
+    assert "m['a']" in str(shared.stats()["segments"][0]["codes"])
+    assert "m['a']" not in str(alone.stats()["segments"][0]["codes"])
+    for batch in (events, events[3:]):
+        expected = [sorted(ids) for ids in alone.match_batch(batch)]
+        assert [sorted(i for i in ids if i < len(texts)) for ids in shared.match_batch(batch)] == expected
+
+
 def test_explain_shows_the_value_of_a_key(engine: Engine) -> None:
     """The map where a key is missing, else the value of the key."""
     shown = str(engine.explain(EVENTS[3], "labels['team'] = 'core'"))

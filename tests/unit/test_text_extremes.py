@@ -9,7 +9,23 @@ import pytest
 from wherecast import Engine
 
 LONG = "ab" * 5_000
-LITERALS = ["a", "é", "", "aba", "bab", "abab", "😀", "x\u0301", "needle", "needl", "eedle", LONG, LONG + "!", "日", "日本"]
+LITERALS = [
+    "a",
+    "é",
+    "",
+    "aba",
+    "bab",
+    "abab",
+    "😀",
+    "x\u0301",
+    "needle",
+    "needl",
+    "eedle",
+    LONG,
+    LONG + "!",
+    "日",
+    "日本",
+]
 
 
 def test_texts_and_literals_of_all_sizes() -> None:
@@ -19,7 +35,21 @@ def test_texts_and_literals_of_all_sizes() -> None:
     engine.subscribe_many((100 + i, f"NOT contains(s, '{literal}')") for i, literal in enumerate(LITERALS))
     engine.subscribe_many((200 + i, f"endswith(s, '{literal}')") for i, literal in enumerate(LITERALS))
     engine.subscribe_many((300 + i, f"startswith(s, '{literal}')") for i, literal in enumerate(LITERALS))
-    texts = ["", "a", "need", "the needle", "ababab", "é", "e\u0301", "😀", "\U0001f601", "日", LONG, LONG[:-1], LONG + "!"]
+    texts = [
+        "",
+        "a",
+        "need",
+        "the needle",
+        "ababab",
+        "é",
+        "e\u0301",
+        "😀",
+        "\U0001f601",
+        "日",
+        LONG,
+        LONG[:-1],
+        LONG + "!",
+    ]
     texts += ["b" + LONG + "!", "q" * 1_000_000 + "needle", "ab" * 500_000, ("\0" * 9 + "日本") * 3]
     found = [set(ids) for ids in engine.match_batch([{"s": None}, *({"s": text} for text in texts)])]
     assert found[0] == set()

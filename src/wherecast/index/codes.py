@@ -30,7 +30,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.operands import attribute_values, numbering, one_value
+from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
@@ -244,6 +244,11 @@ class Codebook:
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
         if number >= len(self.schema.columns):
+            expression, own = self.expression(number), self.codes[number]
+            found = None if expression is None else expression.find_key(self.schema)
+            if found is not None:
+                assert isinstance(own, ValueCodes)
+                return own.encode(map_value(events, *found))
             with numbering(events):
                 return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
         codes = self.codes[number]

@@ -39,15 +39,17 @@ from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
-from wherecast.language.events.types import COLLECTIONS, TEXTS, Type
+from wherecast.language.events.types import COLLECTIONS, INTEGERS, TEXTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     FLIPPED,
+    Attr,
     Compare,
     InList,
     Like,
     Node,
     Param,
+    Subscript,
     attributes_of,
     is_constant,
 )
@@ -119,6 +121,18 @@ class ExpressionColumn:
     @property
     def is_text(self) -> bool:
         return self.common in TEXTS
+
+    def find_key(self, schema: Schema) -> tuple[int, str | int] | None:
+        """The map and the key, if the column is the value of a key as an index has it anyway."""
+        of = self.of
+        if not isinstance(of, Subscript) or not isinstance(of.array, Attr) or not isinstance(of.index, Param):
+            return None
+        attribute = schema.attributes[of.array.index]
+        is_plain = of.array.key in (Type.STRING, *INTEGERS) and of.type is self.common is not Type.DECIMAL
+        if attribute.value is None or not is_plain:
+            return None
+        (key,) = self.literals[of.index][self.row : self.row + 1].tolist()
+        return of.array.index, key
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""

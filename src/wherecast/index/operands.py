@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ def numbering(events: EventBatch) -> Iterator[None]:
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
 _OPERANDS = -3
+#: And that of the pairs of its maps.
+_PAIRS = -4
 
 
 def attribute_values(events: EventBatch, attr: int) -> Nullable:
@@ -64,6 +66,38 @@ def _dicts(array: pa.Array, attribute: Attribute, value: Attribute) -> npt.NDArr
     for row, end in enumerate(np.cumsum(sizes).tolist()):
         out[row], start = dict(zip(keys[start:end], values[start:end], strict=True)), end
     return out
+
+
+class MapPairs(NamedTuple):
+    """The pairs of a batch of maps, by which the value of a key is found without a look at single maps."""
+
+    owners: npt.NDArray[np.int64]  # the row of each pair
+    keys: npt.NDArray[np.int32]  # the number of its key
+    numbers: dict[Any, int]  # of keys
+    values: pa.Array
+
+    @classmethod
+    def of(cls, array: pa.Array) -> MapPairs:
+        pairs = array.flatten()
+        keys = pc.struct_field(pairs, "key").dictionary_encode()
+        numbers = {key: number for number, key in enumerate(keys.dictionary.to_pylist())}
+        owners = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+        return cls(owners, keys.indices.to_numpy(zero_copy_only=False), numbers, pc.struct_field(pairs, "value"))
+
+    def find(self, key: Any, length: int) -> pa.Array:
+        """The value of a key in each of so many maps."""
+        number = self.numbers.get(key)
+        if number is None:
+            return pa.nulls(length, self.values.type)
+        hits = np.flatnonzero(self.keys == number)
+        places = np.full(length, -1)
+        places[self.owners[hits]] = hits
+        return self.values.take(pa.array(places, mask=places < 0))
+
+
+def map_value(events: EventBatch, attr: int, key: Any) -> pa.Array:
+    """The value of a key in each map of an attribute, in its canonical type."""
+    return events.derive(attr, _PAIRS, MapPairs.of).find(key, len(events))
 
 
 def one_value(value: Scalar | None, attribute: Attribute) -> Nullable:

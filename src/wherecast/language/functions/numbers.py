@@ -496,6 +496,19 @@ NUMBER_FUNCTIONS = (
     function(
         "log10", "n", DOUBLES, result=Type.DOUBLE, evaluate=_positive(fdlibm.log10), says="", example="log10(price) > 2"
     ),
+    _real("asin", fdlibm.asin, "arc sine, in radians; NaN beyond 1", "asin(price) > 1"),
+    _real("acos", fdlibm.acos, "arc cosine, in radians; NaN beyond 1", "acos(price) > 1"),
+    _real("atan", fdlibm.atan, "arc tangent, in radians", "atan(price) > 1"),
+    function(
+        "atan2",
+        "y, x",
+        DOUBLES,
+        DOUBLES,
+        result=Type.DOUBLE,
+        evaluate=vectorised(lambda y, x: fdlibm.atan2(y + 0.0, x + 0.0)),
+        says="the angle of a point, in radians",
+        example="atan2(price, 2) > 1",
+    ),
     _real("degrees", lambda v: v * (180.0 / np.pi), "of radians", "degrees(price) > 90"),
     _real("radians", lambda v: v * (np.pi / 180.0), "of degrees", "radians(price) > 1"),
     function(
