@@ -132,8 +132,8 @@ regexp_like(s, '[0-9]+') ; regexp_like(s, 'a$') ; regexp(s, '^$')
 regexp_extract(s, '([a-z]+)([0-9]+)') ; regexp_extract(s, '([a-z]+)([0-9]+)', 2) ; regexp_extract(s, '[0-9]+$', 0) ; regexp_extract(s, '(x)|(😀)', 2)
 regexp_substr(s, '[a-z]+') ; regexp_substr(s, 'q') ; regexp_substr(s, 'x*') ; regexp_count(s, 'a') ; regexp_count(s, '[a-z]+') ; regexp_extract(s, '(a)', 3) ; regexp_extract(s, '\\\\s+$', 0) ; regexp_replace(s, '[0-9]+', '#') ; regexp_replace(s, '(.)a', '$1$1-') ; regexp_replace(s, '\\\\s+$', '')
 initcap(s) ; initcap('ǆa ΑΣ σΣ ß İI') ; initcap('hELLO wORLD-foo') ; trim(BOTH 'x' FROM s) ; trim(LEADING t FROM s) ; trim(TRAILING FROM s) ; trim(BOTH FROM s) ; trim('a' FROM s) ; trim('😀', s) ; ltrim('a', s) ; rtrim(t, s) ; ltrim(t, s)
-position('a' IN s) ; position(t IN s) ; substring(s FROM 2 FOR 3) ; substring(s FROM b) ; substr(s FROM 2) ; overlay(s PLACING t FROM 2) ; overlay(s, t, n, b) ; overlay(s, 'xyz', 1, 0) ; overlay(s PLACING 'é' FROM b FOR 1) ; overlay(s, t, b)
-regexp_instr(s, 'x') ; regexp_instr(s, '[0-9]+') ; split(s, '[.]') ; split(s, 'a') ; split(s, ' ') ; split(s, 'x')[1]
+position('a' IN s) ; position(t IN s) ; substring(s FROM 2 FOR 3) ; substring(s FROM b) ; substr(s FROM 2) ; overlay(s PLACING t FROM 2) ; overlay(s, t, n, b) ; overlay(s, t, b, n) ; overlay(s, 'xyz', 1, 0) ; overlay(s PLACING 'é' FROM b FOR 1) ; overlay(s, t, b)
+regexp_instr(s, 'x') ; regexp_instr(s, '[0-9]+') ; split(s, '[.]') ; split(s, 'a') ; split(s, ' ') ; get(split(s, 'x'), 1)
 regexp_replace(s, 'a|b', '\\\\$') ; regexp_replace(s, '(a)(b)?', '[$2$10]') ; lower(upper(s)) ; length(concat(s, t)) ; substring(trim(s), 1, 1)
 """
 MOMENTS = """
@@ -180,7 +180,7 @@ arrays_overlap(a, array('x', 'y')) ; arrays_overlap(a, a) ; arrays_overlap(array
 size(a) ; array_size(ai) ; cardinality(ax) ; element_at(a, 1) ; element_at(ai, -1) ; element_at(a, b) ; try_element_at(a, 2) ; get(a, 0) ; get(ai, b) ; element_at(ax, 1)
 array_position(a, 'x') ; array_position(ai, 3) ; array_position(ai, n) ; array_position(ax, 0.0D) ; array_min(ai) ; array_max(ai) ; array_min(ax) ; array_max(ax) ; array_max(a) ; array_min(a)
 m['x'] ; m[s] ; element_at(m, 'IBM') ; try_element_at(m, 'zz') ; map_contains_key(m, 'x') ; map_contains_key(m, s) ; map_keys(m) ; map_values(m) ; size(m) ; cardinality(md) ; md[1] ; md[n] ; element_at(md, 100) ; element_at(md, b) ; array_contains(map_keys(m), 'x') ; array_contains(map_values(m), 3) ; exists(map_values(md), v -> v > 0) ; m IS NULL ; array_max(map_values(m))
-array_distinct(a) ; array_distinct(ax) ; array_union(ai, ai) ; array_union(a, array('x', 'q')) ; array_intersect(a, array('x', 'news')) ; array_except(a, array('x')) ; array_except(ai, ai) ; array_remove(a, 'x') ; array_remove(ai, 3) ; array_remove(a, s) ; array_remove(ax, 0) ; array_compact(a) ; array_compact(ax) ; slice(a, 1, 2) ; slice(ai, -1, 1) ; slice(ai, 2, 5) ; slice(ai, -2, 1) ; sort_array(ai) ; sort_array(a, FALSE) ; sort_array(ax) ; sort_array(a)[0] IS NULL
+array_distinct(a) ; array_distinct(ax) ; array_union(ai, ai) ; array_union(a, array('x', 'q')) ; array_intersect(a, array('x', 'news')) ; array_except(a, array('x')) ; array_except(ai, ai) ; array_remove(a, 'x') ; array_remove(ai, 3) ; array_remove(a, s) ; array_remove(ax, 0) ; array_compact(a) ; array_compact(ax) ; slice(a, 1, 2) ; slice(ai, -1, 1) ; slice(ai, 2, 5) ; slice(ai, -2, 1) ; sort_array(ai) ; sort_array(a, FALSE) ; sort_array(ax) ; get(sort_array(a), 0)
 array_join(a, ',') ; array_join(a, '-', 'NULL') ; array_join(a, t) ; size(array(1, 2)) ; element_at(array(n, b), 2)
 """
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "+05:30")

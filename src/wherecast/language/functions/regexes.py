@@ -78,9 +78,9 @@ def extract(text: str, pattern: str, group: int = 1) -> str | None:
 
 
 def place(text: str, pattern: str) -> int:
-    """Where the first match begins, counted from 1; 0 if there is none. Java counts what is beyond 16 bits as two."""
+    """Where the first match begins, counted from 1; 0 if there is none."""
     found = find(check_pattern(pattern), text)
-    return 0 if found is None else len(text[: found.start()].encode("utf-16-le")) // 2 + 1
+    return 0 if found is None else found.start() + 1
 
 
 def count(text: str, pattern: str) -> int:

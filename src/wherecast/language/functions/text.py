@@ -164,12 +164,7 @@ def _replace(text: str, old: str, new: str = "") -> str:
 
 def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
     count = len(new) if count < 0 else count
-    return _substring(text, 1, _wrapped(at - 1)) + new + _substring(text, _wrapped(at + count))
-
-
-def _wrapped(number: int) -> int:
-    """As 32 bits hold it: Spark adds without a check."""
-    return (number + 2**31) % 2**32 - 2**31
+    return _substring(text, 1, at - 1) + new + _substring(text, at + count)
 
 
 def _translate(text: str, old: str, new: str) -> str:
