@@ -119,6 +119,8 @@ _COMPARED = [
     Type.BINARY,
     *_NUMBERS,
 ]
+#: Types that can be compared with each other.
+_GROUPS = ((Type.DECIMAL, *_NUMBERS), (Type.DATE, Type.TIMESTAMP, Type.TIMESTAMP_NTZ))
 #: Types of attributes; and of their values by key.
 _KINDS = {kind for kind, _, _ in ATTRIBUTES.values()}
 _BY_KEY = {Type.STRING: "labels", Type.BIGINT: "counts"}
@@ -175,7 +177,9 @@ class TextMaker:
     def _compare(self) -> str:
         kind = self.rng.choice(_COMPARED)
         left = self.value(kind)
-        right = self.literal(kind) if self.rng.random() < 0.7 else self.value(kind)
+        group = next((g for g in _GROUPS if kind in g), (kind,))
+        other = self.rng.choice(group) if self.rng.random() < 0.25 else kind
+        right = self.literal(other) if self.rng.random() < 0.7 else self.value(other)
         return f"{left} {self.rng.choice(_COMPARISONS)} {right}"
 
     def _list(self) -> str:

@@ -216,3 +216,15 @@ def test_filters_that_are_refused(text: str, message: str) -> None:
     """A key has the type of the keys; a map is not a value."""
     with pytest.raises(FilterError, match=message):
         Engine(FIELDS).subscribe("x", text)
+
+
+def test_timestamps_in_maps_are_those_of_the_attribute() -> None:
+    """On Spark a column of wall clocks is not taken for one of instants, also where they are the values of a map."""
+    types = pytest.importorskip("pyspark.sql.types")
+    columns = pytest.importorskip("wherecast.spark.columns")
+    schema = Schema.of({"m": "map<string,timestamp>"})
+    fine = types.StructType().add("m", types.MapType(types.StringType(), types.TimestampType()))
+    columns.check_moments(fine, schema, {"m": ("m",)})
+    other = types.StructType().add("m", types.MapType(types.StringType(), types.TimestampNTZType()))
+    with pytest.raises(SchemaError, match="the column 'm' is a timestamp_ntz, its attribute a timestamp"):
+        columns.check_moments(other, schema, {"m": ("m",)})

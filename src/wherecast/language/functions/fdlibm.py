@@ -419,3 +419,128 @@ def atan2(y: Doubles, x: Doubles) -> Doubles:
     out = np.where((np.isinf(y) & np.isfinite(x)) | ((x == 0) & (y != 0)), np.copysign(_HALF_PI, y), out)
     out = np.where(y == 0, np.where((x > 0) | (x == 0), y, np.copysign(_PI, y)), out)
     return np.where(np.isnan(x) | np.isnan(y), np.nan, out)
+
+
+# -- near one and near zero ---------------------------------------------------------------------------------------------
+
+_LP = (
+    6.666666666666735130e-01,
+    3.999999999940941908e-01,
+    2.857142874366239149e-01,
+    2.222219843214978396e-01,
+    1.818357216161805012e-01,
+    1.531383769920937332e-01,
+    1.479819860511658591e-01,
+)
+
+
+def log1p(x: Doubles) -> Doubles:
+    """The logarithm of 1 + x (s_log1p.c); NaN below -1."""
+    x = np.asarray(x, np.float64)
+    size = _high(np.abs(x))
+    whole = (_high(x) < 0x3FDA827A) & (x > 0) | ((x < 0) & (size <= 0x3FD2BEC3))  # 1 + x needs no scaling
+    u = np.where(size < 0x43400000, 1.0 + x, x)
+    k = (_high(u) >> 20) - 1023
+    c = np.where(size < 0x43400000, np.where(k > 0, 1.0 - (u - x), x - (u - 1.0)) / u, 0.0)
+    hu = _high(u) & 0xFFFFF
+    is_low = hu < 0x6A09E
+    normal = _with_high(u, np.where(is_low, hu | 0x3FF00000, hu | 0x3FE00000))
+    k = np.where(is_low, k, k + 1)
+    hu = np.where(is_low, hu, (0x00100000 - hu) >> 2)
+    f, hu = np.where(whole, x, normal - 1.0), np.where(whole, 1, hu)
+    dk, c = np.where(whole, 0.0, k.astype(np.float64)), np.where(whole, 0.0, c)
+    hfsq = 0.5 * f * f
+    r = hfsq * (1.0 - 0.66666666666666666 * f)
+    zero = np.where(dk == 0, 0.0, dk * _LN2_HI + (c + dk * _LN2_LO))
+    near = np.where(f == 0.0, zero, np.where(dk == 0, f - r, dk * _LN2_HI - ((r - (dk * _LN2_LO + c)) - f)))
+    s = f / (2.0 + f)
+    z = s * s
+    r = z * _polynomial(z, _LP)
+    far = dk * _LN2_HI - ((hfsq - (s * (hfsq + r) + (dk * _LN2_LO + c))) - f)
+    out = np.where(hu == 0, near, np.where(dk == 0, f - (hfsq - s * (hfsq + r)), far))
+    out = np.where(size < 0x3E200000, np.where(size < 0x3C900000, x, x - x * x * 0.5), out)
+    out = np.where(np.isinf(x) | np.isnan(x), x, out)
+    return np.where(x == -1.0, -np.inf, np.where(x < -1.0, np.nan, out))
+
+
+_EQ = (
+    1.0,
+    -3.33333333333331316428e-02,
+    1.58730158725481460165e-03,
+    -7.93650757867487942473e-05,
+    4.00821782732936239552e-06,
+    -2.01099218183624371326e-07,
+)
+
+
+def expm1(x: Doubles) -> Doubles:
+    """e to the power of x, less 1 (s_expm1.c)."""
+    x = np.asarray(x, np.float64)
+    size = _high(np.abs(x))
+    k = np.trunc(np.where(np.isfinite(x), 1.44269504088896338700 * x, 0.0) + np.copysign(0.5, x))
+    k = np.where(size < 0x3FF0A2B2, np.copysign(1.0, x), k)
+    k = np.clip(np.where(size > 0x3FD62E42, k, 0.0), -2000, 2000)
+    hi, lo = x - k * _LN2_HI, k * _LN2_LO
+    t = np.where(k == 0, x, hi - lo)
+    c = np.where(k == 0, 0.0, (hi - t) - lo)
+    hfx = 0.5 * t
+    hxs = t * hfx
+    r1 = _polynomial(hxs, _EQ)
+    w = 3.0 - r1 * hfx
+    e = hxs * ((r1 - w) / (6.0 - t * w))
+    plain = t - (t * e - hxs)
+    e = (t * (e - c) - c) - hxs
+    whole = k.astype(np.int64)
+    y1 = _scaled(1.0 - (e - t), whole)
+    many = np.where(k == 1024, (1.0 - (e - t)) * 2.0 * 2.0**1023, y1) - 1.0
+    less = _scaled((1.0 - 2.0 ** (-np.clip(k, 0, 60))) - (e - t), whole)
+    more = _scaled((t - (e + 2.0 ** (-np.clip(k, 0, 1000)))) + 1.0, whole)
+    out = np.where((k <= -2) | (k > 56), many, np.where(k < 20, less, more))
+    one = np.where(t < -0.25, -2.0 * (e - (t + 0.5)), 1.0 + 2.0 * (t - e))
+    out = np.where(k == 0, plain, np.where(k == -1, 0.5 * (t - e) - 0.5, np.where(k == 1, one, out)))
+    out = np.where(size < 0x3C900000, x, out)
+    out = np.where((size >= 0x4043687A) & (x < 0), -1.0, out)
+    out = np.where(x > 7.09782712893383973096e02, np.inf, out)
+    return np.where(np.isnan(x), x, out)
+
+
+def _scaled(x: Doubles, k: npt.NDArray[np.int64]) -> Doubles:
+    """x times 2 to the power of k, by adding to the exponent."""
+    return np.ascontiguousarray(np.ascontiguousarray(x).view(np.int64) + (k << 52)).view(np.float64)
+
+
+# -- hyperbolic functions -----------------------------------------------------------------------------------------------
+
+
+def sinh(x: Doubles) -> Doubles:
+    """The hyperbolic sine (e_sinh.c)."""
+    x = np.asarray(x, np.float64)
+    size, h = np.abs(x), np.copysign(0.5, x)
+    t = expm1(size)
+    near = np.where(size < 1.0, h * (2.0 * t - t * t / (t + 1.0)), h * (t + t / (t + 1.0)))
+    w = exp(0.5 * size)
+    far = np.where(_high(size) < 0x40862E42, h * exp(size), h * w * w)
+    out = np.where(size < 2.0**-28, x, np.where(size < 22.0, near, far))
+    return np.where(np.isnan(x), x, out)
+
+
+def cosh(x: Doubles) -> Doubles:
+    """The hyperbolic cosine (e_cosh.c)."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    t = expm1(size)
+    near = np.where(_high(size) < 0x3C800000, 1.0 + t, 1.0 + (t * t) / ((1.0 + t) + (1.0 + t)))
+    e, w = exp(size), exp(0.5 * size)
+    far = np.where(_high(size) < 0x40862E42, 0.5 * e, 0.5 * w * w)
+    middle = np.where(size < 22.0, 0.5 * e + 0.5 / e, far)
+    return np.where(np.isnan(x), x, np.where(_high(size) < 0x3FD62E43, near, middle))
+
+
+def tanh(x: Doubles) -> Doubles:
+    """The hyperbolic tangent (s_tanh.c)."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    t, u = expm1(2.0 * np.minimum(size, 22.0)), expm1(-2.0 * np.minimum(size, 22.0))
+    z = np.where(size < 22.0, np.where(size >= 1.0, 1.0 - 2.0 / (t + 2.0), -u / (u + 2.0)), 1.0)
+    out = np.where(_high(size) < 0x3C800000, x * (1.0 + x), np.copysign(z, x))
+    return np.where(np.isnan(x), x, out)
