@@ -474,7 +474,7 @@ _EQ = (
 
 
 def expm1(x: Doubles) -> Doubles:
-    """e to the power of x, less 1 (s_expm1.c)."""
+    """E to the power of x, less 1 (s_expm1.c)."""
     x = np.asarray(x, np.float64)
     size = _high(np.abs(x))
     k = np.trunc(np.where(np.isfinite(x), 1.44269504088896338700 * x, 0.0) + np.copysign(0.5, x))
@@ -505,7 +505,7 @@ def expm1(x: Doubles) -> Doubles:
 
 
 def _scaled(x: Doubles, k: npt.NDArray[np.int64]) -> Doubles:
-    """x times 2 to the power of k, by adding to the exponent."""
+    """X times 2 to the power of k, by adding to the exponent."""
     return np.ascontiguousarray(np.ascontiguousarray(x).view(np.int64) + (k << 52)).view(np.float64)
 
 
