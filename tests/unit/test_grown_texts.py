@@ -23,6 +23,16 @@ def test_long_texts_are_computed() -> None:
     assert engine.match({"s": "a" * 1000, "n": 1}) == [2]
 
 
+@pytest.mark.parametrize("function", ["replace", "regexp_replace"])
+def test_replacements_grow_too(function: str) -> None:
+    """A text of many matches, each replaced by more."""
+    engine = Engine(FIELDS)
+    engine.subscribe("x", f"length({function}(s, 'a', 'bbbbbbbbbb')) = 1000000")
+    assert engine.match({"s": "a" * 100_000}) == ["x"]
+    with pytest.raises(EventError, match="would make a text"):
+        engine.match({"s": "a" * 500_000})
+
+
 @pytest.mark.parametrize("text", ["repeat(s, n) = 'x'", "rpad(s, n) = 'x'", "exists(a, x -> repeat(x, n) = 'y')"])
 @pytest.mark.parametrize("copies", [1, 40])
 def test_an_event_whose_text_grows_too_long_is_an_error(text: str, copies: int) -> None:

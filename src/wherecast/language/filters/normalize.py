@@ -90,7 +90,7 @@ class Predicate:
     """A set of values of one column, or of elements of which it must have one (`is_element`).
 
     `op` is one of = < <= > >= in prefix contains overlaps (with literals; the last two are = and in for elements), `all`
-    (every value that is there) or `true`; or a lower and an upper bound, `>= <`, of one element.
+    (every value that is there) or `true`; of one element also a lower and an upper bound, `>= <`, or none: any element.
     `complement` takes it among the values that are there; `null` adds NULL.
     """
 
@@ -299,6 +299,8 @@ def _element_predicate(node: Quantified) -> Predicate | None:
         return None
     if isinstance(body, InList) and isinstance(body.item, Element) and body.common is array.element:
         return Predicate(Column(array.index), "overlaps", body.values, body.common)
+    if isinstance(body, Not) and isinstance(body.item, IsNull) and isinstance(body.item.item, Element):
+        return Predicate(Column(array.index), "", (), array.element, is_some=True)
     bounds = [_element_bound(item, array.element) for item in (body.items if isinstance(body, And) else (body,))]
     ops = [op for op, _ in bounds]
     if ops == ["="]:

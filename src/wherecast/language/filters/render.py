@@ -204,6 +204,8 @@ def _describe_spans(
             has = "array_contains" if attribute.value is None else "map_contains_key"
             return " OR ".join(f"{has}({name}, {p})" for p in texts)
         return f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({_some(texts, most)})"
+    if attribute.is_array and spans[0] == (KEY_MIN, KEY_MIN) and spans[-1] == (KEY_MIN + 1, KEY_MAX):
+        return f"exists({name}, x -> x IS NOT NULL)"
     if attribute.is_array:
         ranges = [_range("x", attribute, lo, hi, strings) for lo, hi in spans]
         return " OR ".join(f"exists({name}, x -> {each})" for each in ranges)
