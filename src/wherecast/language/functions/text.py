@@ -164,7 +164,8 @@ def _replace(text: str, old: str, new: str = "") -> str:
 
 def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
     count = len(new) if count < 0 else count
-    return _substring(text, 1, at - 1) + new + _substring(text, at + count)
+    before = at - 1 if at > -_INT_MAX - 1 else _INT_MAX  # Spark subtracts without a check
+    return _substring(text, 1, before) + new + _substring(text, at + count)
 
 
 def _translate(text: str, old: str, new: str) -> str:
