@@ -48,6 +48,10 @@ FIELDS = {
     "a": "array<string>",
     "ai": "array<bigint>",
     "ax": "array<double>",
+    "z": "binary",
+    "q": "string",
+    "m": "map<string,bigint>",
+    "md": "map<int,double>",
 }
 _ARROW = {
     "string": pa.string(),
@@ -63,6 +67,9 @@ _ARROW = {
     "array<string>": pa.list_(pa.string()),
     "array<bigint>": pa.list_(pa.int64()),
     "array<double>": pa.list_(pa.float64()),
+    "binary": pa.binary(),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "map<int,double>": pa.map_(pa.int32(), pa.float64()),
 }
 NAN, INF = math.nan, math.inf
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
@@ -94,7 +101,11 @@ VALUES: dict[str, list[Any]] = {
     "h": [True, False, None],
     "a": [["news", "x"], [], None, ["x", None], [None], ["", "😀", "x"]],
     "ai": [[1, 2, 3], [], None, [None, 5], [3], [-(2**63), 2**63 - 1]],
-    "ax": [[0.5, NAN], [-0.0], None, [INF, -INF, 0.0], []],
+    "ax": [[0.5, NAN, NAN], [-0.0, 0.0], None, [INF, -INF, 0.0], []],
+    "z": [b"", b"ab", None, b"\x00\xff", "é".encode()],
+    "q": ["2024-02-29", "2024-01-31 10:20:30.5", None, " 1969-12-31 23:59:59.999 ", "2000-1-1"],
+    "m": [[("IBM", 1), ("x", None)], [], None, [("", 5), ("😀x😀", -(2**63))], [("x", 3)]],
+    "md": [[(1, NAN), (-1, -0.0)], None, [(100, 1.5), (7, None)], []],
 }  # fmt: skip
 ROWS = 26
 TABLE = pa.table(
@@ -119,6 +130,9 @@ ascii(s) ; chr(k) ; chr(n) ; char(65) ; md5(s) ; sha1(s) ; sha(t) ; sha2(s, 256)
 regexp_like(s, '[0-9]+') ; regexp_like(s, 'a$') ; regexp(s, '^$')
 regexp_extract(s, '([a-z]+)([0-9]+)') ; regexp_extract(s, '([a-z]+)([0-9]+)', 2) ; regexp_extract(s, '[0-9]+$', 0) ; regexp_extract(s, '(x)|(😀)', 2)
 regexp_substr(s, '[a-z]+') ; regexp_substr(s, 'q') ; regexp_substr(s, 'x*') ; regexp_count(s, 'a') ; regexp_count(s, '[a-z]+') ; regexp_extract(s, '(a)', 3) ; regexp_extract(s, '\\\\s+$', 0) ; regexp_replace(s, '[0-9]+', '#') ; regexp_replace(s, '(.)a', '$1$1-') ; regexp_replace(s, '\\\\s+$', '')
+initcap(s) ; initcap('ǆa ΑΣ σΣ ß İI') ; initcap('hELLO wORLD-foo') ; trim(BOTH 'x' FROM s) ; trim(LEADING t FROM s) ; trim(TRAILING FROM s) ; trim(BOTH FROM s) ; trim('a' FROM s) ; trim('😀', s) ; ltrim('a', s) ; rtrim(t, s) ; ltrim(t, s)
+position('a' IN s) ; position(t IN s) ; substring(s FROM 2 FOR 3) ; substring(s FROM b) ; substr(s FROM 2) ; overlay(s PLACING t FROM 2) ; overlay(s, t, n, b) ; overlay(s, t, b, n) ; overlay(s, 'xyz', 1, 0) ; overlay(s PLACING 'é' FROM b FOR 1) ; overlay(s, t, b)
+regexp_instr(s, 'x') ; regexp_instr(s, '[0-9]+') ; split(s, '[.]') ; split(s, 'a') ; split(s, ' ') ; get(split(s, 'x'), 1)
 regexp_replace(s, 'a|b', '\\\\$') ; regexp_replace(s, '(a)(b)?', '[$2$10]') ; lower(upper(s)) ; length(concat(s, t)) ; substring(trim(s), 1, 1)
 """
 MOMENTS = """
@@ -131,11 +145,18 @@ date_trunc('minute', ts) ; date_trunc('second', ts) ; date_trunc('millisecond', 
 datediff(d, ts) ; date_diff(ts, w) ; datediff(d, '2024-01-01') ; date_add(d, 7) ; date_add(d, b) ; date_sub(ts, 7) ; date_sub(d, b) ; dateadd(d, 1) ; add_months(d, b) ; add_months(ts, 1) ; add_months(d, -13)
 last_day(d) ; last_day(ts) ; next_day(d, 'Mon') ; next_day(ts, 'su') ; next_day(d, 'FRIDAY')
 unix_timestamp(ts) ; unix_timestamp(d) ; unix_timestamp(w) ; to_unix_timestamp(ts) ; unix_seconds(ts) ; to_unix_timestamp(w) ; unix_millis(ts) ; unix_micros(ts) ; unix_date(d)
+extract(YEAR FROM d) ; extract(DOW FROM ts) ; extract(SECOND FROM ts) ; extract(secs FROM w) ; extract(SECOND FROM d) ; extract(DOW_ISO FROM d) ; extract(YEAROFWEEK FROM d) ; extract(yearofweek FROM ts) ; extract(MINS FROM ts) ; extract(QTR FROM ts) ; extract(WEEK FROM d) ; extract(DOY FROM w)
+to_date(q) ; try_to_date(q) ; to_timestamp(q) ; try_to_timestamp(q) ; to_timestamp_ltz(q) ; to_timestamp_ntz(q) ; to_timestamp_ntz(ts) ; to_timestamp_ntz(d) ; year(q) ; hour(q) ; date_add(q, 1) ; datediff(q, d) ; date(q) ; timestamp(q) ; trunc(q, 'year') ; date_trunc('hour', q) ; last_day(q) ; date(ts) ; timestamp(d)
 date_from_unix_date(b) ; timestamp_seconds(n) ; timestamp_micros(k)
 """
 #: Those that end a query of Spark for some row: one zone will do.
 MOMENT_ERRORS = """
 next_day(d, 'x') ; add_months(d, n) ; make_date(2024, 2, b) ; make_date(n, b, b) ; make_date(2023, 2, 29) ; timestamp_seconds(k) ; timestamp_millis(k)
+"""
+CONVERSIONS = """
+boolean(n) ; tinyint(b) ; smallint(b) ; int(b) ; int('12') ; bigint(n) ; float(n) ; double(n) ; decimal(n) ; string(n) ; string(d) ; string(h) ; binary(s) ; CAST(s AS BINARY) ; binary('é') ; z = CAST('ab' AS BINARY)
+hex(s) ; hex(n) ; hex(k) ; hex(b) ; hex(z) ; unhex(s) ; unhex('1A2') ; unhex(hex(z)) ; bin(n) ; bin(k) ; base64(z) ; base64(s) ; encode(s, 'UTF-8') ; encode(s, 'UTF-16BE') ; encode('abc', 'us-ascii') ; decode(z, 'ISO-8859-1') ; decode(binary(s), 'utf-8')
+length(z) ; octet_length(z) ; bit_length(z) ; md5(z) ; sha1(z) ; sha2(z, 256) ; crc32(z) ; bit_get(n, 3) ; getbit(k, 63) ; shiftleft(n, 3) ; shiftleft(k, b) ; shiftright(k, 2) ; shiftright(b, 1) ; shiftrightunsigned(n, 1) ; shiftrightunsigned(k, n) ; div(n, 3) ; div(k, 7) ; div(n * 1.5, 2) ; factorial(b) ; factorial(20)
 """
 NUMBERS = """
 abs(n) ; abs(b) ; abs(k) ; abs(x) ; abs(r) ; abs(n * 1.5) ; negative(n) ; negative(x) ; negative(b) ; sign(x) ; sign(n) ; signum(r) ; signum(k * 1.5)
@@ -144,7 +165,7 @@ bround(x) ; bround(x, 2) ; bround(r, 1) ; bround(n, -1) ; bround(b * 2.5) ; roun
 floor(x) ; floor(r) ; floor(n) ; floor(k) ; floor(n * 1.25) ; ceil(x) ; ceil(r) ; ceil(b) ; ceiling(n * 1.25) ; floor(b * 1.25) / 3 ; round(b * 1.25) / 3 ; abs(b * 1.25) / 3
 mod(n, b) ; mod(x, 2) ; pmod(n, b) ; pmod(k, n) ; pmod(x, -2.5D) ; pmod(r, r) ; pmod(b, b) ; pmod(-7, 3) ; pmod(n, 0)
 try_add(n, 1) ; try_subtract(b, b) ; try_multiply(k, 2) ; try_divide(x, n) ; try_mod(k, b) ; try_add(b, 1.5)
-sqrt(x) ; sqrt(n) ; rint(x) ; rint(r) ; positive(n) ; positive(x) ; cbrt(x) ; cbrt(k) ; power(x, n) ; pow(x, 0.5D) ; pow(r, b) ; power(n, b) ; power(x, x) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x)
+sqrt(x) ; sqrt(n) ; rint(x) ; rint(r) ; positive(n) ; positive(x) ; cbrt(x) ; cbrt(k) ; power(x, n) ; pow(x, 0.5D) ; pow(r, b) ; power(n, b) ; power(x, x) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x) ; asin(x) ; acos(x) ; atan(x) ; asin(r) ; acos(n) ; atan(k) ; atan2(x, n) ; atan2(n, x) ; atan2(x, x) ; atan2(r, -1.5D) ; sinh(x) ; cosh(x) ; tanh(x) ; sinh(n) ; tanh(r) ; asinh(x) ; acosh(x) ; atanh(x) ; asinh(k) ; atanh(r) ; expm1(x) ; expm1(r) ; log1p(x) ; log1p(k)
 isnan(x) ; isnan(r) ; isnan(n) ; isnan(NULL) ; nanvl(x, 0) ; nanvl(x, r) ; nanvl(r, r) ; nanvl(x, n) ; bit_count(n) ; bit_count(k) ; bit_count(b)
 """
 CHOICES = """
@@ -157,6 +178,8 @@ array_contains(a, 'x') ; array_contains(a, s) ; array_contains(ai, 3) ; array_co
 arrays_overlap(a, array('x', 'y')) ; arrays_overlap(a, a) ; arrays_overlap(array(3L, 5L), ai) ; arrays_overlap(ax, ax) ; arrays_overlap(a, array(s, t))
 size(a) ; array_size(ai) ; cardinality(ax) ; element_at(a, 1) ; element_at(ai, -1) ; element_at(a, b) ; try_element_at(a, 2) ; get(a, 0) ; get(ai, b) ; element_at(ax, 1)
 array_position(a, 'x') ; array_position(ai, 3) ; array_position(ai, n) ; array_position(ax, 0.0D) ; array_min(ai) ; array_max(ai) ; array_min(ax) ; array_max(ax) ; array_max(a) ; array_min(a)
+m['x'] ; m[s] ; element_at(m, 'IBM') ; try_element_at(m, 'zz') ; map_contains_key(m, 'x') ; map_contains_key(m, s) ; map_keys(m) ; map_values(m) ; size(m) ; cardinality(md) ; md[1] ; md[n] ; element_at(md, 100) ; element_at(md, b) ; array_contains(map_keys(m), 'x') ; array_contains(map_values(m), 3) ; exists(map_values(md), v -> v > 0) ; m IS NULL ; array_max(map_values(m))
+array_distinct(a) ; array_distinct(ax) ; array_union(ai, ai) ; array_union(a, array('x', 'q')) ; array_intersect(a, array('x', 'news')) ; array_except(a, array('x')) ; array_except(ai, ai) ; array_remove(a, 'x') ; array_remove(ai, 3) ; array_remove(a, s) ; array_remove(ax, 0) ; array_compact(a) ; array_compact(ax) ; slice(a, 1, 2) ; slice(ai, -1, 1) ; slice(ai, 2, 5) ; slice(ai, -2, 1) ; sort_array(ai) ; sort_array(a, FALSE) ; sort_array(ax) ; get(sort_array(a), 0)
 array_join(a, ',') ; array_join(a, '-', 'NULL') ; array_join(a, t) ; size(array(1, 2)) ; element_at(array(n, b), 2)
 """
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "+05:30")
@@ -183,10 +206,14 @@ def type_of(text: str, schema: Schema) -> Type:
 
 
 def readable(node: Node, value: Any) -> Any:
+    if node.type is Type.BINARY:
+        return bytes.fromhex(value)
     return Decimal(value).scaleb(-decimal_scale(node)) if node.type is Type.DECIMAL else value
 
 
 def same(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
         return True
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
@@ -212,7 +239,9 @@ def differences(spark: SparkSession, texts: Sequence[str], zone: str = "UTC") ->
 
 
 @pytest.mark.parametrize(
-    "block", [TEXTS, NUMBERS, CHOICES, MOMENT_ERRORS], ids=["texts", "numbers", "choices", "moments"]
+    "block",
+    [TEXTS, NUMBERS, CHOICES, CONVERSIONS, MOMENT_ERRORS],
+    ids=["texts", "numbers", "choices", "conversions", "moments"],
 )
 def test_functions_have_sparks_values(spark: SparkSession, block: str) -> None:
     """NULL, NaN, empty and multi-byte texts, ends of ranges: each function alone."""
@@ -252,7 +281,9 @@ def test_filters_with_functions_match_as_in_spark(spark: SparkSession) -> None:
     """Each function compared with a constant, under AND, OR, NOT and IS NULL, by an engine with an index."""
     schema = Schema.of(FIELDS)
     events, filters = EventBatch.read(schema, TABLE), []
-    for i, text in enumerate(t for block in (TEXTS, MOMENTS, NUMBERS, CHOICES) for t in expressions(block)):
+    for i, text in enumerate(
+        t for block in (TEXTS, MOMENTS, NUMBERS, CONVERSIONS, CHOICES) for t in expressions(block)
+    ):
         kind = type_of(text, schema)
         if kind in (Type.STRING, Type.BOOLEAN, Type.DOUBLE, Type.INT, Type.BIGINT, Type.DECIMAL):
             value = _literal(ask_wherecast(text, schema, events), kind is Type.STRING)
@@ -289,7 +320,7 @@ def test_the_examples_are_spark_sql(spark: SparkSession) -> None:
     nothing = spark.createDataFrame(
         [],
         "symbol STRING, price DOUBLE, volume BIGINT, halted BOOLEAN, day DATE, time TIMESTAMP, tags ARRAY<STRING>, "
-        "sizes ARRAY<BIGINT>, quote STRUCT<bid: DOUBLE, ask: DOUBLE>, `odd name` STRING, `from` STRING",
+        "sizes ARRAY<BIGINT>, labels MAP<STRING, STRING>, quote STRUCT<bid: DOUBLE, ask: DOUBLE>, `odd name` STRING, `from` STRING",
     )
     for rows in FAMILIES.values():
         nothing.selectExpr(*(f"({row.example}) IS TRUE" for row in rows))
@@ -297,5 +328,5 @@ def test_the_examples_are_spark_sql(spark: SparkSession) -> None:
 
 def test_every_function_is_compared() -> None:
     """Each name of the table stands in some expression above."""
-    used = set(re.findall(r"(\w+)\(", TEXTS + MOMENTS + MOMENT_ERRORS + NUMBERS + CHOICES))
+    used = set(re.findall(r"(\w+)\(", TEXTS + MOMENTS + MOMENT_ERRORS + NUMBERS + CONVERSIONS + CHOICES))
     assert set(FUNCTIONS) - used == set()

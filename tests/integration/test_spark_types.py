@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import random
 from decimal import Decimal
@@ -152,17 +153,78 @@ def test_binaries(spark: SparkSession) -> None:
     compare(spark, schema, pa.Table.from_pylist(rows, schema.to_arrow()), filters)
 
 
-def test_arrays_of_structs_and_names_with_dots(spark: SparkSession, tmp_path: Path) -> None:
+def test_maps(spark: SparkSession) -> None:
+    """The values of keys that are there, NULL or missing; keys of several types."""
+    schema = Schema.of(
+        {
+            "m": "map<string,string>",
+            "f": "map<string,double>",
+            "d": "map<string,decimal(10,2)>",
+            "k": "map<int,bigint>",
+            "t": "map<date,timestamp>",
+            "s": "string",
+            "i": "int",
+        }
+    )
+    rng = random.Random(2)
+    texts, keys = ["", "a", "ab", "é", "A", None], ["a", "b", "", "é"]
+
+    def pairs(own: list[Any], values: list[Any]) -> Any:
+        return rng.choice([None, *[[(key, rng.choice(values)) for key in rng.sample(own, n)] for n in (0, 1, 2, 3)]])
+
+    day = dt.date(2024, 2, 29)
+    rows = [
+        {
+            "m": pairs(keys, texts),
+            "f": pairs(keys, [0.0, -0.0, 1.5, float("nan"), float("inf"), None]),
+            "d": pairs(keys, [Decimal("1.50"), Decimal("-0.01"), None]),
+            "k": pairs([0, 1, -1, 2**31 - 1], [1, 2**63 - 1, None]),
+            "t": pairs([day, dt.date(1970, 1, 1), dt.date(1, 1, 1)], [dt.datetime(2024, 2, 29, tzinfo=dt.UTC), None]),
+            "s": rng.choice(keys),
+            "i": rng.choice([0, 1, -1, None]),
+        }
+        for _ in range(60)
+    ]
+    filters = [f"m['{key}'] {op} 'a'" for key, op in itertools.product(("a", "é", "none"), OPS)]
+    filters += [f"f['b'] {op} {n}" for op, n in itertools.product(OPS, ("0", "1.5", "1e0"))]
+    filters += [f"d['a'] {op} 1.5" for op in OPS] + [f"k[1] {op} 1" for op in OPS] + ["k[i] = 1", "m[s] = 'a'"]
+    filters += [f"NOT ({text})" for text in filters[::3]] + ["m['a'] IS NULL", "NOT (m['a'] IS NULL OR f['a'] > 1)"]
+    filters += [
+        "m['a'] LIKE '%a%'",
+        "m['a'] ILIKE 'a%'",
+        "m['a'] IN ('a', 'é')",
+        "lower(m['b']) = 'a'",
+        "m['a'] = m['b']",
+    ]
+    filters += ["map_contains_key(m, 'a')", "NOT map_contains_key(m, s)", "map_contains_key(k, 1)", "size(m) = 2"]
+    filters += ["array_contains(map_keys(m), 'b')", "array_contains(map_values(k), 1)", "cardinality(f) > 1"]
+    filters += [
+        "element_at(m, '') = ''",
+        "try_element_at(d, 'é') > 0",
+        "t[DATE '2024-02-29'] > '2024-01-01'",
+        "m IS NULL",
+    ]
+    filters += [
+        "exists(map_values(f), v -> v > 1)",
+        "exists(map_keys(m), x -> x > 'a')",
+        "map_contains_key(t, '2024-02-29')",
+    ]
+    spark_texts = {"map_contains_key(t, '2024-02-29')": "map_contains_key(t, DATE '2024-02-29')"}
+    events = pa.Table.from_pylist(rows, schema.to_arrow())
+    compare(spark, schema, events, filters, spark_texts=spark_texts, least=1)
+
+
+def test_arrays_of_structs_maps_and_names_with_dots(spark: SparkSession, tmp_path: Path) -> None:
     """In an engine and in a pipeline, `items.price` is an array and `host.name` in backticks a column, as in Spark."""
     columns = (
         "id int, host string, `host.name` string, items array<struct<price: double, by: struct<name: string>>>, "
-        "d decimal(20,2), q struct<r: int>"
+        "d decimal(20,2), q struct<r: int, m: map<string, int>>, labels map<string, string>"
     )
     rows = [
-        (1, "h", "n", [(1.5, ("a",)), (2.5, None)], Decimal("1.50"), (1,)),
-        (2, None, "h", [None, (None, ("b",))], Decimal("12345678901234567.25"), (2,)),
-        (3, "n", None, [], None, None),
-        (4, "h", "h", None, Decimal("-1.50"), (None,)),
+        (1, "h", "n", [(1.5, ("a",)), (2.5, None)], Decimal("1.50"), (1, {"a": 1}), {"team": "core"}),
+        (2, None, "h", [None, (None, ("b",))], Decimal("12345678901234567.25"), (2, {}), {"team": "Core", "env": None}),
+        (3, "n", None, [], None, None, {}),
+        (4, "h", "h", None, Decimal("-1.50"), (None, None), None),
     ]
     filters = ["`host.name` = 'n'", "host = `host.name`", "array_contains(items.price, 2.5D)", "size(items.price) = 2"]
     filters += [
@@ -171,6 +233,10 @@ def test_arrays_of_structs_and_names_with_dots(spark: SparkSession, tmp_path: Pa
         "d > 1.5",
         "d = 12345678901234567.25",
         "q.r = 1",
+        "labels['team'] = 'core'",
+        "map_contains_key(labels, 'env')",
+        "labels IS NULL",
+        "q.m['a'] = 1",
     ]
     events = spark.createDataFrame(rows, columns).coalesce(1)
     wanted = {(row.id, i) for i, text in enumerate(filters) for row in events.where(text).select("id").collect()}

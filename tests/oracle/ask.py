@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
 #: Expressions of one query: Spark does not compile a wider one as a whole.
@@ -24,7 +23,7 @@ WIDTH = 100
 ROW = "__row"
 
 
-def ask_spark(spark: SparkSession, table: pa.Table, texts: Sequence[str]) -> list[list[Any] | PySparkException]:
+def ask_spark(spark: SparkSession, table: pa.Table, texts: Sequence[str]) -> list[list[Any] | Exception]:
     """The values of each expression, or the error with which Spark ends the query. Dates are days, timestamps microseconds."""
     return _answers(_frame(spark, table), texts)
 
@@ -56,15 +55,20 @@ def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
 
 
-def _answers(frame: DataFrame, texts: Sequence[str]) -> list[list[Any] | PySparkException]:
-    from pyspark.errors import PySparkException
-
+def _answers(frame: DataFrame, texts: Sequence[str]) -> list[list[Any] | Exception]:
     try:
         return [*_compute(frame, texts)]
-    except PySparkException:
+    except _failures():
         errors = _errors(frame, texts)
     values = iter(_compute(frame, [text for text, error in zip(texts, errors, strict=True) if error is None]))
     return [next(values) if error is None else error for error in errors]
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JJavaError  # the latter where an overflow of Java's has no words of Spark's
 
 
 def _compute(frame: DataFrame, texts: Sequence[str]) -> list[list[Any]]:
@@ -87,18 +91,16 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     return array.to_pylist()  # type: ignore[no-any-return]
 
 
-def _error(frame: DataFrame, texts: Sequence[str]) -> PySparkException | None:
+def _error(frame: DataFrame, texts: Sequence[str]) -> Exception | None:
     """What ends a query for some expressions, as far as the optimizer can tell."""
-    from pyspark.errors import PySparkException
-
     try:
         frame.selectExpr(*_columns(texts))._jdf.queryExecution().optimizedPlan()
-    except PySparkException as error:
+    except _failures() as error:
         return error
     return None
 
 
-def _errors(frame: DataFrame, texts: Sequence[str]) -> list[PySparkException | None]:
+def _errors(frame: DataFrame, texts: Sequence[str]) -> list[Exception | None]:
     """For each expression, what ends a query that asks for it alone."""
     error = _error(frame, texts)
     if error is None or len(texts) == 1:

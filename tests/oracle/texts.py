@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +32,20 @@ ATTRIBUTES: dict[str, tuple[Type, str, pa.DataType]] = {
     "f": (Type.FLOAT, "real", pa.float32()),
     "day": (Type.DATE, "date", pa.date32()),
     "at": (Type.TIMESTAMP, "timestamp", pa.timestamp("us", "UTC")),
+    "p": (Type.DECIMAL, "decimal(10,2)", pa.decimal128(10, 2)),
+    "wide": (Type.DECIMAL, "decimal(30,5)", pa.decimal128(30, 5)),
+    "raw": (Type.BINARY, "binary", pa.binary()),
+    "wall": (Type.TIMESTAMP_NTZ, "timestamp_ntz", pa.timestamp("us")),
+    "labels": (Type.MAP, "map<string,string>", pa.map_(pa.string(), pa.string())),
+    "counts": (Type.MAP, "map<string,bigint>", pa.map_(pa.string(), pa.int64())),
     "tags": (Type.ARRAY, "array<string>", pa.list_(pa.string())),
     "sizes": (Type.ARRAY, "array<bigint>", pa.list_(pa.int64())),
+}
+#: An array of structs: each field is an array.
+ITEMS = pa.list_(pa.struct([("name", pa.string()), ("price", pa.float64())]))
+SCHEMA: dict[str, object] = {
+    **{name: written for name, (_, written, _) in ATTRIBUTES.items()},
+    "items": {"type": "array<struct>", "fields": {"name": "string", "price": "double"}},
 }
 TEXTS = [
     "",
@@ -62,6 +75,13 @@ VALUES: dict[Type, list[Any]] = {
     Type.BIGINT: [0, 1, -1, 5, 64, -100, 10**6, 1_700_000_000, 2**40, 2**63 - 1, -(2**63)],
     Type.DOUBLE: [0.0, -0.0, 1.0, -1.5, 0.1, 2.5, 3.5, 1e3, 1e300, -1e-5, float("nan"), float("inf"), float("-inf")],
     Type.FLOAT: [0.0, 0.5, -1.25, 3.0, 1e10, float("nan")],
+    Type.DECIMAL: [Decimal(v) for v in ("0", "1", "-1.5", "2.25", "99999999.99", "-0.01", "3", "12.3", "100")],
+    Type.BINARY: [b"", b"a", b"ab", b"\x00", b"\xff\xfe", "é".encode()],
+    Type.TIMESTAMP_NTZ: [
+        dt.datetime(2024, 2, 29, 12, 34, 56, 789012),  # noqa: DTZ001 - wall clocks
+        dt.datetime(1970, 1, 1),  # noqa: DTZ001
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001
+    ],
     Type.DATE: [
         dt.date(2024, 2, 29),
         dt.date(1970, 1, 1),
@@ -76,6 +96,7 @@ VALUES: dict[Type, list[Any]] = {
         dt.datetime(2024, 3, 31, 1, 30, tzinfo=dt.UTC),
     ],
 }
+_KEYS = ["a", "b", "", "日本"]
 _ELEMENTS = {"tags": VALUES[Type.STRING][:8], "sizes": VALUES[Type.BIGINT][:6]}
 _PATTERNS = ["a", "^a", "b$", "[a-c]+", "(?i)ab", r"(\\w)(\\w)?", "x|y", "\\\\d+", "é"]
 _UNITS = ["YEAR", "MONTH", "DAY", "HOUR", "week", "quarter"]
@@ -84,9 +105,25 @@ _WORDS = {
     ("trunc", 1): ["YEAR", "MONTH", "week", "quarter"],
     ("date_trunc", 0): _UNITS,
     ("next_day", 1): ["MO", "Friday"],
+    **{(name, 1): ["UTF-8", "iso-8859-1", "UTF-16BE"] for name in ("encode", "decode")},
 }
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 _NUMBERS = (Type.INT, Type.BIGINT, Type.DOUBLE, Type.FLOAT)
+#: What conditions compare.
+_COMPARED = [
+    *[Type.STRING] * 3,
+    Type.DATE,
+    Type.TIMESTAMP,
+    Type.TIMESTAMP_NTZ,
+    *[Type.DECIMAL] * 2,
+    Type.BINARY,
+    *_NUMBERS,
+]
+#: Types that can be compared with each other.
+_GROUPS = ((Type.DECIMAL, *_NUMBERS), (Type.DATE, Type.TIMESTAMP, Type.TIMESTAMP_NTZ))
+#: Types of attributes; and of their values by key.
+_KINDS = {kind for kind, _, _ in ATTRIBUTES.values()}
+_BY_KEY = {Type.STRING: "labels", Type.BIGINT: "counts"}
 
 
 def make_events(rng: random.Random, count: int) -> pa.Table:
@@ -95,12 +132,25 @@ def make_events(rng: random.Random, count: int) -> pa.Table:
     for name, (kind, _, arrow) in ATTRIBUTES.items():
         values = [None if rng.random() < 0.2 else _value(rng, name, kind) for _ in range(count)]
         columns[name] = pa.array(values, arrow)
+    columns["items"] = pa.array([None if rng.random() < 0.2 else _items(rng) for _ in range(count)], ITEMS)
     return pa.table(columns)
+
+
+def _items(rng: random.Random) -> list[dict[str, Any] | None]:
+    return [
+        None
+        if rng.random() < 0.1
+        else {"name": rng.choice([None, *TEXTS[:8]]), "price": rng.choice([None, *VALUES[Type.DOUBLE]])}
+        for _ in range(rng.randrange(4))
+    ]
 
 
 def _value(rng: random.Random, name: str, kind: Type) -> Any:
     if kind is Type.ARRAY:
         return [rng.choice([*_ELEMENTS[name], None]) for _ in range(rng.randrange(4))]
+    if kind is Type.MAP:
+        values = VALUES[Type.STRING if name == "labels" else Type.BIGINT]
+        return [(key, rng.choice([*values, None])) for key in rng.sample(_KEYS, rng.randrange(4))]
     return rng.choice(VALUES[kind])
 
 
@@ -125,17 +175,19 @@ class TextMaker:
         return self.rng.choice(self._predicates)(self)
 
     def _compare(self) -> str:
-        kind = self.rng.choice([Type.STRING, Type.STRING, Type.DATE, Type.TIMESTAMP, *_NUMBERS])
+        kind = self.rng.choice(_COMPARED)
         left = self.value(kind)
-        right = self.literal(kind) if self.rng.random() < 0.7 else self.value(kind)
+        group = next((g for g in _GROUPS if kind in g), (kind,))
+        other = self.rng.choice(group) if self.rng.random() < 0.25 else kind
+        right = self.literal(other) if self.rng.random() < 0.7 else self.value(other)
         return f"{left} {self.rng.choice(_COMPARISONS)} {right}"
 
     def _list(self) -> str:
-        kind = self.rng.choice([Type.STRING, Type.INT, Type.DATE])
+        kind = self.rng.choice([Type.STRING, Type.INT, Type.DATE, Type.DECIMAL, Type.BINARY])
         return f"{self.value(kind)} IN ({self.literal(kind)}, {self.literal(kind)}, {self.literal(kind)})"
 
     def _between(self) -> str:
-        kind = self.rng.choice([Type.DATE, *_NUMBERS])
+        kind = self.rng.choice([Type.DATE, Type.DECIMAL, *_NUMBERS])
         return f"{self.value(kind)} BETWEEN {self.literal(kind)} AND {self.literal(kind)}"
 
     def _pattern(self) -> str:
@@ -147,17 +199,28 @@ class TextMaker:
         return self.value(Type.BOOLEAN)
 
     def _null(self) -> str:
-        kind = self.rng.choice([Type.STRING, Type.DATE, *_NUMBERS])
+        kind = self.rng.choice(_COMPARED)
         return f"{self.value(kind)} IS {self.rng.choice(['', 'NOT '])}NULL"
 
     def _elements(self) -> str:
-        name = self.rng.choice(["tags", "sizes"])
-        kind = Type.STRING if name == "tags" else Type.BIGINT
+        name, kind = self.rng.choice(
+            [
+                ("tags", Type.STRING),
+                ("sizes", Type.BIGINT),
+                ("items.name", Type.STRING),
+                ("items.price", Type.DOUBLE),
+                ("map_keys(labels)", Type.STRING),
+                ("map_values(counts)", Type.BIGINT),
+            ]
+        )
         return self.rng.choice(
             [
                 f"array_contains({name}, {self.literal(kind)})",
                 f"arrays_overlap({name}, array({self.literal(kind)}, {self.literal(kind)}))",
                 f"exists({name}, x -> x {self.rng.choice(_COMPARISONS[:6])} {self.literal(kind)})",
+                f"exists({name}, x -> x BETWEEN {self.literal(kind)} AND {self.literal(kind)})",
+                f"exists({name}, x -> x > {self.literal(kind)} AND x < {self.literal(kind)})",
+                f"NOT exists({name}, x -> x <= {self.literal(kind)})",
                 f"exists({name}, x -> x IN ({self.literal(kind)}, {self.literal(kind)}))",
                 f"forall({name}, x -> x >= {self.literal(kind)})",
                 f"size({name}) > {self.rng.randrange(3)}",
@@ -165,8 +228,25 @@ class TextMaker:
             ]
         )
 
+    def _keys(self) -> str:
+        name = self.rng.choice(["labels", "counts"])
+        key = f"'{self.rng.choice(_KEYS)}'"
+        kind = Type.STRING if name == "labels" else Type.BIGINT
+        return self.rng.choice(
+            [
+                f"map_contains_key({name}, {key})",
+                f"NOT map_contains_key({name}, {key})",
+                f"{name}[{key}] {self.rng.choice(_COMPARISONS)} {self.literal(kind)}",
+                f"{name}[{key}] {self.rng.choice(_COMPARISONS)} {self.literal(kind)}",
+                f"element_at({name}, {key}) IS NULL",
+                f"{name}[s] = {self.literal(kind)}",
+                f"size({name}) = {self.rng.randrange(3)}",
+                f"{name} IS NOT NULL",
+            ]
+        )
+
     _predicates: list[Callable[[TextMaker], str]] = [  # noqa: RUF012
-        *[_compare] * 5, _list, _between, _pattern, _pattern, _truth, _null, _elements,
+        *[_compare] * 5, _list, _between, _pattern, _pattern, _truth, _null, _elements, _keys,
     ]  # fmt: skip
 
     # -- values ---------------------------------------------------------------------------------------------------
@@ -183,6 +263,10 @@ class TextMaker:
         return self._call(self.rng.choice(rows), depth) if rows else self._leaf(kind)
 
     def _leaf(self, kind: Type) -> str:
+        if kind in _BY_KEY and self.rng.random() < 0.15:
+            return f"{_BY_KEY[kind]}['{self.rng.choice(_KEYS)}']"
+        if kind is Type.DECIMAL and self.rng.random() < 0.3:
+            return f"(p {self.rng.choice('+-*')} {self.rng.choice(['1.5', 'CAST(2 AS DECIMAL(3,1))', 'p'])})"
         names = [name for name, (own, _, _) in ATTRIBUTES.items() if own is kind]
         return self.rng.choice(names) if names and self.rng.random() < 0.9 else self.literal(kind)
 
@@ -211,6 +295,9 @@ class TextMaker:
         return f"CAST({one} AS {kind.upper()})" if kind is not Type.FLOAT else one
 
     def _call(self, row: Function, depth: int) -> str:
+        if row.name == "extract":
+            unit = self.rng.choice(["YEAR", "DOW", "DOW_ISO", "YEAROFWEEK", "MINUTE", "WEEK"])
+            return f"extract({unit} FROM {self.value(self.rng.choice([Type.DATE, Type.TIMESTAMP]), depth - 1)})"
         count = row.least if row.most == row.least else self.rng.randint(row.least, min(row.most, row.least + 1, 3))
         return f"{row.name}({', '.join(self._argument(row, i, depth) for i in range(count))})"
 
@@ -222,10 +309,11 @@ class TextMaker:
             return f"'{self.rng.choice(_PATTERNS)}'" if position == 1 else "'-'"
         if takes.literal:
             return str(self.rng.randrange(3))
-        kinds = [kind for kind in takes.types if any(own is kind for own, _, _ in ATTRIBUTES.values())]
-        kind = self.rng.choice(kinds)
+        kind = self.rng.choice([kind for kind in takes.types if kind in _KINDS])
         if kind is Type.ARRAY:
             return "tags"
+        if kind is Type.MAP:
+            return self.rng.choice(["labels", "counts"])
         if kind is Type.INT and row.name in (
             "repeat",
             "lpad",
@@ -249,6 +337,12 @@ class TextMaker:
             return f"DATE '{value.isoformat()}'"
         if kind is Type.TIMESTAMP:
             return f"TIMESTAMP '{value.strftime('%Y-%m-%d %H:%M:%S.%f').replace('0001-', '0001-')}Z'"
+        if kind is Type.DECIMAL:
+            return self.rng.choice([f"{value}BD", f"{value}"])
+        if kind is Type.BINARY:
+            return f"X'{value.hex()}'"
+        if kind is Type.TIMESTAMP_NTZ:
+            return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
         if kind is Type.BIGINT:
             return f"{value}L" if value > -(2**63) else "-5L"
         if kind is Type.INT:

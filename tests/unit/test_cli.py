@@ -121,6 +121,7 @@ PAGES = [
     ("symbol LIKE 'AB%'", ["symbol    ['AB', 'AC')"]),
     ("symbol LIKE 'a%b'", ["symbol    ['a', 'b')", "residual  symbol LIKE 'a%b'", "note: residual"]),
     ("symbol > 'it''s'", ["symbol    ('it''s', +inf)"]),
+    ("price * 2 > 5", ["note: price * 2 becomes a column of the index, and its conditions part of the box, once 8"]),
     ("price * 1.50 > volume", ["price     not NULL", "residual  (price * 1.50) > volume"]),
     ("NOT (day < '2024-01-31')", ["day       [DATE '2024-01-31', +inf)"]),
     ("array_contains(tags, 'x')", ["tags      some element in {'x'}"]),

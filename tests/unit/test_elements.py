@@ -17,8 +17,8 @@ CASES = [
     ("arrays_overlap(tags, array('a', 'c'))", "tags", lambda v: {"a", "c"} & set(v), True),
     ("exists(sizes, s -> s IN (1, 2))", "sizes", lambda v: {1, 2} & set(v), True),
     ("exists(sizes, s -> s IN (1, 2.5))", "sizes", lambda v: 1 in v, False),
-    ("exists(sizes, s -> s > 1)", "sizes", lambda v: any(s is not None and s > 1 for s in v), False),
-    ("exists(sizes, s -> s <= 9223372036854775807)", "sizes", lambda v: any(s is not None for s in v), False),
+    ("exists(sizes, s -> s > 1)", "sizes", lambda v: any(s is not None and s > 1 for s in v), True),
+    ("exists(sizes, s -> s <= 9223372036854775807)", "sizes", lambda v: any(s is not None for s in v), True),
     ("exists(rates, r -> r IN (1, 0.5))", "rates", lambda v: {1.0, 0.5} & set(v), True),
     ("exists(tags, t -> t LIKE '%a%')", "tags", lambda v: any("a" in (t or "") for t in v), False),
 ]

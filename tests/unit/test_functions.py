@@ -34,6 +34,7 @@ FIELDS = {
     "time": "timestamp",
     "tags": "array<string>",
     "sizes": "array<integer>",
+    "labels": "map<string,string>",
     "quote": {"type": "struct", "fields": {"bid": "double", "ask": "double"}},
     "odd name": "string",
     "from": "string",
@@ -153,19 +154,6 @@ def test_comparisons_of_monotone_functions_are_intervals(zone):
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def test_texts_do_not_grow_without_bound():
-    """A text that a function would make of shorter ones is NULL beyond 65,536 characters."""
-    engine = Engine({"s": "string", "n": "int"})
-    engine.subscribe("grown", "length(repeat(s, n)) > 0")
-    engine.subscribe("padded", "length(lpad(s, n, 'x')) > 0")
-    engine.subscribe("none", "repeat(s, n) IS NULL AND rpad(s, n) IS NULL")
-    assert sorted(engine.match({"s": "ab", "n": 1000})) == ["grown", "padded"]
-    assert engine.match({"s": "ab", "n": 2**31 - 1}) == ["none"]
-    engine.subscribe("swapped", "replace(s, 'a', 'bbbbbbbbbb') IS NULL OR regexp_replace(s, 'a', 'bbbbbbbbbb') IS NULL")
-    assert "swapped" in engine.match({"s": "a" * 60_000})
-    assert "swapped" not in engine.match({"s": "a" * 6_000})
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -216,3 +204,18 @@ def test_java_functions_are_exact():
         np.testing.assert_array_equal(cbrt(x), roots)
         np.testing.assert_array_equal(log(x[x >= 0]), logs[x >= 0])
         np.testing.assert_array_equal(log10(x[x >= 0]), logs10[x >= 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "at", "result"),
+    [
+        ("overlay(s, 'I', at, 5)", 2**31 - 1, "aaaI"),
+        ("overlay(s, '', at)", -(2**31), "aaaaa"),
+        ("overlay(s, 'I', at)", 2, "aIa"),
+    ],
+)
+def test_overlay_at_the_ends_of_integers(call: str, at: int, result: str) -> None:
+    """As Spark has it, which takes the least integer for a place behind the text."""
+    engine = Engine({"s": "string", "at": "int"})
+    engine.subscribe("x", f"{call} = '{result}'")
+    assert engine.match({"s": "aaa", "at": at}) == ["x"]

@@ -67,7 +67,7 @@ def test_what_does_not_fit():
         engine.match_batch([{"items": [1]}])
     schema = Schema.of(pa.schema({"items": pa.list_(pa.struct({"tags": pa.list_(pa.string()), "n": pa.int8()}))}))
     assert [a.name for a in schema] == ["items.n"]
-    assert "an array holds plain values only" in schema.unusable["items.tags"]
+    assert "arrays and maps hold plain values only" in schema.unusable["items.tags"]
 
 
 HOSTS = Schema.of({"host": "string", "`host.name`": "string", "a.b": "int", "`x.y`": "int"})

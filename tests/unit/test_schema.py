@@ -383,7 +383,7 @@ def double(**domain):
         ({"a": "varchar2"}, "attribute 'a': type varchar2 is not supported; use one of boolean"),
         ({"a": "decimal(39,2)"}, r"attribute 'a': type decimal\(39,2\) does not exist"),
         ({"a": "smallint(5)"}, r"type smallint\(5\) is not supported"),
-        ({"a": "array<array<int>>"}, "an array holds plain values only"),
+        ({"a": "array<array<int>>"}, "arrays and maps hold plain values only"),
         ({"a": "struct"}, "attribute 'a': a struct needs fields"),
         ({"a": {"type": "struct", "fields": {}}}, "a struct needs fields"),
         (
@@ -477,8 +477,8 @@ def test_unreadable_file(tmp_path):
         (pa.decimal128(5, -2), r"attribute 'x': type decimal\(5,-2\) does not exist"),
         (pa.bool8(), "bool8> is not supported"),
         (pa.null(), "type null is not supported"),
-        (pa.list_(pa.list_(pa.int8())), "an array holds plain values only"),
-        (pa.list_(pa.struct({"a": pa.list_(pa.int8())})), "an array holds plain values only"),
+        (pa.list_(pa.list_(pa.int8())), "arrays and maps hold plain values only"),
+        (pa.list_(pa.struct({"a": pa.list_(pa.int8())})), "arrays and maps hold plain values only"),
         (pa.struct([]), "a struct without fields"),
         (pa.struct({"y": pa.duration("s")}), r"attribute 'x\.y'"),
     ],
@@ -502,8 +502,12 @@ def test_refused_arrow():
     [
         ("interval", "type interval is not supported"),
         ("void", "type void is not supported"),
-        ({"type": "map", "keyType": "string", "valueType": "string"}, "type map is not supported"),
-        ({"type": "array", "elementType": {"type": "struct", "fields": []}}, "an array holds plain values only"),
+        ({"type": "map", "keyType": "double", "valueType": "string"}, "the keys of a map cannot be"),
+        (
+            {"type": "map", "keyType": "string", "valueType": {"type": "array"}},
+            "arrays and maps hold plain values only",
+        ),
+        ({"type": "array", "elementType": {"type": "struct", "fields": []}}, "arrays and maps hold plain values only"),
         ({"type": "struct", "fields": []}, "a struct without fields"),
     ],
 )

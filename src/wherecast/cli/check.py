@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import typer
 from wherecast.cli.failures import REFUSED
 from wherecast.cli.report import printable, say_error
 from wherecast.errors import FilterError
+from wherecast.index.expressions import least_uses, statement_of
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Attribute, Schema
 from wherecast.language.events.types import FLOATS
@@ -126,6 +128,7 @@ class CheckedFilter(NamedTuple):
     clauses: list[CheckedClause]
     is_cover: bool  # the boxes are wider than the filter; the residual is all of it
     remarks: list[str]  # on comparisons that mean something else than they seem to
+    shared: list[tuple[str, int]]  # expressions that an index makes columns of, once so many clauses have them
 
     @property
     def matches(self) -> str:
@@ -156,7 +159,11 @@ class CheckedFilter(NamedTuple):
                 "covering boxes: the normal form has too many clauses, so boxes find candidates and the whole filter decides"
             )
         elif any(c.residual for c in self.clauses):
-            notes.append("residual: what no interval can say is evaluated on events that are inside the box")
+            notes.append("residual: what the box does not say is evaluated on events that are inside the box")
+        notes += [
+            f"{sql} becomes a column of the index, and its conditions part of the box, once {count} clauses have it"
+            for sql, count in self.shared
+        ]
         if any(c.residual and not c.constraints for c in self.clauses):
             notes.append("a clause without a box is evaluated on every event")
         return notes
@@ -190,7 +197,19 @@ def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
     read = compiler.read(text)
     is_cover = bool(clauses) and not multiply_out(read.node, compiler.limits.clauses)[1]
     said = [remark for remark in Reader(schema).remarks(text, read) if remark.rule.code in _REMARKED]
-    return CheckedFilter(clauses, is_cover, list(dict.fromkeys("; ".join(remark.words) for remark in said)))
+    remarks = list(dict.fromkeys("; ".join(remark.words) for remark in said))
+    shared = [] if is_cover else list(dict.fromkeys(_shared(text, filters, schema)))
+    return CheckedFilter(clauses, is_cover, remarks, shared)
+
+
+def _shared(text: str, filters: Filters, schema: Schema) -> Iterator[tuple[str, int]]:
+    """The expressions of residuals that can be columns, and how many clauses must have one."""
+    literals, namer = cut_text(text)[1], attribute_namer(schema)
+    for residual in (r for program in filters.programs for r in program.residuals):
+        statement = statement_of(residual)
+        if statement is not None:
+            sql = render(statement.of, namer, lambda param: written_literal(param, literals[param.slot]))
+            yield sql, least_uses(statement.of)
 
 
 #: Rules on comparisons that mean something else than they seem to. What a filter costs is said in notes on its clauses.
@@ -218,7 +237,8 @@ def _page(checked: CheckedFilter) -> str:
     for number, clause in enumerate(checked.clauses, 1):
         lines += ["", f"box of clause {number}" if len(checked.clauses) > 1 else "box"]
         for _, constraint in clause.constraints:
-            element = "some element in " if constraint.attribute.is_array and _is_element_test(constraint) else ""
+            what = "element" if constraint.attribute.value is None else "key"
+            element = f"some {what} in " if constraint.attribute.is_array and _is_element_test(constraint) else ""
             lines.append(printable(f"  {constraint.attribute.name:{width}}  {element}{constraint}"))
         if not clause.constraints:
             lines.append("  everything")
@@ -229,7 +249,7 @@ def _page(checked: CheckedFilter) -> str:
 
 
 def _is_element_test(constraint: Constraint) -> bool:
-    return any(i.low is not None and i.low == i.high for i in constraint.intervals)
+    return any(i.low is not None or i.high is not None for i in constraint.intervals)
 
 
 def _fields(text: str, checked: CheckedFilter) -> dict[str, object]:

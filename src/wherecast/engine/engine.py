@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
@@ -57,13 +57,14 @@ from wherecast.engine.subscriptions import (
     compile_parts,
     read_subscriptions,
 )
-from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
+from wherecast.errors import EventError, FilterError, SubscriptionError, UnknownIdError
 from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters
 from wherecast.language.filters.written import write_filter
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import find_matcher
 from wherecast.progress import shown
@@ -345,13 +346,23 @@ class Engine:
         reader = self._reader
         if reader.needed is not needed:
             reader = self._reader = EventReader(self.schema, needed, self._names)
+        found = None if reader.reads_maps else self._match_one(event, reader, segments, state.version)
+        # What single events cannot do is done as a batch, which also has the words for what is wrong.
+        return found if found is not None else self.match_batch([event]).subscription_ids().tolist()
+
+    def _match_one(
+        self, event: Mapping[str, object], reader: EventReader, segments: Sequence[Segment], version: int
+    ) -> list[SubscriptionId] | None:
         values = reader.read(event)
         found: list[SubscriptionId] = []
-        for segment in segments:
-            ids = segment.match_one(values, state.version, self._compiler.limits)
-            if ids is None:
-                return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
-            found += ids
+        try:
+            for segment in segments:
+                ids = segment.match_one(values, version, self._compiler.limits)
+                if ids is None:
+                    return None
+                found += ids
+        except GrownTextError:
+            return None
         return found
 
     def match_batch(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
@@ -605,6 +616,9 @@ def _within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBa
         try:
             return work(batch), batch
         except OverworkError as over:
-            if on_error == "raise":
-                raise over.errors[0] from None
-            batch = batch.without(over.errors)
+            errors = over.errors
+        except GrownTextError as grown:
+            errors = [EventError(f"{grown}; shorten the text in the event, or the filter", row=grown.row)]
+        if on_error == "raise":
+            raise errors[0]
+        batch = batch.without(errors)

@@ -14,10 +14,11 @@ from wherecast.index.boxes import EventCodes, codes_of, walk_constraints
 from wherecast.index.operands import attribute_values
 from wherecast.index.packed import unpack_clauses
 from wherecast.language.evaluate import evaluate, holds
+from wherecast.language.events.arrow import element_of
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Attribute, Schema
-from wherecast.language.events.types import Type
+from wherecast.language.events.types import COLLECTIONS
 from wherecast.language.expression import And, Const, Node, Not, Or, Param
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import Filters
@@ -101,6 +102,9 @@ class Explanation:
 
 def _loaded(stored: object, attribute: Attribute) -> object:
     """The value that an index has in another form."""
+    if isinstance(stored, list) and attribute.value is not None:
+        value = attribute.value
+        return {_loaded(pair["key"], element_of(attribute)): _loaded(pair["value"], value) for pair in stored}
     if isinstance(stored, list):
         return [_loaded(element, attribute) for element in stored]
     return None if stored is None else attribute.row.load(stored, attribute)
@@ -196,7 +200,7 @@ def _subject(node: Node, scope: ProgramScope) -> object:
     if isinstance(node, Not):
         return _subject(node.item, scope)
     values = [child for child in node.children() if not isinstance(child, (Param, Const))]
-    if isinstance(node, (And, Or)) or len(values) != 1 or values[0].type is Type.ARRAY:
+    if isinstance(node, (And, Or)) or len(values) != 1 or values[0].type in COLLECTIONS:
         return NO_VALUE
     found = evaluate(values[0], scope)
     return python_value(values[0], found.values[0]) if found.valid[0] else None

@@ -30,7 +30,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, Texts, lay_out
 from wherecast.kernels.arrays import Ints, Longs
@@ -47,6 +47,7 @@ from wherecast.kernels.codes import (
     write_sets,
 )
 from wherecast.kernels.jit import direct, frozen
+from wherecast.language.events.convert import map_keys
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.events.schema import Schema
@@ -234,7 +235,13 @@ class Codebook:
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
         if number >= len(self.schema.columns):
-            return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
+            expression, own = self.expression(number), self.codes[number]
+            found = None if expression is None else expression.find_key(self.schema)
+            if found is not None:
+                assert isinstance(own, ValueCodes)
+                return own.encode(map_value(events, *found))
+            with numbering(events):
+                return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
         codes = self.codes[number]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
@@ -298,7 +305,10 @@ class Codebook:
         column = self.schema.columns[number]
         assert isinstance(codes, ValueCodes | LiteralCodes)
         if not isinstance(codes, LiteralCodes):
-            return _encode_lists(codes, events.array(column.attr))
+            values = events.array(column.attr)
+            return _encode_lists(
+                codes, values if self.schema.attributes[column.attr].value is None else map_keys(values)
+            )
         texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
         return codes.encode_texts(texts, fold=fold)
 

@@ -42,16 +42,18 @@ from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
-from wherecast.language.events.types import TEXTS, Type
+from wherecast.language.events.types import COLLECTIONS, INTEGERS, TEXTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
     FLIPPED,
+    Attr,
     Call,
     Compare,
     InList,
     Like,
     Node,
     Param,
+    Subscript,
     attributes_of,
     is_constant,
 )
@@ -186,6 +188,18 @@ class ExpressionColumn:
     @property
     def is_text(self) -> bool:
         return self.common in TEXTS
+
+    def find_key(self, schema: Schema) -> tuple[int, str | int] | None:
+        """The map and the key, if the column is the value of a key as an index has it anyway."""
+        of = self.of
+        if not isinstance(of, Subscript) or not isinstance(of.array, Attr) or not isinstance(of.index, Param):
+            return None
+        attribute = schema.attributes[of.array.index]
+        is_plain = of.array.key in (Type.STRING, *INTEGERS) and of.type is self.common is not Type.DECIMAL
+        if attribute.value is None or not is_plain:
+            return None
+        (key,) = self.literals[of.index][self.row : self.row + 1].tolist()
+        return of.array.index, key
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""
@@ -334,7 +348,7 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
     """The columns that enough clauses use, numbered; should there be too many, the most used ones."""
     worth: dict[_Name, float] = {}
     for use in uses:
-        few = FEW_TEXT_USES if _reads_text(use.statement.of) else FEW_USES
+        few = least_uses(use.statement.of)
         for name, counts in zip(use.names, (use.worth / few).tolist(), strict=True):
             if name is not None:
                 worth[name] = worth.get(name, 0) + counts
@@ -342,8 +356,9 @@ def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
     return {name: number for number, name in enumerate(sorted(chosen))}
 
 
-def _reads_text(node: Node) -> bool:
-    return any(n.type in (*TEXTS, Type.ARRAY) for n in node.walk())
+def least_uses(node: Node) -> int:
+    """How many clauses must share an expression before it is a column."""
+    return FEW_TEXT_USES if any(n.type in (*TEXTS, *COLLECTIONS) for n in node.walk()) else FEW_USES
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wherecast.language.events.arrow import element_of
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.kinds import unscaled_of
 from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, Stored, key_of
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.nullable import Nullable, arrow_valid
+
+
+@contextmanager
+def numbering(events: EventBatch) -> Iterator[None]:
+    """Gives a text that grows too long the row that its event had in the input."""
+    try:
+        yield
+    except GrownTextError as grown:
+        grown.row = int(events.rows[grown.row])
+        raise
+
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
 _OPERANDS = -3
+#: And that of the pairs of its maps.
+_PAIRS = -4
 
 
 def attribute_values(events: EventBatch, attr: int) -> Nullable:
@@ -27,6 +45,8 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     valid = arrow_valid(array)
+    if attribute.value is not None:
+        return Nullable(_dicts(array, attribute, attribute.value), valid)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
@@ -34,6 +54,51 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     if attribute.is_text:
         return Nullable.of_texts(array.cast(pa.large_string()))
     return Nullable(_plain_numbers(array), valid)
+
+
+def _dicts(array: pa.Array, attribute: Attribute, value: Attribute) -> npt.NDArray[np.object_]:
+    """Maps as dictionaries, in the order of their keys there."""
+    pairs = array.flatten()
+    keys = _values(pc.struct_field(pairs, "key"), element_of(attribute)).values.tolist()
+    items = _values(pc.struct_field(pairs, "value"), value)
+    values = [v if known else None for v, known in zip(items.values.tolist(), items.valid.tolist(), strict=True)]
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    out, start = np.empty(len(array), object), 0
+    for row, end in enumerate(np.cumsum(sizes).tolist()):
+        out[row], start = dict(zip(keys[start:end], values[start:end], strict=True)), end
+    return out
+
+
+class MapPairs(NamedTuple):
+    """The pairs of a batch of maps, by which the value of a key is found without a look at single maps."""
+
+    owners: npt.NDArray[np.int64]  # the row of each pair
+    keys: npt.NDArray[np.int32]  # the number of its key
+    numbers: dict[Any, int]  # of keys
+    values: pa.Array
+
+    @classmethod
+    def of(cls, array: pa.Array) -> MapPairs:
+        pairs = array.flatten()
+        keys = pc.struct_field(pairs, "key").dictionary_encode()
+        numbers = {key: number for number, key in enumerate(keys.dictionary.to_pylist())}
+        owners = pc.list_parent_indices(array).to_numpy(zero_copy_only=False)
+        return cls(owners, keys.indices.to_numpy(zero_copy_only=False), numbers, pc.struct_field(pairs, "value"))
+
+    def find(self, key: Any, length: int) -> pa.Array:
+        """The value of a key in each of so many maps."""
+        number = self.numbers.get(key)
+        if number is None:
+            return pa.nulls(length, self.values.type)
+        hits = np.flatnonzero(self.keys == number)
+        places = np.full(length, -1)
+        places[self.owners[hits]] = hits
+        return self.values.take(pa.array(places, mask=places < 0))
+
+
+def map_value(events: EventBatch, attr: int, key: Any) -> pa.Array:
+    """The value of a key in each map of an attribute, in its canonical type."""
+    return events.derive(attr, _PAIRS, MapPairs.of).find(key, len(events))
 
 
 def one_value(value: Stored | None, attribute: Attribute) -> Nullable:

@@ -26,13 +26,14 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import laid_out
-from wherecast.index.operands import attribute_values, one_value
+from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
 from wherecast.index.text_tests import TextTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.jit import direct, frozen
 from wherecast.kernels.patterns import ask_tests, settle_tests
 from wherecast.language.evaluate import holds
+from wherecast.language.events.arrow import is_text
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
@@ -41,6 +42,7 @@ from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters.filters import Program
 from wherecast.language.filters.normalize import Residual
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.nullable import Nullable
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import ProgramScope
@@ -115,7 +117,8 @@ class Residuals:
         left = np.flatnonzero(out & has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
         if left.size:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
-            out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
+            with numbering(events):
+                out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
         return out
 
     def of_clauses(self, residuals: Ints) -> ClauseResiduals:
@@ -156,8 +159,12 @@ class Residuals:
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)
             truth = np.ones(pairs.size, bool)
-            for residual in residuals[number]:
-                truth &= holds(residual.node, residual.truth, scope)
+            try:
+                for residual in residuals[number]:
+                    truth &= holds(residual.node, residual.truth, scope)
+            except GrownTextError as grown:
+                grown.row = int(rows[grown.row])
+                raise
             out[pairs] = truth
         return out
 
@@ -280,7 +287,10 @@ def text_bytes(events: EventBatch, attr: int) -> Longs:
     """Bytes of an attribute's text in each event; of an array, of all its elements together."""
     if events.schema.attributes[attr].is_array:
         array = events.array(attr)
-        sizes = pc.binary_length(array.flatten()).fill_null(0).to_numpy(zero_copy_only=False)
+        parts = array.flatten()
+        texts = [parts] if events.schema.attributes[attr].value is None else parts.flatten()
+        lengths = [pc.binary_length(t).fill_null(0).to_numpy(zero_copy_only=False) for t in texts if is_text(t.type)]
+        sizes = np.add.reduce(lengths)
         totals = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         return np.diff(totals[_list_ends(array)])
     texts, _ = laid_out(events, attr)

@@ -69,22 +69,23 @@ def _find(texts: pa.Array, part: str) -> pa.Array | None:
 instr = _with_constant(_find)
 
 
-def trim(texts: pa.Array) -> pa.Array:
-    return pc.ascii_trim(texts, " ")
+def _trimmed(trim_by: Callable[[pa.Array, str], pa.Array]) -> Callable[..., pa.Array | None]:
+    """Spark has what is removed before the text."""
+
+    def compute(*given: Text) -> pa.Array | None:
+        texts, characters = given[-1], given[0] if len(given) > 1 else " "
+        if isinstance(texts, str) or not isinstance(characters, str):
+            return None
+        return trim_by(texts, characters) if characters else texts
+
+    return compute
 
 
-def ltrim(texts: pa.Array) -> pa.Array:
-    return pc.ascii_ltrim(texts, " ")
-
-
-def rtrim(texts: pa.Array) -> pa.Array:
-    return pc.ascii_rtrim(texts, " ")
+trim, ltrim, rtrim = _trimmed(pc.utf8_trim), _trimmed(pc.utf8_ltrim), _trimmed(pc.utf8_rtrim)
 
 
 def btrim(texts: Text, characters: Text = " ") -> pa.Array | None:
-    if isinstance(texts, str) or not isinstance(characters, str):
-        return None
-    return pc.utf8_trim(texts, characters) if characters else texts
+    return trim(characters, texts)
 
 
 def substring(texts: Text, at: int, count: int | None = None) -> pa.Array | None:

@@ -42,13 +42,14 @@ _DATES = (Type.STRING, *MOMENTS)
 _TARGETS: dict[Type, tuple[Type, ...]] = {
     Type.BOOLEAN: (Type.BOOLEAN, *NUMBERS, Type.STRING),
     **dict.fromkeys(NUMBERS, (Type.BOOLEAN, *NUMBERS, Type.STRING, Type.TIMESTAMP)),
-    Type.STRING: (Type.BOOLEAN, *NUMBERS, *_DATES),
+    Type.STRING: (Type.BOOLEAN, *NUMBERS, *_DATES, Type.BINARY),
+    Type.BINARY: (Type.BINARY,),
     Type.DATE: _DATES,
     Type.TIMESTAMP_NTZ: _DATES,
     Type.TIMESTAMP: (*NUMBERS, *_DATES),
 }
 _TYPE_NAMES = {
-    **{kind.value: kind for kind in (Type.BOOLEAN, *INTEGERS, *FLOATS, *_DATES)},
+    **{kind.value: kind for kind in (Type.BOOLEAN, *INTEGERS, *FLOATS, *_DATES, Type.BINARY)},
     "byte": Type.TINYINT,
     "short": Type.SMALLINT,
     "integer": Type.INT,
@@ -215,6 +216,8 @@ def _text_reader(target: Type, digits: Digits, zone: Zone) -> Callable[[str], An
         return lambda text: _read_decimal(text, digits)
     if target is Type.DATE:
         return read_date
+    if target is Type.BINARY:
+        return lambda text: text.encode().hex().upper()
     return lambda text: _read_timestamp(text, target, zone)
 
 

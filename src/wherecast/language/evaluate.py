@@ -57,7 +57,7 @@ from wherecast.language.expression import (
     digits_of,
 )
 from wherecast.language.filters.normalize import Truth
-from wherecast.language.functions.row import evaluate_call, nothing
+from wherecast.language.functions.row import GrownTextError, element_of, evaluate_call, nothing
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
@@ -376,6 +376,12 @@ def _typed(node: Node, kind: Type, scope: Scope) -> Nullable:
 def _item(node: Subscript, scope: Scope) -> Nullable:
     array, index = evaluate(node.array, scope), evaluate(node.index, scope)
     out, valid = filler(node.type, scope.length), array.valid & index.valid
+    if node.array.type is Type.MAP:
+        rows = np.flatnonzero(valid)
+        found = [items.get(key) for items, key in zip(array.values[rows], index.values[rows].tolist(), strict=True)]
+        valid[rows] = [value is not None for value in found]
+        out[valid] = np.fromiter((value for value in found if value is not None), out.dtype)
+        return Nullable(out, valid)
     for i in np.flatnonzero(valid).tolist():
         items, at = array.values[i], int(index.values[i])
         value = items[at] if 0 <= at < len(items) else None
@@ -424,11 +430,14 @@ def _quantified(node: Quantified, scope: Scope) -> Nullable:
         rows += [i] * len(array.values[i])
         items += list(array.values[i])
     owner, known = np.array(rows, np.int64), np.array([v is not None for v in items], bool)
-    element = node.array.element if isinstance(node.array, Attr) else Type.NULL
-    elements = filler(element, owner.size)
+    elements = filler(element_of(node.array), owner.size)
     for i in np.flatnonzero(known).tolist():
         elements[i] = items[i]
-    body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+    try:
+        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+    except GrownTextError as grown:
+        grown.row = int(owner[grown.row])
+        raise
     decided, unknown = np.zeros(scope.length, bool), np.zeros(scope.length, bool)
     decided[owner[(body.values != node.is_all) & body.valid]] = True  # an element that settles it
     unknown[owner[~body.valid]] = True

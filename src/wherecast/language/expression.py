@@ -51,13 +51,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attr(Node):
-    """An attribute, by its position in the schema. `element` is the type inside an array attribute.
+    """An attribute, by its position in the schema. `element` is the type inside an array, or of the values of a map.
 
-    `digits` is (precision, scale) where that, or the type, is DECIMAL.
+    `digits` is (precision, scale) where that, or the type, is DECIMAL. `key` is the type of the keys of a map.
     """
 
     index: int
     element: Type = Type.NULL
+    key: Type = Type.NULL
     digits: tuple[int, int] = (0, 0)
 
 
@@ -142,12 +143,16 @@ class Like(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Node):
-    """A function of the table (see `functions`). `digits` are those of a DECIMAL, `element` is the type in an ARRAY."""
+    """A function of the table (see `functions`). `digits` are those of a DECIMAL, `element` is the type in an ARRAY.
+
+    `unit` is the word in `extract(SECOND FROM t)`.
+    """
 
     name: str
     args: tuple[Node, ...]
     digits: tuple[int, int] = (0, 0)
     element: Type = Type.NULL
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +197,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscript(Node):
-    """`array[index]`, counted from 0; NULL outside of the array."""
+    """`array[index]`, counted from 0, or `map[key]`; NULL where there is none."""
 
     array: Node
     index: Node

@@ -127,6 +127,8 @@ def filler(kind: Type, n: int) -> npt.NDArray[Any]:
         return np.full(n, "", object)
     if kind is Type.ARRAY:
         return np.fromiter(([] for _ in range(n)), object, n)
+    if kind is Type.MAP:
+        return np.fromiter(({} for _ in range(n)), object, n)
     dtypes = {Type.BOOLEAN: bool, Type.NULL: bool, Type.DECIMAL: object, Type.FLOAT: float, Type.DOUBLE: float}
     return np.zeros(n, dtypes.get(kind, np.int64))
 

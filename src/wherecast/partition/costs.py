@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.kernels.arrays import Floats, Longs
-from wherecast.language.events.arrow import canonical_type
+from wherecast.language.events.arrow import canonical_type, declared_type
 from wherecast.language.events.convert import from_positions
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -132,6 +132,9 @@ def _values(keys: npt.NDArray[np.int64], attribute: Attribute, strings: list[str
     if not keys.size:
         return pa.nulls(PROBES, canonical_type(attribute))
     values = from_positions(attribute, keys, strings)
+    each = pa.array(np.arange(PROBES + 1, dtype=np.int32))
+    if attribute.value is not None:
+        return pa.MapArray.from_arrays(each, values, pa.nulls(PROBES, declared_type(attribute.value)))
     if attribute.is_array:
-        return pa.ListArray.from_arrays(pa.array(np.arange(PROBES + 1, dtype=np.int32)), values)
+        return pa.ListArray.from_arrays(each, values)
     return values

@@ -303,12 +303,12 @@ def check_moments(columns: StructType, schema: Schema, where: Mapping[str, Path]
     Spark compares by the type of the column: a wall clock or a day is not the instant that it would be converted to.
     """
     for attribute in (schema[name] for name in where):
-        found = _type_of(columns, where[attribute.name])
-        if attribute.type in MOMENTS and found in tuple(MOMENTS) and found != attribute.type:
-            raise SchemaError(
-                f"the column {attribute.name!r} is a {found}, its attribute a {attribute.kind}; cast the column, or build "
-                f"the index with {attribute.name!r} as {found}"
-            )
+        for own, found in zip(_parts(attribute), _types_of(columns, where[attribute.name]), strict=False):
+            if own.type in MOMENTS and found in tuple(MOMENTS) and found != own.type:
+                raise SchemaError(
+                    f"the column {attribute.name!r} is a {found}, its attribute a {own.kind}; cast the column, or build "
+                    f"the index with {attribute.name!r} as {found}"
+                )
 
 
 def check_batch(batch: pa.RecordBatch, schema: Schema) -> None:
@@ -336,12 +336,18 @@ def _session_zone(spark: SparkSession) -> str:
 
 
 def _has_moments(schema: Schema) -> bool:
-    return any(attribute.type in MOMENTS for attribute in schema)
+    return any(part.type in MOMENTS for attribute in schema for part in _parts(attribute))
 
 
-def _type_of(columns: StructType, path: Path) -> str:
-    """Spark's name for the type of a column or field, or of the elements of an array."""
+def _parts(attribute: Attribute) -> list[Attribute]:
+    """The attribute; of a map, what stands for its keys and what stands for its values."""
+    return [attribute] if attribute.value is None else [attribute, attribute.value]
+
+
+def _types_of(columns: StructType, path: Path) -> list[str]:
+    """Spark's name for the type of a column or field, of the elements of an array, or of keys and values of a map."""
     found: Any = columns
     for name in path:
         found = getattr(found, "elementType", found)[name].dataType
-    return str(getattr(found, "elementType", found).typeName())
+    parts = [found.keyType, found.valueType] if hasattr(found, "keyType") else [getattr(found, "elementType", found)]
+    return [str(part.typeName()) for part in parts]

@@ -8,6 +8,8 @@ stream of record batches by `__arrow_c_stream__`, one batch by `__arrow_c_array_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from pyarrow import types
 from wherecast.errors import SchemaError
 from wherecast.language.events.attributes import Attribute, Fields, check_size, flat_name, nest
 from wherecast.language.events.kinds import ROWS
-from wherecast.language.events.schema_forms import refuse_type
+from wherecast.language.events.schema_forms import map_attribute, refuse_type
 from wherecast.language.events.types import FULL_WIDTH, Kind
 
 if TYPE_CHECKING:
@@ -66,8 +68,18 @@ _TEXTS = pa.list_(pa.string())
 _CANONICAL_ARRAY = {kind: pa.list_(row.canonical) for kind, row in ARROW.items()}
 
 
+@lru_cache
+def element_of(attribute: Attribute) -> Attribute:
+    """What stands for an element of an array, or for a key of a map."""
+    return replace(attribute, name="element", is_array=False, domain=None, value=None)
+
+
 def canonical_type(attribute: Attribute) -> pa.DataType:
     """The one Arrow type in which the values of an attribute reach an index; ordered texts are strings."""
+    if attribute.value is not None:
+        # Not Arrow's type of maps: it has no functions for lists.
+        pair = [("key", canonical_type(element_of(attribute))), ("value", canonical_type(attribute.value))]
+        return pa.list_(pa.struct(pair))
     if attribute.is_text:
         return _TEXTS if attribute.is_array else pa.string()
     return _CANONICAL_ARRAY[attribute.kind] if attribute.is_array else ARROW[attribute.kind].canonical
@@ -75,6 +87,8 @@ def canonical_type(attribute: Attribute) -> pa.DataType:
 
 def declared_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that an attribute has in a schema: its canonical type, in its own width."""
+    if attribute.value is not None:
+        return pa.map_(declared_type(element_of(attribute)), declared_type(attribute.value))
     row = ARROW[attribute.kind]
     narrow = row.narrow.get(attribute.bits) if row.declared is None else row.declared(attribute)
     if narrow is None:
@@ -162,6 +176,12 @@ def _read_field(
 
 def _read_plain(name: str, data_type: pa.DataType, plain: pa.DataType, *, in_array: bool) -> Attribute:
     """Raises SchemaError if a column cannot be an attribute. A field of structs in an array is an array itself."""
+    if types.is_map(plain) and not in_array:
+        parts = (plain.key_type, plain.item_type)
+        key, value = (_read_plain(name, part, _plain_type(part), in_array=False) for part in parts)
+        if key.is_array or value.is_array:
+            raise refuse_type(name, str(data_type), str(plain.item_type))
+        return map_attribute(key, value)
     if in_array and is_any_list(plain):
         raise refuse_type(name, f"list<{data_type}>", str(data_type))
     if types.is_struct(plain):

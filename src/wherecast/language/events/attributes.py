@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.kinds import ROWS, Form, Row, width_of_digits
-from wherecast.language.events.types import FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
+from wherecast.language.events.types import FLOATS, FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
 from wherecast.language.events.values import (
     Scalar,
     UnfitValueError,
@@ -47,7 +47,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A named, typed value of an event. Domain and width of an array attribute are those of its elements."""
+    """A named, typed value of an event. Domain and width of an array attribute are those of its elements.
+
+    A map is an array of its keys, each of which has a value: kind and width are those of the keys, `value` is what the values
+    are. So an index has a column of the keys that an event has, and whatever holds for arrays holds for maps.
+    """
 
     name: str
     kind: Kind
@@ -56,6 +60,7 @@ class Attribute:
     bits: int = FULL_WIDTH  # of a number: 8, 16, 32 or 64 for an integer, 32 or 64 for a float
     digits: Digits = (0, 0)  # precision and scale of a decimal, which its width follows from
     coerce: bool = False  # take a text for the number or boolean that it says, or a number or boolean for its text
+    value: Attribute | None = None  # of a map: stands for its values
     #: the column and the fields in it that the name says, without backticks; and the name of a column for all of them
     path: tuple[str, ...] = field(init=False, repr=False, compare=False)
     column: str = field(init=False, repr=False, compare=False)
@@ -78,6 +83,8 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: type {kind} cannot have {self.bits!r} bits; use {known}")
         object.__setattr__(self, "row", row)
         object.__setattr__(self, "form", row.forms[self.bits])
+        if self.value is not None:
+            _check_map(self, self.value)
         if self.coerce and row.coerce is None:
             raise SchemaError(f"attribute {self.name!r}: coerce is for numbers, booleans and strings; leave it out")
         if self.domain is not None:
@@ -86,11 +93,13 @@ class Attribute:
     @property
     def type_name(self) -> str:
         """The type as the written form has it: `integer`, `tinyint`, `array<string>`."""
+        if self.value is not None:
+            return f"map<{self.element_name},{self.value.type_name}>"
         return f"array<{self.element_name}>" if self.is_array else self.element_name
 
     @property
     def element_name(self) -> str:
-        """The type of a value or, of an array, of an element."""
+        """The type of a value or, of an array, of an element; of a map, of a key."""
         return f"{self.kind}({self.digits[0]},{self.digits[1]})" if self.row.has_digits else self.form.names[0]
 
     @property
@@ -140,6 +149,29 @@ class Attribute:
                 raise UnfitValueError(f"element {position}: {misfit}") from None
         return elements
 
+    def fit_map(self, value: object, zone: Zone = UTC) -> list[tuple[Scalar, Scalar | None]] | None:
+        """The canonical keys and values of a map, or None for NULL. Arrow and pandas have it as pairs."""
+        assert self.value is not None, "only a map has values"
+        if is_missing(value):
+            return None
+        refuse_misplaced(value)
+        pairs = list(value.items()) if isinstance(value, Mapping) else value
+        if not isinstance(pairs, list | tuple) or not all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
+            raise expected(self.type_name, value)
+        fitted: dict[Scalar, Scalar | None] = {}
+        for key, item in pairs:
+            try:
+                own = self.fit(key, zone)
+                if own is None or own in fitted:
+                    raise UnfitValueError("it is NULL" if own is None else "it is there twice")
+            except UnfitValueError as misfit:
+                raise UnfitValueError(f"key {key!r:.60}: {misfit}") from None
+            try:
+                fitted[own] = self.value.fit(item, zone)
+            except UnfitValueError as misfit:
+                raise UnfitValueError(f"value of key {key!r:.60}: {misfit}") from None
+        return list(fitted.items())
+
 
 #: Types of values that are neither NULL nor wrapped, which most are.
 _PLAIN = frozenset((bool, int, float, str))
@@ -172,6 +204,16 @@ def flat_name(column: str, columns: Iterable[str]) -> str:
     others = {other.lower() for other in columns}
     is_clash = any(".".join(parts[:depth]) in others for depth in range(1, len(parts)))
     return join_name([column]) if is_clash else column
+
+
+def _check_map(of: Attribute, value: Attribute) -> None:
+    """Refuse what a map cannot have."""
+    if not of.is_array or value.is_array:
+        raise SchemaError(f"attribute {of.name!r}: a map has plain keys and plain values; leave it out or flatten it")
+    if of.type in (*FLOATS, Type.DECIMAL):
+        raise SchemaError(f"attribute {of.name!r}: the keys of a map cannot be of type {of.element_name}; use strings")
+    if of.domain is not None or of.coerce:
+        raise SchemaError(f"attribute {of.name!r}: a map has neither a domain nor coerce; leave them out")
 
 
 def _check_digits(name: str, row: Row, digits: Digits) -> int:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +27,7 @@ from wherecast.errors import EventError
 from wherecast.language.events.arrow import (
     canonical_type,
     declared_type,
+    element_of,
     is_any_list,
     is_bytes,
     is_text,
@@ -68,11 +67,6 @@ class Converted(NamedTuple):
     describe: Callable[[int], str]
 
 
-@lru_cache
-def _element_of(attribute: Attribute) -> Attribute:
-    return replace(attribute, name="element", is_array=False, domain=None)
-
-
 class _Part(NamedTuple):
     """Converted values and the rows that do not fit."""
 
@@ -105,8 +99,9 @@ def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.A
 def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Converted:
     """Convert an Arrow array; `zone` is that of timestamps without one."""
     array = _decode(array)
+    convert = _convert_list if attribute.is_array else _convert_scalars
     try:
-        part = _convert_list(attribute, array, zone) if attribute.is_array else _convert_scalars(attribute, array, zone)
+        part = (_convert_map if attribute.value is not None else convert)(attribute, array, zone)
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
     return Converted(part.values, part.bad, lambda row: _explain(attribute, array, row))
@@ -123,7 +118,7 @@ def convert_values(attribute: Attribute, values: list[object], zone: Zone = UTC)
 
 def from_positions(attribute: Attribute, positions: npt.NDArray[np.int64], strings: list[str]) -> pa.Array:
     """Values of an attribute, or elements, near the ends of constraints (see `filters`); all of them fit."""
-    row, of = attribute.row, _element_of(attribute)
+    row, of = attribute.row, element_of(attribute)
     element = canonical_type(of)
     if attribute.is_text:
         texts = (strings[rank] for rank in (positions >> 2).tolist())
@@ -147,6 +142,8 @@ def from_positions(attribute: Attribute, positions: npt.NDArray[np.int64], strin
 
 def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa.Array | Converted | None:
     """The fast path for a list, if all values have the plain Python type of the attribute."""
+    if attribute.value is not None:
+        return _convert_dicts(attribute, values, zone)
     found = set(map(type, values)) - _NULL
     elements: list[Any] = values
     if attribute.is_array:
@@ -184,8 +181,29 @@ def _convert_datetimes(
     return pa.array(values, canonical_type(attribute))
 
 
+def _convert_dicts(attribute: Attribute, values: list[Any], zone: Zone) -> pa.Array | None:
+    """Maps, if all of them are dictionaries and everything in them fits."""
+    if not set(map(type, values)) - _NULL <= {dict}:
+        return None
+    assert attribute.value is not None, "only a map has values"
+    keys = convert_values(element_of(attribute), [key for value in values if value for key in value], zone)
+    items = convert_values(attribute.value, [v for value in values if value for v in value.values()], zone)
+    if len(keys.bad) or len(items.bad):
+        return None
+    sizes = np.fromiter((len(value) if value else 0 for value in values), np.int64, len(values))
+    gone = pa.array([value is None for value in values])
+    part = _paired(canonical_type(attribute), keys.values, items.values, sizes, gone)
+    return None if len(part.bad) else part.values
+
+
+def _fitter(attribute: Attribute) -> Callable[..., Any]:
+    if attribute.value is not None:
+        return attribute.fit_map
+    return attribute.fit_array if attribute.is_array else attribute.fit
+
+
 def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) -> _Part:
-    fit = attribute.fit_array if attribute.is_array else attribute.fit
+    fit = _fitter(attribute)
     out: list[object] = []
     bad = []
     for row, value in enumerate(values):
@@ -198,6 +216,8 @@ def _convert_one_by_one(attribute: Attribute, values: list[object], zone: Zone) 
 
 
 def _stored(attribute: Attribute, fitted: Any) -> Any:
+    if attribute.value is not None and fitted is not None:
+        return [{"key": attribute.stored(key), "value": attribute.value.stored(value)} for key, value in fitted]
     if attribute.row.store is None or not attribute.is_array or fitted is None:
         return attribute.stored(fitted)
     return [attribute.stored(element) for element in fitted]
@@ -206,7 +226,7 @@ def _stored(attribute: Attribute, fitted: Any) -> Any:
 def _explain_value(attribute: Attribute, value: object) -> str:
     message = f"expected {attribute.type_name}, got {describe(value)}"
     try:
-        (attribute.fit_array if attribute.is_array else attribute.fit)(value)
+        _fitter(attribute)(value)
     except UnfitValueError as misfit:
         message = str(misfit)
     return message
@@ -237,12 +257,54 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     # flatten() knows slices, NULL lists and lists that overlap or are out of order. (A cast of a sliced list view to a
     # list gives wrong offsets in PyArrow 26.)
     elements = array.flatten()
-    part = _convert_scalars(_element_of(attribute), _decode(elements), zone)
+    part = _convert_scalars(element_of(attribute), _decode(elements), zone)
     if part.values is elements and array.type == target:
         return _Part(array, _NONE_BAD)
     lists, offsets = _relisted(array, part.values, target)
     # The last list that starts at or before a bad element holds it: empty lists before it start there too.
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
+
+
+def _convert_map(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
+    target = canonical_type(attribute)
+    if types.is_null(array.type):
+        return _Part(pa.nulls(len(array), target), _NONE_BAD)
+    if types.is_map(array.type):
+        pair = [("key", array.type.key_type), ("value", array.type.item_type)]
+        array = array.cast(pa.list_(pa.struct(pair)))
+    elif array.type != target:
+        return _Part(pa.nulls(len(array), target), valid_rows(array))
+    assert attribute.value is not None, "only a map has values"
+    pairs = array.flatten()
+    keys = _convert_scalars(element_of(attribute), _decode(pc.struct_field(pairs, "key")), zone)
+    items = _convert_scalars(attribute.value, _decode(pc.struct_field(pairs, "value")), zone)
+    sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    part = _paired(target, keys.values, items.values, sizes, array.is_null())
+    unfit = np.concatenate([keys.bad, items.bad])
+    if not unfit.size:
+        return part
+    owners = np.searchsorted(np.cumsum(sizes), unfit, side="right")
+    return _Part(part.values, np.unique(np.concatenate([part.bad, owners])))
+
+
+def _paired(
+    target: pa.DataType, keys: pa.Array, items: pa.Array, sizes: npt.NDArray[np.int64], gone: pa.Array
+) -> _Part:
+    """Maps of so many pairs each; a row with a key that is NULL or that is there twice is bad."""
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    pairs = pa.StructArray.from_arrays([keys, items], fields=list(target.value_type))
+    mask = gone if pc.any(gone).as_py() else None
+    maps = pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), pairs, type=target, mask=mask)
+    owners = np.repeat(np.arange(sizes.size), sizes)
+    codes = pc.dictionary_encode(keys, null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = np.sort(owners << 32 | codes)
+    twice = places[1:][places[1:] == places[:-1]] >> 32
+    return _Part(maps, np.unique(np.concatenate([twice, owners[keys.is_null().to_numpy(zero_copy_only=False)]])))
+
+
+def map_keys(array: pa.Array) -> pa.Array:
+    """The lists of the keys of maps in their canonical type."""
+    return field_of(array, 0)
 
 
 def _relisted(array: pa.Array, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -300,7 +362,7 @@ def read_plain(attribute: Attribute, texts: pa.Array) -> pa.Array | None:
     try:
         if pc.all(pc.match_substring_regex(texts, plain.pattern)).as_py() is False:
             return None
-        return pc.utf8_trim_whitespace(texts).cast(canonical_type(_element_of(attribute)))
+        return pc.utf8_trim_whitespace(texts).cast(canonical_type(element_of(attribute)))
     except pa.ArrowException:  # out of range, or not UTF-8
         return None
 
@@ -561,8 +623,8 @@ def _read_text(array: pa.Array) -> list[object]:
 def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     """What is wrong with a row of an array that has been refused."""
     one = array.slice(row, 1)
-    if attribute.is_array and is_any_list(array.type):
-        element, elements = _element_of(attribute), _decode(one.flatten())
+    if attribute.is_array and attribute.value is None and is_any_list(array.type):
+        element, elements = element_of(attribute), _decode(one.flatten())
         position = int(_convert_scalars(element, elements, UTC).bad[0])
         return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):

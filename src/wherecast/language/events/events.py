@@ -430,6 +430,8 @@ class EventReader:
         self.needed = needed
         self._zone, self._names = schema.zone, names
         self._attributes = [(index, schema.attributes[index]) for index in sorted(needed)]
+        #: Maps are read in batches only.
+        self.reads_maps = any(attribute.value is not None for _, attribute in self._attributes)
         self._by_name: dict[str, tuple[int, Attribute, Callable[[Any], bool]]] = {}
         self._nested: list[tuple[int, Attribute]] = []
         for index, attribute in self._attributes:

@@ -10,11 +10,12 @@ A schema can be written as a mapping, in JSON or in YAML,
     lots:   smallint
     side:   {type: string, values: [buy, sell]}
     tags:   array<string>
+    labels: map<string,string>
     quote:  {type: struct, fields: {bid: double, ask: double}}
 
 or taken from an Arrow schema, a table of Arrow, pandas or Polars, or a Spark StructType or DataFrame. Domains survive the
-written forms; tables hold types only. A table may have columns that no filter can use: of a map, a decimal, a type of
-another library. They are not attributes, but the schema remembers why, for the filter that names one.
+written forms; tables hold types only. A table may have columns that no filter can use: of intervals, of maps of arrays, of
+types of another library. They are not attributes, but the schema remembers why, for the filter that names one.
 
 A schema has a time zone: that of literals and events that name none. It is UTC unless another is given, and stands in the
 written form under `__wherecast_time_zone`, which can be the name of no attribute, as `__wherecast_unusable` cannot.

@@ -26,15 +26,16 @@ UNUSABLE = "__wherecast_unusable"
 
 _PARAMETERS = re.compile(r"([a-z_]+)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\))?")
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
+_MAP = re.compile(r"map\s*<([^,(]*(?:\([^)]*\))?\s*),(.*)>", re.DOTALL)
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
 
 def refuse_type(name: str, written: str, element: str) -> SchemaError:
     """Why a type cannot be that of an attribute, and what to do. `element` is the type itself or, of an array, its element's."""
     if element.startswith(("array", "list", "struct", "map")) and written != element:
-        way_out = "an array holds plain values only; leave it out or flatten it"
+        way_out = "arrays and maps hold plain values only; leave it out or flatten it"
     else:
-        way_out = f"use one of {', '.join(Kind)} or an array of one, or leave it out"
+        way_out = f"use one of {', '.join(Kind)}, an array of one, or a map to one, or leave it out"
     return SchemaError(f"attribute {name!r}: type {written} is not supported; {way_out}")
 
 
@@ -147,9 +148,19 @@ def _read_fields(
 
 def _read_type(name: str, written: str) -> Attribute:
     text = written.strip().lower()
+    pair = _MAP.fullmatch(text)
+    if pair is not None:
+        return map_attribute(
+            *(_attribute_of(name, text, part.strip(), NAMES, is_array=False) for part in pair.groups())
+        )
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
     return _attribute_of(name, text, element, NAMES, is_array=array is not None)
+
+
+def map_attribute(key: Attribute, value: Attribute) -> Attribute:
+    """The attribute of a map, of those of its keys and of its values, which have its name."""
+    return replace(key, is_array=True, value=value)
 
 
 def _attribute_of(
@@ -251,6 +262,11 @@ def _read_spark_field(name: str, data_type: Mapping[str, Any], metadata: Mapping
         raise SchemaError(f"attribute {name!r}: collated strings are not supported; use plain STRING")
     if data_type["type"] == "struct":
         raise SchemaError(f"attribute {name!r}: a struct without fields; leave it out")
+    if data_type["type"] == "map":
+        pair = [data_type[part] for part in ("keyType", "valueType")]
+        texts = [str(part["type"] if isinstance(part, dict) else part) for part in pair]
+        shown = f"map<{','.join(texts)}>"
+        return map_attribute(*(_attribute_of(name, shown, part, SPARK_NAMES, is_array=False) for part in texts))
     is_array = data_type["type"] == "array"
     element = data_type["elementType"] if is_array else data_type["type"]
     element = str(element["type"] if isinstance(element, dict) else element)
@@ -268,4 +284,7 @@ def _write_spark_type(node: Attribute | Fields) -> object:
     if not isinstance(node, Attribute):
         return _write_spark_struct(node)
     element = node.element_name if node.row.has_digits else node.form.spark[0]
+    if node.value is not None:
+        value = _write_spark_type(node.value)
+        return {"type": "map", "keyType": element, "valueType": value, "valueContainsNull": True}
     return {"type": "array", "elementType": element, "containsNull": True} if node.is_array else element

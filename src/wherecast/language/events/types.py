@@ -58,9 +58,12 @@ class Type(enum.StrEnum):
     MONTHS = "interval year to month"
     DURATION = "interval day to second"
     ARRAY = "array"
+    MAP = "map"
     NULL = "null"
 
 
+#: Types of several values, which cannot be compared.
+COLLECTIONS = (Type.ARRAY, Type.MAP)
 #: Integer types by their width in bits, narrowest first.
 WIDTH_OF = {Type.TINYINT: 8, Type.SMALLINT: 16, Type.INT: 32, Type.BIGINT: 64}
 INTEGERS = tuple(WIDTH_OF)

@@ -15,6 +15,7 @@ takes the gaps. Union is a merge of piles and intersection follows by De Morgan.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,6 +177,8 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     """The values of a predicate, without complement and NULL; strings by provisional ids."""
     n = literals.length
     attribute = schema.attributes[predicate.column.attr]
+    if predicate.is_some:
+        return _place_elements(predicate, literals, schema, pool)
     if predicate.op == "all":
         return everything(n)
     if predicate.op == "true":
@@ -191,6 +194,22 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
         return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
     return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
+
+
+def _place_elements(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
+    """Elements within one bound or two. Those of texts begin at the least text: the place below it says "it is there"."""
+    attribute = schema.attributes[predicate.column.attr]
+    bounds = zip(predicate.op.split(), predicate.params, strict=True)
+    sets = [
+        place(replace(predicate, op=op, params=(param,), is_some=False), literals, schema, pool) for op, param in bounds
+    ]
+    if not attribute.is_text:
+        return intersection(sets, literals.length) if sets else everything(literals.length)
+    # Provisional ids have no order: `settle` drops what is empty.
+    first, last = (sets[0], sets[-1]) if sets else (everything(literals.length),) * 2
+    text = decimal_text(1 - 10 ** attribute.digits[0]) if attribute.row.has_digits else ""
+    least = 4 * pool.intern([text])[0] + AT
+    return Ragged(np.arange(literals.length), np.where(first.lo == KEY_MIN, least, first.lo), last.hi)
 
 
 def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Ragged:
@@ -458,8 +477,23 @@ def _constraints(
             pass  # "the array is there" follows from any element asked for
         else:
             out.append((number, 0, sets, null and not elements))
-    out += [(number, part, union([resolved[t] for t in v.predicates]), False) for part, v in enumerate(elements, 1)]
+    for part, v in enumerate(elements, 1):
+        out.append((number, part, _some_element(union([resolved[t] for t in v.predicates])), False))
     return out
+
+
+def _some_element(sets: Ragged) -> Ragged:
+    """Sets of elements; one of all keys is written as two intervals, because one stands for "the array is there"."""
+    full = (sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)
+    if not full.any():
+        return sets
+    pile = Ragged(
+        np.concatenate((sets.rows, sets.rows[full])),
+        np.concatenate((np.where(full, KEY_MIN + 1, sets.lo), sets.lo[full])),
+        np.concatenate((sets.hi, sets.lo[full])),
+    )
+    order = np.lexsort((pile.lo, pile.rows))
+    return Ragged(*(a[order] for a in pile))
 
 
 def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_text: bool, n: int) -> Ragged:

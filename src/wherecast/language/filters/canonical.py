@@ -102,7 +102,7 @@ def value_writer(node: Node, literals: LiteralValues) -> Writer:
 def _head(node: Node) -> str:
     """What an ordered node is, apart from its parts."""
     if isinstance(node, Call):
-        return node.name
+        return f"{node.name} {node.unit}" if node.unit else node.name
     if isinstance(node, Like):
         return f"{node.kind} {node.escape!r}"
     if isinstance(node, Arith):

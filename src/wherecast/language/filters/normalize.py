@@ -90,7 +90,7 @@ class Predicate:
     """A set of values of one column, or of elements of which it must have one (`is_element`).
 
     `op` is one of = < <= > >= in prefix contains overlaps (with literals; the last two are = and in for elements), `all`
-    (every value that is there) or `true`.
+    (every value that is there) or `true`; of one element also a lower and an upper bound, `>= <`, or none: any element.
     `complement` takes it among the values that are there; `null` adds NULL.
     """
 
@@ -103,6 +103,7 @@ class Predicate:
     through: str = ""  # the function of the column that is compared; the set is what it maps there
     pattern: str = ""  # like, ilike or rlike: the literal is such a pattern, and means what its form says
     mark: str = ""  # where a literal must stand in the text (see `columns`), if it is not a pattern
+    is_some: bool = False  # of an array: some element is in the set
 
     @property
     def is_full(self) -> bool:
@@ -110,7 +111,7 @@ class Predicate:
 
     @property
     def is_element(self) -> bool:
-        return self.op in ("contains", "overlaps") or self.column.reading is not Reading.VALUE
+        return self.op in ("contains", "overlaps") or self.is_some or self.column.reading is not Reading.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,18 +293,35 @@ def _like_predicate(node: Like) -> Predicate | None:
 
 
 def _element_predicate(node: Quantified) -> Predicate | None:
-    """`exists(a, x -> x = 1)` and `exists(a, x -> x IN (1, 2))` ask for elements."""
+    """`exists(a, x -> x = 1)` asks for an element, as do IN, `<` and the like, and `exists(a, x -> x BETWEEN 1 AND 5)`."""
     array, body = node.array, node.body
     if node.is_all or not isinstance(array, Attr):
         return None
     if isinstance(body, InList) and isinstance(body.item, Element) and body.common is array.element:
         return Predicate(Column(array.index), "overlaps", body.values, body.common)
-    if isinstance(body, Compare) and body.op == "=" and body.common is array.element:
-        sides = (body.left, body.right)
-        wanted = [side for side in sides if isinstance(side, Param)]
-        if len(wanted) == 1 and any(isinstance(side, Element) for side in sides):
-            return Predicate(Column(array.index), "contains", (wanted[0],), array.element)
+    if isinstance(body, Not) and isinstance(body.item, IsNull) and isinstance(body.item.item, Element):
+        return Predicate(Column(array.index), "", (), array.element, is_some=True)
+    bounds = [_element_bound(item, array.element) for item in (body.items if isinstance(body, And) else (body,))]
+    ops = [op for op, _ in bounds]
+    if ops == ["="]:
+        return Predicate(Column(array.index), "contains", (bounds[0][1],), array.element)
+    if ops and all(ops) and len({op[0] for op in ops}) == len(ops) and "=" not in ops:
+        bounds.sort(key=lambda bound: bound[0], reverse=True)  # the lower one first
+        op, params = " ".join(op for op, _ in bounds), tuple(param for _, param in bounds)
+        return Predicate(Column(array.index), op, params, array.element, is_some=True)
     return None
+
+
+def _element_bound(node: Node, element: Type) -> tuple[str, Param]:
+    """`x < 5` of the variable of a lambda, as an operator and a literal; without an operator if it is something else."""
+    nothing = ("", Param(slot=0))
+    if not isinstance(node, Compare) or node.common is not element or node.op not in ("=", "<", "<=", ">", ">="):
+        return nothing
+    if isinstance(node.left, Element) and isinstance(node.right, Param):
+        return node.op, node.right
+    if isinstance(node.right, Element) and isinstance(node.left, Param):
+        return FLIPPED[node.op], node.left
+    return nothing
 
 
 _MARKS = {"startswith": AT_START, "endswith": AT_END, "contains": ANYWHERE}
@@ -315,6 +333,8 @@ def _call_predicate(node: Call, wanted: Param) -> Predicate | None:
         return Predicate(Column(item.index), "prefix", (wanted,), Type.STRING)
     if isinstance(item, Attr) and node.name == "array_contains":
         return Predicate(Column(item.index), "contains", (wanted,), item.element)
+    if isinstance(item, Attr) and node.name == "map_contains_key":
+        return Predicate(Column(item.index), "contains", (wanted,), item.key)
     column = literals_of(item) if node.name in _MARKS else None
     return None if column is None else Predicate(column, "contains", (wanted,), Type.STRING, mark=_MARKS[node.name])
 
@@ -413,7 +433,14 @@ def _residual(node: Node, truth: Truth) -> Logic:
         return rest
     implied = _implied(node) if truth is Truth.TRUE and isinstance(node, Like) else []
     if not implied and _is_strict(node):
-        implied = [Predicate(Column(a), "all") for a in sorted(attributes_of(node))]
+        keys = [n for n in node.walk() if isinstance(n, Subscript) and isinstance(n.index, Param)]
+        implied = [
+            Predicate(Column(n.array.index), "contains", (n.index,), n.array.key)
+            for n in keys
+            if isinstance(n.array, Attr) and isinstance(n.index, Param) and n.array.type is Type.MAP
+        ]
+        asked = {predicate.column.attr for predicate in implied}
+        implied += [Predicate(Column(a), "all") for a in sorted(attributes_of(node) - asked)]
     return All((*map(_values, implied), rest))
 
 

@@ -62,6 +62,8 @@ def render(node: Node, name: Callable[[int], str], literal: Callable[[Param], st
             return f" {'AND' if isinstance(node, And) else 'OR'} ".join(map(operand, node.items))
         case Compare() | Arith():
             return f"{operand(node.left)} {node.op} {operand(node.right)}"
+        case Call() if node.unit:
+            return f"{node.name}({node.unit} FROM {show(node.args[0])})"
         case Call():
             return f"{node.name}({', '.join(map(show, node.args))})"
         case InList():
@@ -199,8 +201,14 @@ def _describe_spans(
     if points:
         texts = [_point(attribute, point, strings) for point in points]
         if attribute.is_array:
-            return " OR ".join(f"array_contains({name}, {p})" for p in texts)
+            has = "array_contains" if attribute.value is None else "map_contains_key"
+            return " OR ".join(f"{has}({name}, {p})" for p in texts)
         return f"{name} = {texts[0]}" if len(texts) == 1 else f"{name} IN ({_some(texts, most)})"
+    if attribute.is_array and spans[0] == (KEY_MIN, KEY_MIN) and spans[-1] == (KEY_MIN + 1, KEY_MAX):
+        return f"exists({name}, x -> x IS NOT NULL)"
+    if attribute.is_array:
+        ranges = [_range("x", attribute, lo, hi, strings) for lo, hi in spans]
+        return " OR ".join(f"exists({name}, x -> {each})" for each in ranges)
     is_open = spans[0][0] == KEY_MIN and spans[-1][1] == KEY_MAX
     holes = _points(attribute, [(a[1] + 1, b[0] - 1) for a, b in pairwise(spans)]) if is_open else []
     if holes:
@@ -214,7 +222,8 @@ def _points(attribute: Attribute, spans: list[tuple[int, int]]) -> list[int]:
 
     Neighbouring integers are one span: a list of many spans has more ends than values, and an array has no order.
     """
-    is_listed = attribute.is_array or (attribute.type in (*INTEGERS, Type.DATE) and len(spans) > _MANY_SPANS)
+    is_keyed = attribute.is_array and not attribute.is_text
+    is_listed = is_keyed or (attribute.type in (*INTEGERS, Type.DATE) and len(spans) > _MANY_SPANS)
     size = sum(hi - lo + 1 for lo, hi in spans)
     if size == len(spans) or (is_listed and size <= max(_MOST_LISTED, 2 * len(spans))):
         return [key for lo, hi in spans for key in range(lo, hi + 1)]
@@ -230,7 +239,8 @@ def _range(name: str, attribute: Attribute, lo: int, hi: int, strings: list[str]
     if lo == hi:
         return f"{name} = {_point(attribute, lo, strings)}"
     parts = []
-    if lo != KEY_MIN:
+    is_least = attribute.is_text and lo & 3 == AT and strings[lo >> 2] == "" and hi != KEY_MAX
+    if lo != KEY_MIN and not is_least:
         text, inside = low_bound(attribute, lo, strings)
         parts.append(f"{name} {'>=' if inside else '>'} {text}")
     if hi != KEY_MAX:

@@ -1,8 +1,9 @@
-"""Functions of arrays. An array is a Python list, with None for a NULL element."""
+"""Functions of arrays and maps. An array is a Python list, with None for a NULL element; a map is a dictionary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from wherecast.language.events.keys import float_keys
 from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, NUMBERS, Type, common_number
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, digits_of
+from wherecast.language.expression import Attr, Call, Node, Or, Param, Span, Subscript, digits_of
 from wherecast.language.functions.row import (
     ARRAY,
+    COLLECTION,
+    CONDITION,
     ELEMENT,
     INT,
+    MAP,
     SCALAR,
     Describe,
     Function,
@@ -69,6 +73,9 @@ def _common(element: Type, value: Node) -> Type | None:
 
 
 def _build_contains(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    array, value = args
+    if isinstance(array, Call) and array.name == "map_keys":
+        return _build_contains_key((array.args[0], value), span, describe)
     return Call(name="array_contains", args=_sought("array_contains", args, describe), span=span)
 
 
@@ -202,6 +209,132 @@ def _build_join(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
     return Call(name="array_join", args=args, type=Type.STRING, span=span)
 
 
+# -- arrays of arrays --------------------------------------------------------------------------------------------------
+
+
+def _of_arrays(name: str) -> Any:
+    """A function that gives an array of the type of its first argument; a second array must have it, too."""
+
+    def build(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+        array, *others = args
+        for other in others:
+            if other.type is Type.ARRAY and element_of(other) is not element_of(array):
+                raise fault(f"{name} needs arrays of one type, found {describe(array)} and {describe(other)}", span)
+        kind = element_of(array)
+        digits = digits_of(array) if kind is Type.DECIMAL else (0, 0)
+        return Call(name=name, args=args, type=Type.ARRAY, element=kind, digits=digits, span=span)
+
+    return build
+
+
+def _marks(items: list[Any], array: Node) -> list[Any]:
+    """The keys of elements; NULL has one, too."""
+    keys = iter(_keys([v for v in items if v is not None], array))
+    return [None if v is None else (next(keys),) for v in items]
+
+
+def _chosen(choose: Callable[..., bool]) -> Any:
+    """The distinct elements of the first array, or of both, for which `choose` holds, given the marks of both."""
+
+    def evaluate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+        valid = all_valid(args)
+        out = filler(Type.ARRAY, valid.size)
+        for i in np.flatnonzero(valid).tolist():
+            lists = [arg.values[i] for arg in args]
+            marks = [_marks(items, node) for items, node in zip(lists, call.args, strict=True)]
+            known = [set(own) for own in marks]
+            pool = zip(chain(*marks), chain(*lists), strict=True)
+            found: dict[Any, Any] = {}
+            for mark, value in pool:
+                if mark not in found and choose(mark, *known):
+                    found[mark] = value
+            out[i] = list(found.values())
+        return Nullable(out, valid)
+
+    return evaluate
+
+
+def _build_remove(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    array, value = _sought("array_remove", args, describe)
+    return _of_arrays("array_remove")((array, value), span, describe)  # type: ignore[no-any-return]
+
+
+def _remove(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    valid, out = all_valid(args), filler(Type.ARRAY, args[0].valid.size)
+    wanted = member_keys(call.args[1], args[1], element_of(call.args[0]), zone)
+    for i in np.flatnonzero(valid).tolist():
+        items = args[0].values[i]
+        pairs = zip(items, _marks(items, call.args[0]), strict=True)
+        out[i] = [v for v, mark in pairs if mark != (wanted[i],)]
+    return Nullable(out, valid)
+
+
+def _slice(items: list[Any], start: int, count: int) -> list[Any] | None:
+    if start == 0 or count < 0:
+        return None
+    first = start - 1 if start > 0 else len(items) + start
+    return items[first : first + count] if first >= 0 else []
+
+
+def _sort(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    """NULLs are the least."""
+    valid, out = all_valid(args), filler(Type.ARRAY, args[0].valid.size)
+    for i in np.flatnonzero(valid).tolist():
+        items = args[0].values[i]
+        there = [v for v in items if v is not None]
+        order = sorted(range(len(there)), key=_keys(there, call.args[0]).__getitem__)
+        ascending = [None] * (len(items) - len(there)) + [there[n] for n in order]
+        out[i] = ascending if len(args) < 2 or args[1].values[i] else ascending[::-1]
+    return Nullable(out, valid)
+
+
+# -- maps -------------------------------------------------------------------------------------------------------------
+
+
+def _key(name: str, of: Node, key: Node, describe: Describe) -> Node:
+    """A key as the type that the keys of a map have."""
+    assert isinstance(of, Attr), "only attributes are maps"
+    is_text = isinstance(key, Param) and key.type is Type.STRING and of.key in MOMENTS
+    is_integer = key.type in INTEGERS and of.key in INTEGERS and INTEGERS.index(key.type) <= INTEGERS.index(of.key)
+    if not (key.type in (of.key, Type.NULL) or is_text or is_integer):
+        hint = " (quote the literal: '...')" if of.key is Type.STRING and isinstance(key, Param) else ""
+        raise fault(f"{name} needs a key of type {of.key}, found {describe(key)}{hint}", key.span)
+    return retyped(key, of.key)
+
+
+def value_of_key(of: Node, key: Node, span: Span, describe: Describe) -> Node:
+    """`m['key']`: NULL where the map does not have the key."""
+    assert isinstance(of, Attr), "only attributes are maps"
+    return Subscript(array=of, index=_key("[...]", of, key, describe), type=of.element, digits=of.digits, span=span)
+
+
+def _build_element_at(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    array, number = args
+    if array.type is Type.MAP:
+        return value_of_key(array, number, span, describe)
+    if number.type not in (*INT.types, Type.NULL):
+        raise fault(f"element_at needs an int, found {describe(number)}", number.span)
+    return _of_element("element_at")(args, span, describe)  # type: ignore[no-any-return]
+
+
+def _build_contains_key(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    of, key = args
+    if key.type is Type.NULL:
+        raise fault("a map has no NULL key; test IS NULL instead", key.span)
+    return Call(name="map_contains_key", args=(of, _key("map_contains_key", of, key, describe)), span=span)
+
+
+def _build_keys(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    assert isinstance(args[0], Attr), "only attributes are maps"
+    return Call(name="map_keys", args=args, type=Type.ARRAY, element=args[0].key, span=span)
+
+
+def _build_values(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    assert isinstance(args[0], Attr), "only attributes are maps"
+    of = args[0]
+    return Call(name="map_values", args=args, type=Type.ARRAY, element=of.element, digits=of.digits, span=span)
+
+
 ARRAY_FUNCTIONS: tuple[Function, ...] = (
     function(
         "array_contains",
@@ -236,23 +369,60 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
     function(
         "size",
         "a",
+        COLLECTION,
+        result=Type.INT,
+        evaluate=row_by_row(len),
+        aliases=("cardinality",),
+        says="of an array or a map; NULL for NULL",
+        example="size(tags) > 1",
+    ),
+    function(
+        "array_size",
+        "a",
         ARRAY,
         result=Type.INT,
         evaluate=row_by_row(len),
-        aliases=("array_size", "cardinality"),
         says="NULL for a NULL array",
-        example="size(tags) > 1",
+        example="array_size(tags) > 1",
     ),
     function(
         "element_at",
         "a, number",
-        ARRAY,
-        INT,
+        COLLECTION,
+        SCALAR,
         evaluate=row_by_row(_element_at),
-        build=_of_element("element_at"),
+        build=_build_element_at,
         aliases=("try_element_at",),
-        says="counted from 1, or from the end if negative; NULL if there is none",
+        says="counted from 1, or from the end if negative; of a map, the value of a key; NULL if there is none",
         example="element_at(tags, -1) = 'news'",
+    ),
+    function(
+        "map_contains_key",
+        "m, key",
+        MAP,
+        ELEMENT,
+        evaluate=row_by_row(lambda items, key: key in items),
+        build=_build_contains_key,
+        says="whether a map has a key",
+        example="map_contains_key(labels, 'team')",
+    ),
+    function(
+        "map_keys",
+        "m",
+        MAP,
+        evaluate=row_by_row(list),
+        build=_build_keys,
+        says="the keys of a map, in their order there",
+        example="size(map_keys(labels)) > 1",
+    ),
+    function(
+        "map_values",
+        "m",
+        MAP,
+        evaluate=row_by_row(lambda items: list(items.values())),
+        build=_build_values,
+        says="the values of a map, in the order of its keys",
+        example="array_contains(map_values(labels), 'core')",
     ),
     function(
         "get",
@@ -291,6 +461,85 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         build=_of_element("array_max"),
         says="NULL elements do not count",
         example="array_max(sizes) > 3",
+    ),
+    function(
+        "array_distinct",
+        "a",
+        ARRAY,
+        evaluate=_chosen(lambda _mark, _own: True),
+        build=_of_arrays("array_distinct"),
+        says="each element once",
+        example="size(array_distinct(tags)) = 2",
+    ),
+    function(
+        "array_union",
+        "a, b",
+        ARRAY,
+        ARRAY,
+        evaluate=_chosen(lambda _mark, _own, _other: True),
+        build=_of_arrays("array_union"),
+        says="the elements of both, each once",
+        example="size(array_union(tags, array('news'))) = 2",
+    ),
+    function(
+        "array_intersect",
+        "a, b",
+        ARRAY,
+        ARRAY,
+        evaluate=_chosen(lambda mark, own, other: mark in own and mark in other),
+        build=_of_arrays("array_intersect"),
+        says="the elements that are in both, each once",
+        example="size(array_intersect(tags, array('news', 'sports'))) = 2",
+    ),
+    function(
+        "array_except",
+        "a, b",
+        ARRAY,
+        ARRAY,
+        evaluate=_chosen(lambda mark, own, other: mark in own and mark not in other),
+        build=_of_arrays("array_except"),
+        says="the elements of `a` that are not in `b`, each once",
+        example="size(array_except(tags, array('news'))) = 0",
+    ),
+    function(
+        "array_remove",
+        "a, v",
+        ARRAY,
+        ELEMENT,
+        evaluate=_remove,
+        build=_build_remove,
+        says="without the elements that are `v`",
+        example="size(array_remove(tags, 'news')) = 1",
+    ),
+    function(
+        "array_compact",
+        "a",
+        ARRAY,
+        evaluate=row_by_row(lambda items: [v for v in items if v is not None]),
+        build=_of_arrays("array_compact"),
+        says="without NULLs",
+        example="size(array_compact(tags)) = 1",
+    ),
+    function(
+        "slice",
+        "a, start, count",
+        ARRAY,
+        INT,
+        INT,
+        evaluate=row_by_row(_slice),
+        build=_of_arrays("slice"),
+        says="`count` elements from number `start` on, which is counted from the end if negative; NULL for number 0",
+        example="array_contains(slice(tags, 1, 2), 'news')",
+    ),
+    function(
+        "sort_array",
+        "a[, ascending]",
+        ARRAY,
+        CONDITION,
+        evaluate=_sort,
+        build=_of_arrays("sort_array"),
+        says="in order, NULLs first; or in descending order",
+        example="sort_array(tags)[0] = 'news'",
     ),
     function(
         "array_join",

@@ -302,3 +302,245 @@ def _exp2_of_two(p_h: Doubles, p_l: Doubles) -> Doubles:
     r = (z * t1) / (t1 - 2.0) - (w + z * w)
     z = 1.0 - (r - z)
     return np.ldexp(z, n.astype(np.int32))
+
+
+# -- inverse trigonometric functions ------------------------------------------------------------------------------------
+
+_ATAN_HI = np.array(
+    [4.63647609000806093515e-01, 7.85398163397448278999e-01, 9.82793723247329054082e-01, 1.57079632679489655800e00]
+)
+_ATAN_LO = np.array(
+    [2.26987774529616870924e-17, 3.06161699786838301793e-17, 1.39033110312309984516e-17, 6.12323399573676603587e-17]
+)
+_ODD = (
+    3.33333333333329318027e-01,
+    1.42857142725034663711e-01,
+    9.09088713343650656196e-02,
+    6.66107313738753120669e-02,
+    4.97687799461593236017e-02,
+    1.62858201153657823623e-02,
+)
+_EVEN = (
+    -1.99999999998764832476e-01,
+    -1.11111104054623557880e-01,
+    -7.69187620504482999495e-02,
+    -5.83357013379057348645e-02,
+    -3.65315727442169155270e-02,
+)
+_PI, _PI_LO = 3.14159265358979311600e00, 1.2246467991473531772e-16
+_HALF_PI, _HALF_PI_LO = _ATAN_HI[3], _ATAN_LO[3]
+_P = (
+    1.66666666666666657415e-01,
+    -3.25565818622400915405e-01,
+    2.01212532134862925881e-01,
+    -4.00555345006794114027e-02,
+    7.91534994289814532176e-04,
+    3.47933107596021167570e-05,
+)
+_Q = (
+    1.0,
+    -2.40339491173441421878e00,
+    2.02094576023350569471e00,
+    -6.88283971605453293030e-01,
+    7.70381505559019352791e-02,
+)
+
+
+def _polynomial(x: Doubles, coefficients: tuple[float, ...]) -> Doubles:
+    out = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        out = coefficient + x * out
+    return out
+
+
+def atan(x: Doubles) -> Doubles:
+    """The arc tangent (s_atan.c)."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    steps = [size < 0.4375, size < 0.6875, size < 1.1875, size < 2.4375]
+    moved = [x, (2.0 * size - 1.0) / (2.0 + size), (size - 1.0) / (size + 1.0), (size - 1.5) / (1.0 + 1.5 * size)]
+    t = np.select(steps, moved, -1.0 / size)
+    z = t * t
+    w = z * z
+    sum_ = z * _polynomial(w, _ODD) + w * _polynomial(w, _EVEN)
+    near = t - t * sum_
+    number = np.select(steps[1:], [0, 1, 2], 3)
+    far = np.copysign(_ATAN_HI[number] - ((t * sum_ - _ATAN_LO[number]) - t), x)
+    out = np.where(steps[0], np.where(size < 2.0**-29, x, near), far)
+    return np.where(size >= 2.0**66, np.copysign(_HALF_PI + _HALF_PI_LO, x), np.where(np.isnan(x), x, out))
+
+
+def _ratio(t: Doubles) -> Doubles:
+    return t * _polynomial(t, _P) / _polynomial(t, _Q)
+
+
+def asin(x: Doubles) -> Doubles:
+    """The arc sine (e_asin.c); NaN beyond 1."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    near = np.where(size < 2.0**-27, x, x + x * _ratio(x * x))
+    t = (1.0 - size) * 0.5
+    s = np.sqrt(t)
+    ratio = _ratio(t)
+    top = _HALF_PI - (2.0 * (s + s * ratio) - _HALF_PI_LO)
+    w = _chopped(s)
+    c = (t - w * w) / (s + w)
+    middle = _ATAN_HI[1] - ((2.0 * s * ratio - (_HALF_PI_LO - 2.0 * c)) - (_ATAN_HI[1] - 2.0 * w))
+    far = np.copysign(np.where(_high(size) >= 0x3FEF3333, top, middle), x)
+    out = np.where(size < 0.5, near, np.where(size == 1.0, x * _HALF_PI + x * _HALF_PI_LO, far))
+    return np.where(size > 1.0, np.nan, out)
+
+
+def acos(x: Doubles) -> Doubles:
+    """The arc cosine (e_acos.c); NaN beyond 1."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    near = _HALF_PI - (x - (_HALF_PI_LO - x * _ratio(x * x)))
+    near = np.where(_high(size) <= 0x3C600000, _HALF_PI + _HALF_PI_LO, near)
+    z = (1.0 - size) * 0.5
+    s, ratio = np.sqrt(z), _ratio(z)
+    below = _PI - 2.0 * (s + (ratio * s - _HALF_PI_LO))
+    df = _chopped(s)
+    above = 2.0 * (df + (ratio * s + (z - df * df) / (s + df)))
+    end = np.where(x > 0, 0.0, _PI + 2.0 * _HALF_PI_LO)
+    out = np.where(size < 0.5, near, np.where(size == 1.0, end, np.where(x < 0, below, above)))
+    return np.where(size > 1.0, np.nan, out)
+
+
+def atan2(y: Doubles, x: Doubles) -> Doubles:
+    """The angle of a point (e_atan2.c), of coordinates that are not -0.0."""
+    y, x = np.asarray(y, np.float64), np.asarray(x, np.float64)
+    k = (_high(np.abs(y)) - _high(np.abs(x))) >> 20
+    z = np.where(k > 60, _HALF_PI + 0.5 * _PI_LO, np.where((x < 0) & (k < -60), 0.0, atan(np.abs(y / x))))
+    left = np.where(y < 0, (z - _PI_LO) - _PI, _PI - (z - _PI_LO))
+    out = np.where(x == 1.0, atan(y), np.where(x < 0, left, np.where(y < 0, -z, z)))
+    corner = np.where(np.isinf(y), np.where(x > 0, _PI / 4, 3.0 * (_PI / 4)), np.where(x > 0, 0.0, _PI))
+    out = np.where(np.isinf(x), np.copysign(corner, y), out)
+    out = np.where((np.isinf(y) & np.isfinite(x)) | ((x == 0) & (y != 0)), np.copysign(_HALF_PI, y), out)
+    out = np.where(y == 0, np.where((x > 0) | (x == 0), y, np.copysign(_PI, y)), out)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, out)
+
+
+# -- near one and near zero ---------------------------------------------------------------------------------------------
+
+_LP = (
+    6.666666666666735130e-01,
+    3.999999999940941908e-01,
+    2.857142874366239149e-01,
+    2.222219843214978396e-01,
+    1.818357216161805012e-01,
+    1.531383769920937332e-01,
+    1.479819860511658591e-01,
+)
+
+
+def log1p(x: Doubles) -> Doubles:
+    """The logarithm of 1 + x (s_log1p.c); NaN below -1."""
+    x = np.asarray(x, np.float64)
+    size = _high(np.abs(x))
+    whole = (_high(x) < 0x3FDA827A) & (x > 0) | ((x < 0) & (size <= 0x3FD2BEC3))  # 1 + x needs no scaling
+    u = np.where(size < 0x43400000, 1.0 + x, x)
+    k = (_high(u) >> 20) - 1023
+    c = np.where(size < 0x43400000, np.where(k > 0, 1.0 - (u - x), x - (u - 1.0)) / u, 0.0)
+    hu = _high(u) & 0xFFFFF
+    is_low = hu < 0x6A09E
+    normal = _with_high(u, np.where(is_low, hu | 0x3FF00000, hu | 0x3FE00000))
+    k = np.where(is_low, k, k + 1)
+    hu = np.where(is_low, hu, (0x00100000 - hu) >> 2)
+    f, hu = np.where(whole, x, normal - 1.0), np.where(whole, 1, hu)
+    dk, c = np.where(whole, 0.0, k.astype(np.float64)), np.where(whole, 0.0, c)
+    hfsq = 0.5 * f * f
+    r = hfsq * (1.0 - 0.66666666666666666 * f)
+    zero = np.where(dk == 0, 0.0, dk * _LN2_HI + (c + dk * _LN2_LO))
+    near = np.where(f == 0.0, zero, np.where(dk == 0, f - r, dk * _LN2_HI - ((r - (dk * _LN2_LO + c)) - f)))
+    s = f / (2.0 + f)
+    z = s * s
+    r = z * _polynomial(z, _LP)
+    far = dk * _LN2_HI - ((hfsq - (s * (hfsq + r) + (dk * _LN2_LO + c))) - f)
+    out = np.where(hu == 0, near, np.where(dk == 0, f - (hfsq - s * (hfsq + r)), far))
+    out = np.where(size < 0x3E200000, np.where(size < 0x3C900000, x, x - x * x * 0.5), out)
+    out = np.where(np.isinf(x) | np.isnan(x), x, out)
+    return np.where(x == -1.0, -np.inf, np.where(x < -1.0, np.nan, out))
+
+
+_EQ = (
+    1.0,
+    -3.33333333333331316428e-02,
+    1.58730158725481460165e-03,
+    -7.93650757867487942473e-05,
+    4.00821782732936239552e-06,
+    -2.01099218183624371326e-07,
+)
+
+
+def expm1(x: Doubles) -> Doubles:
+    """E to the power of x, less 1 (s_expm1.c)."""
+    x = np.asarray(x, np.float64)
+    size = _high(np.abs(x))
+    k = np.trunc(np.where(np.isfinite(x), 1.44269504088896338700 * x, 0.0) + np.copysign(0.5, x))
+    k = np.where(size < 0x3FF0A2B2, np.copysign(1.0, x), k)
+    k = np.clip(np.where(size > 0x3FD62E42, k, 0.0), -2000, 2000)
+    hi, lo = x - k * _LN2_HI, k * _LN2_LO
+    t = np.where(k == 0, x, hi - lo)
+    c = np.where(k == 0, 0.0, (hi - t) - lo)
+    hfx = 0.5 * t
+    hxs = t * hfx
+    r1 = _polynomial(hxs, _EQ)
+    w = 3.0 - r1 * hfx
+    e = hxs * ((r1 - w) / (6.0 - t * w))
+    plain = t - (t * e - hxs)
+    e = (t * (e - c) - c) - hxs
+    whole = k.astype(np.int64)
+    y1 = _scaled(1.0 - (e - t), whole)
+    many = np.where(k == 1024, (1.0 - (e - t)) * 2.0 * 2.0**1023, y1) - 1.0
+    less = _scaled((1.0 - 2.0 ** (-np.clip(k, 0, 60))) - (e - t), whole)
+    more = _scaled((t - (e + 2.0 ** (-np.clip(k, 0, 1000)))) + 1.0, whole)
+    out = np.where((k <= -2) | (k > 56), many, np.where(k < 20, less, more))
+    one = np.where(t < -0.25, -2.0 * (e - (t + 0.5)), 1.0 + 2.0 * (t - e))
+    out = np.where(k == 0, plain, np.where(k == -1, 0.5 * (t - e) - 0.5, np.where(k == 1, one, out)))
+    out = np.where(size < 0x3C900000, x, out)
+    out = np.where((size >= 0x4043687A) & (x < 0), -1.0, out)
+    out = np.where(x > 7.09782712893383973096e02, np.inf, out)
+    return np.where(np.isnan(x), x, out)
+
+
+def _scaled(x: Doubles, k: npt.NDArray[np.int64]) -> Doubles:
+    """X times 2 to the power of k, by adding to the exponent."""
+    return np.ascontiguousarray(np.ascontiguousarray(x).view(np.int64) + (k << 52)).view(np.float64)
+
+
+# -- hyperbolic functions -----------------------------------------------------------------------------------------------
+
+
+def sinh(x: Doubles) -> Doubles:
+    """The hyperbolic sine (e_sinh.c)."""
+    x = np.asarray(x, np.float64)
+    size, h = np.abs(x), np.copysign(0.5, x)
+    t = expm1(size)
+    near = np.where(size < 1.0, h * (2.0 * t - t * t / (t + 1.0)), h * (t + t / (t + 1.0)))
+    w = exp(0.5 * size)
+    far = np.where(_high(size) < 0x40862E42, h * exp(size), h * w * w)
+    out = np.where(size < 2.0**-28, x, np.where(size < 22.0, near, far))
+    return np.where(np.isnan(x), x, out)
+
+
+def cosh(x: Doubles) -> Doubles:
+    """The hyperbolic cosine (e_cosh.c)."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    t = expm1(size)
+    near = np.where(_high(size) < 0x3C800000, 1.0 + t, 1.0 + (t * t) / ((1.0 + t) + (1.0 + t)))
+    e, w = exp(size), exp(0.5 * size)
+    far = np.where(_high(size) < 0x40862E42, 0.5 * e, 0.5 * w * w)
+    middle = np.where(size < 22.0, 0.5 * e + 0.5 / e, far)
+    return np.where(np.isnan(x), x, np.where(_high(size) < 0x3FD62E43, near, middle))
+
+
+def tanh(x: Doubles) -> Doubles:
+    """The hyperbolic tangent (s_tanh.c)."""
+    x = np.asarray(x, np.float64)
+    size = np.abs(x)
+    t, u = expm1(2.0 * np.minimum(size, 22.0)), expm1(-2.0 * np.minimum(size, 22.0))
+    z = np.where(size < 22.0, np.where(size >= 1.0, 1.0 - 2.0 / (t + 2.0), -u / (u + 2.0)), 1.0)
+    out = np.where(_high(size) < 0x3C800000, x * (1.0 + x), np.copysign(z, x))
+    return np.where(np.isnan(x), x, out)

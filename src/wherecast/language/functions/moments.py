@@ -7,6 +7,7 @@ The calendar is the proleptic Gregorian one, computed for all days at once (`civ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,21 @@ from wherecast.kernels.arrays import Longs
 from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
 from wherecast.language.events.types import MOMENTS, Type
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Call
+from wherecast.language.expression import Call, Cast, Node, Span
 from wherecast.language.functions.row import (
     BIGINT,
     DAY,
     INSTANT,
     INT,
+    SCALAR,
     TEXT,
+    Describe,
     Function,
     Intervals,
     Takes,
     all_valid,
+    as_days,
+    fault,
     function,
     literal,
     objects,
@@ -319,6 +324,40 @@ def _clock(name: str, unit: int, count: int, says: str, example: str) -> Functio
     return function(name, "t", _ANY_MOMENT, result=_INT, evaluate=_of_clock(unit, count), says=says, example=example)
 
 
+def _build_wall(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    (item,) = args
+    if item.type not in (Type.STRING, Type.NULL, *MOMENTS):
+        raise fault(f"to_timestamp_ntz needs a moment or a string, found {describe(item)}", item.span)
+    return item if item.type is Type.TIMESTAMP_NTZ else Cast(item=item, type=Type.TIMESTAMP_NTZ, span=span)
+
+
+#: The units of extract, and the functions that they stand for; those that are not functions are units of `_extract`.
+EXTRACTED = {
+    **dict.fromkeys(("YEAR", "Y", "YEARS", "YR", "YRS"), "year"),
+    **dict.fromkeys(("QUARTER", "QTR"), "quarter"),
+    **dict.fromkeys(("MONTH", "MON", "MONS", "MONTHS"), "month"),
+    **dict.fromkeys(("WEEK", "W", "WEEKS"), "weekofyear"),
+    **dict.fromkeys(("DAY", "D", "DAYS"), "day"),
+    **dict.fromkeys(("DAYOFWEEK", "DOW"), "dayofweek"),
+    "DOY": "dayofyear",
+    **dict.fromkeys(("HOUR", "H", "HOURS", "HR", "HRS"), "hour"),
+    **dict.fromkeys(("MINUTE", "M", "MIN", "MINS", "MINUTES"), "minute"),
+    **dict.fromkeys(("SECOND", "S", "SEC", "SECONDS", "SECS"), "SECOND"),
+    **dict.fromkeys(("DAYOFWEEK_ISO", "DOW_ISO"), "DAYOFWEEK_ISO"),
+    "YEAROFWEEK": "YEAROFWEEK",
+}
+
+
+def _extract(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    (values, valid), kind = args[0], call.args[0].type
+    if call.unit == "SECOND":
+        if kind is not Type.TIMESTAMP_NTZ:
+            values = walls(zone, as_moments(values, kind, Type.TIMESTAMP, zone))
+        return Nullable(objects((values % _MINUTE_US).tolist()), valid)
+    days = as_days(values, kind, zone)
+    return Nullable((days + 3) % 7 + 1 if call.unit == "DAYOFWEEK_ISO" else _year(days - (days + 3) % 7 + 3), valid)
+
+
 _ANY_MOMENT = Takes("a timestamp", MOMENTS, text_as=_TIMESTAMP)
 #: Spark does not take a date here.
 _ONLY_INSTANT = Takes("a timestamp with a time zone", (_TIMESTAMP,), text_as=_TIMESTAMP)
@@ -338,6 +377,19 @@ MOMENT_FUNCTIONS = (
     _clock("hour", _HOUR_US, 24, "of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
     _clock("minute", _MINUTE_US, 60, "", "minute(time) = 0"),
     _clock("second", _SECOND_US, 60, "", "second(time) = 0"),
+    replace(
+        function(
+            "extract",
+            "t",
+            _ANY_MOMENT,
+            result=_INT,
+            evaluate=_extract,
+            says="`YEAR`, `QUARTER`, `MONTH`, `WEEK`, `DAY`, `DOW`, `DOY`, `HOUR`, `MINUTE`: the function of that name; "
+            "`SECOND` with its fraction, `DOW_ISO` (1 is Monday) and `YEAROFWEEK`",
+            example="extract(HOUR FROM time) = 9",
+        ),
+        signature="unit FROM t",
+    ),
     function(
         "monthname",
         "t",
@@ -363,7 +415,8 @@ MOMENT_FUNCTIONS = (
         result=_DATE,
         evaluate=vectorised(lambda d: d),
         preimage=_day_preimage,
-        says="the day of a timestamp",
+        aliases=("try_to_date",),
+        says="the day of a timestamp, or that a text names, as `CAST` reads it",
         example="to_date(time) = '2024-01-31'",
     ),
     function(
@@ -372,8 +425,17 @@ MOMENT_FUNCTIONS = (
         INSTANT,
         result=_TIMESTAMP,
         evaluate=vectorised(lambda t: t),
-        says="the midnight of a date",
+        aliases=("to_timestamp_ltz", "try_to_timestamp"),
+        says="the midnight of a date, or the instant that a text names, as `CAST` reads it",
         example="to_timestamp(day) <= time",
+    ),
+    function(
+        "to_timestamp_ntz",
+        "t",
+        SCALAR,
+        build=_build_wall,
+        says="the wall clock of a moment, or that a text names",
+        example="to_timestamp_ntz(time) > '2024-01-31 10:00:00'",
     ),
     function(
         "trunc",
@@ -470,7 +532,7 @@ MOMENT_FUNCTIONS = (
     function(
         "unix_timestamp",
         "t",
-        _ANY_MOMENT,
+        replace(_ANY_MOMENT, casts_text=False),  # Spark reads a text by a format here
         result=_BIGINT,
         evaluate=_unix_timestamp,
         aliases=("to_unix_timestamp",),

@@ -7,6 +7,7 @@ those that are here compute with the operations of fdlibm, step by step, as Stri
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -308,6 +309,26 @@ def _positive(compute: Callable[[Doubles], Doubles], least: float = 0.0) -> Any:
     return evaluate
 
 
+def _asinh(x: Doubles) -> Doubles:
+    """As Spark computes it."""
+    return np.where(np.isneginf(x), x, _log(x + np.sqrt(x * x + 1.0)))
+
+
+def _acosh(x: Doubles) -> Doubles:
+    return _log(x + np.sqrt(x * x - 1.0))
+
+
+def _atanh(x: Doubles) -> Doubles:
+    return 0.5 * (fdlibm.log1p(x) - fdlibm.log1p(-x))
+
+
+def _log(x: Doubles) -> Doubles:
+    """The logarithm also of zero, infinity and what is not a number."""
+    known = np.isfinite(x) & (x > 0)
+    other = np.where(x == 0, -np.inf, np.where(x > 0, x, np.nan))
+    return np.where(known, fdlibm.log(np.where(known, x, 1.0)), other)
+
+
 def _log_base(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     if len(args) == 1:
         result: Nullable = _positive(fdlibm.log)(_call, args, _zone)
@@ -341,6 +362,39 @@ def _real(name: str, compute: Callable[..., Doubles], says: str, example: str, *
 
 def _other_form(name: str, op: str, says: str, example: str) -> Function:
     return function(name, "a, b", NUMBER, NUMBER, build=_arithmetic(op), says=says, example=example)
+
+
+def _shift(op: str) -> Any:
+    def build(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+        left, right = args
+        if left.type is Type.NULL or right.type is Type.NULL:
+            raise fault(f"{op} of NULL is always NULL; leave it out", span)
+        del describe
+        kind = Type.BIGINT if left.type is Type.BIGINT else Type.INT
+        return Arith(op=op, left=left, right=right, type=kind, span=span)
+
+    return build
+
+
+def _whole_quotient(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    for arg in args:
+        if arg.type in FLOATS:
+            raise fault(f"div needs integers or decimals, found {describe(arg)}", arg.span)
+    return Arith(op="DIV", left=args[0], right=args[1], type=Type.BIGINT, span=span)
+
+
+def _bit(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    (values, _), (places, _) = args
+    fits = (places >= 0) & (places < WIDTH_OF.get(call.args[0].type, 64))
+    return Nullable(values >> np.where(fits, places, 0) & 1, all_valid(args) & fits)
+
+
+def _factorial(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    del call
+    values, valid = args[0]
+    fits = (values >= 0) & (values <= 20)
+    known = np.array([math.factorial(n) for n in range(21)], np.int64)
+    return Nullable(known[np.where(fits, values, 0)], valid & fits)
 
 
 NUMBER_FUNCTIONS = (
@@ -462,6 +516,35 @@ NUMBER_FUNCTIONS = (
     function(
         "log10", "n", DOUBLES, result=Type.DOUBLE, evaluate=_positive(fdlibm.log10), says="", example="log10(price) > 2"
     ),
+    _real("asin", fdlibm.asin, "arc sine, in radians; NaN beyond 1", "asin(price) > 1"),
+    _real("acos", fdlibm.acos, "arc cosine, in radians; NaN beyond 1", "acos(price) > 1"),
+    _real("atan", fdlibm.atan, "arc tangent, in radians", "atan(price) > 1"),
+    function(
+        "atan2",
+        "y, x",
+        DOUBLES,
+        DOUBLES,
+        result=Type.DOUBLE,
+        evaluate=vectorised(lambda y, x: fdlibm.atan2(y + 0.0, x + 0.0)),
+        says="the angle of a point, in radians",
+        example="atan2(price, 2) > 1",
+    ),
+    _real("sinh", fdlibm.sinh, "hyperbolic sine", "sinh(price) > 1"),
+    _real("cosh", fdlibm.cosh, "hyperbolic cosine", "cosh(price) > 1"),
+    _real("tanh", fdlibm.tanh, "hyperbolic tangent", "tanh(price) > 0.5"),
+    _real("asinh", _asinh, "inverse hyperbolic sine", "asinh(price) > 1"),
+    _real("acosh", _acosh, "inverse hyperbolic cosine; NaN below 1", "acosh(price) > 1"),
+    _real("atanh", _atanh, "inverse hyperbolic tangent; NaN beyond 1", "atanh(price) > 1"),
+    _real("expm1", fdlibm.expm1, "`exp(n) - 1`, exact near 0", "expm1(price) > 1"),
+    function(
+        "log1p",
+        "n",
+        DOUBLES,
+        result=Type.DOUBLE,
+        evaluate=_positive(fdlibm.log1p, -1.0),
+        says="`ln(n + 1)`, exact near 0; NULL up to -1",
+        example="log1p(price) > 1",
+    ),
     _real("degrees", lambda v: v * (180.0 / np.pi), "of radians", "degrees(price) > 90"),
     _real("radians", lambda v: v * (np.pi / 180.0), "of degrees", "radians(price) > 1"),
     function(
@@ -493,5 +576,42 @@ NUMBER_FUNCTIONS = (
         evaluate=vectorised(_bit_count),
         says="how many bits are set, of 64",
         example="bit_count(volume) = 1",
+    ),
+    function(
+        "bit_get",
+        "n, place",
+        BIGINT,
+        INT,
+        result=Type.TINYINT,
+        evaluate=_bit,
+        aliases=("getbit",),
+        says="the bit at a place, counted from the lowest, 0; NULL if there is none",
+        example="bit_get(volume, 0) = 1",
+    ),
+    *(
+        function(name, "n, count", BIGINT, INT, build=_shift(op), says=f"`n {op} count`", example=example)
+        for name, op, example in (
+            ("shiftleft", "<<", "shiftleft(volume, 1) = 4"),
+            ("shiftright", ">>", "shiftright(volume, 1) = 4"),
+            ("shiftrightunsigned", ">>>", "shiftrightunsigned(volume, 1) = 4"),
+        )
+    ),
+    function(
+        "div",
+        "a, b",
+        NUMBER,
+        NUMBER,
+        build=_whole_quotient,
+        says="`a DIV b`",
+        example="div(volume, 2) = 3",
+    ),
+    function(
+        "factorial",
+        "n",
+        INT,
+        result=Type.BIGINT,
+        evaluate=_factorial,
+        says="of 0 to 20; NULL for other numbers",
+        example="factorial(3) < volume",
     ),
 )

@@ -77,9 +77,24 @@ def extract(text: str, pattern: str, group: int = 1) -> str | None:
     return found.group(group) or "" if 0 <= group <= regex.compiled.groups else None
 
 
+def place(text: str, pattern: str) -> int:
+    """Where the first match begins, counted from 1; 0 if there is none."""
+    found = find(check_pattern(pattern), text)
+    return 0 if found is None else found.start() + 1
+
+
 def count(text: str, pattern: str) -> int:
     """How many matches there are."""
     return sum(1 for _ in _matches(check_pattern(pattern), text))
+
+
+def split(text: str, pattern: str) -> list[str]:
+    """What is between the matches."""
+    out, at = [], 0
+    for found in _matches(check_pattern(pattern), text):
+        out.append(text[at : found.start()])
+        at = found.end()
+    return [*out, text[at:]]
 
 
 def replace_all(text: str, pattern: str, new: str, most: int) -> str | None:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, walls
 from wherecast.language.events.types import (
+    COLLECTIONS,
     FLOATS,
     INTEGERS,
     MOMENTS,
@@ -34,7 +35,7 @@ from wherecast.language.events.types import (
     wider_digits,
 )
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Arith, Attr, Call, Node, Param, Span, digits_of
+from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Element, Node, Param, Span, digits_of
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
@@ -48,6 +49,7 @@ class Takes:
     types: tuple[Type, ...]
     read: Callable[[Node, Nullable, Zone], Nullable] = lambda _node, operand, _zone: operand
     text_as: Type | None = None  # a string literal is read as this type
+    casts_text: bool = True  # and so is any other string
     literal: bool = False  # it must be a literal
     is_typed: bool = True  # Spark's type of a number literal matters
 
@@ -71,18 +73,28 @@ def _read_instants(node: Node, operand: Nullable, zone: Zone) -> Nullable:
     return Nullable(as_moments(operand.values, node.type, Type.TIMESTAMP, zone), operand.valid)
 
 
+def _read_bytes(node: Node, operand: Nullable, _zone: Zone) -> Nullable:
+    read = bytes.fromhex if node.type is Type.BINARY else str.encode
+    return Nullable(objects(read(v) for v in operand.values.tolist()), operand.valid)
+
+
 TEXT = Takes("a string", (Type.STRING,))
 NUMBER = Takes("a number", NUMBERS)
 DOUBLES = Takes("a number", NUMBERS, _read_doubles)
 #: Spark does not narrow a BIGINT to the INT that it wants here.
 INT = Takes("an int", (Type.TINYINT, Type.SMALLINT, Type.INT))
 BIGINT = Takes("an integer", INTEGERS)
+BINARY = Takes("binary", (Type.BINARY,), _read_bytes)
+#: A text counts as its UTF-8 bytes.
+BYTES = Takes("a string or binary", (Type.STRING, Type.BINARY), _read_bytes)
 DAY = Takes("a date or timestamp", MOMENTS, _read_days, Type.DATE)
 INSTANT = Takes("a timestamp", MOMENTS, _read_instants, Type.TIMESTAMP)
 ARRAY = Takes("an array", (Type.ARRAY,))
+MAP = Takes("a map attribute", (Type.MAP,))
+COLLECTION = Takes("an array or a map", COLLECTIONS)
 CONDITION = Takes("a condition", (Type.BOOLEAN,))
 ANY = Takes("a value", tuple(Type), is_typed=False)
-SCALAR = Takes("a value", tuple(kind for kind in Type if kind is not Type.ARRAY))
+SCALAR = Takes("a value", tuple(kind for kind in Type if kind not in COLLECTIONS))
 
 #: A value that is looked for among elements, which have a type.
 ELEMENT = replace(SCALAR, is_typed=False)
@@ -116,6 +128,14 @@ class CallFaultError(Exception):
         self.span = span
 
 
+class GrownTextError(ValueError):
+    """A text that would become too long; `row` is that of the evaluation, and later that of the event."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 def fault(message: str, span: Span, reason: str = "type") -> CallFaultError:
     return CallFaultError(reason, message, span)
 
@@ -139,6 +159,7 @@ class Function:
     preimage: Preimage | None = None
     is_total: bool = True  # with a preimage: whether it has a value for every argument
     check: Callable[..., object] | None = None  # of the values of its literals, at registration; raises ValueError
+    grows: bool = False  # makes long texts of short ones; its check gets all arguments, None for what is not a literal
     says: str  # its line in docs/language.md
     example: str  # a filter over the schema of docs/language.md
     least: int = 0  # how many arguments it takes; these two follow from the signature
@@ -156,9 +177,8 @@ _MANY = 10_000
 
 def function(name: str, signature: str, *takes: Takes, **more: Any) -> Function:
     """A row; how many arguments it takes follows from its signature."""
-    required, _, optional = signature.partition("[")
-    least = len(re.findall(r"\w+", required))
-    most = _MANY if "..." in signature else least + len(re.findall(r"\w+", optional))
+    least = len(re.findall(r"\w+", re.sub(r"\[.*\]", "", signature)))
+    most = _MANY if "..." in signature else len(re.findall(r"\w+", signature))
     return Function(name=name, signature=signature, takes=takes, least=least, most=most, **more)
 
 
@@ -178,11 +198,17 @@ def type_call(row: Function, args: tuple[Node, ...], span: Span, describe: Descr
     wrong = check_count(row.name, row, len(args))
     if wrong:
         raise fault(wrong, span, "unsupported")
+    if row.grows and any(_is_computed_constant(arg) for arg in args):
+        raise fault(f"{row.name} of a constant that is computed; write its value", span, "unsupported")
     args = tuple(_checked(row, i, arg, describe) for i, arg in enumerate(args))
     if row.build is not None:
         return row.build(args, span, describe)
     kind, digits = (row.result, (0, 0)) if isinstance(row.result, Type) else row.result(args)
     return Call(name=row.name, args=args, type=kind, digits=digits, span=span)
+
+
+def _is_computed_constant(node: Node) -> bool:
+    return not isinstance(node, (Param, Const)) and not any(isinstance(n, (Attr, Element)) for n in node.walk())
 
 
 def takes_of(row: Function, position: int) -> Takes:
@@ -192,8 +218,11 @@ def takes_of(row: Function, position: int) -> Takes:
 def _checked(row: Function, position: int, arg: Node, describe: Describe) -> Node:
     takes = takes_of(row, position)
     is_text = isinstance(arg, Param) and arg.type is Type.STRING
-    if is_text and takes.text_as is not None and Type.STRING not in takes.types:
-        arg = retyped(arg, takes.text_as)
+    if arg.type is Type.STRING and takes.text_as is not None and Type.STRING not in takes.types:
+        if is_text:
+            arg = retyped(arg, takes.text_as)
+        elif takes.casts_text:
+            arg = Cast(item=arg, type=takes.text_as, span=arg.span)
     if arg.type not in (*takes.types, Type.NULL) or (takes.literal and not isinstance(arg, Param)):
         raise fault(f"{row.name} needs {takes.what}, found {describe(arg)}", arg.span)
     return arg
@@ -259,7 +288,7 @@ def _computed(node: Node) -> Iterable[Node]:
 
 
 def element_of(node: Node) -> Type:
-    """The type of the elements of an array."""
+    """The type of the elements of an array, or of the values of a map."""
     return node.element if isinstance(node, (Attr, Call)) else Type.NULL
 
 
@@ -308,7 +337,11 @@ def row_by_row(compute: Callable[..., Any]) -> Evaluate:
         rows = np.flatnonzero(valid)
         columns = [arg.values[rows].tolist() for arg in args]
         for i, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
-            value = compute(*values)
+            try:
+                value = compute(*values)
+            except GrownTextError as grown:
+                grown.row = i
+                raise
             if value is None:
                 valid[i] = False
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wherecast.language.functions.arrays import ARRAY_FUNCTIONS
 from wherecast.language.functions.choices import CHOICE_FUNCTIONS
+from wherecast.language.functions.conversions import CONVERSION_FUNCTIONS
 from wherecast.language.functions.moments import MOMENT_FUNCTIONS
 from wherecast.language.functions.numbers import NUMBER_FUNCTIONS
 from wherecast.language.functions.row import Function
@@ -15,7 +16,8 @@ FAMILIES: dict[str, tuple[Function, ...]] = {
     "Dates and times": MOMENT_FUNCTIONS,
     "Numbers": NUMBER_FUNCTIONS,
     "Choices": CHOICE_FUNCTIONS,
-    "Arrays": ARRAY_FUNCTIONS,
+    "Conversions": CONVERSION_FUNCTIONS,
+    "Arrays and maps": ARRAY_FUNCTIONS,
 }
 #: The rows by name, other names included.
 FUNCTIONS: dict[str, Function] = {

@@ -1,7 +1,8 @@
 """Functions of texts. Spark counts characters (code points), from 1, and so does Python, from 0.
 
-Texts are Python strings, computed row by row; `arrow_texts` has the commonest functions for many texts at once. A function that can make a text longer without bound stops at
-`MOST_GROWN` characters: its value is NULL beyond that, unless its arguments are as long themselves.
+Texts are Python strings, computed row by row; `arrow_texts` has the commonest functions for many texts at once. A function that
+can make a long text of short ones stops at `MOST_GROWN` characters, unless its arguments are as long themselves. Literals that
+lead there are refused with their filter, events that do are errors.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +24,18 @@ from wherecast.language.functions.regexes import (
     check_replacement,
     count,
     extract,
+    place,
     replace_all,
+    split,
 )
 from wherecast.language.functions.row import (
     BIGINT,
+    BYTES,
     INT,
     TEXT,
     Describe,
     Function,
+    GrownTextError,
     Takes,
     by_arrow,
     element_of,
@@ -42,13 +48,19 @@ from wherecast.language.functions.row import (
 from wherecast.language.nullable import Nullable, filler
 
 #: Characters of a text that a function makes of shorter ones.
-MOST_GROWN = 65_536
+MOST_GROWN = 4_194_304
 _INT_MAX = 2**31 - 1
 _STRING, _INT, _BIGINT = Type.STRING, Type.INT, Type.BIGINT
 
 
-def _within(size: int, *texts: str) -> bool:
-    return size <= MOST_GROWN or size <= sum(map(len, texts))
+def _check_size(size: int, *texts: str) -> None:
+    if size > MOST_GROWN and size > sum(map(len, texts)):
+        raise GrownTextError(f"a function would make a text of {size:,} characters, at most {MOST_GROWN:,}")
+
+
+def _check_grown(compute: Callable[..., Any], *others: Any) -> Callable[..., object]:
+    """The check of a function that makes texts longer; `others` stand for arguments that are not literals."""
+    return lambda *values: compute(*(o if v is None else v for v, o in zip(values, others, strict=False)))
 
 
 # -- case -------------------------------------------------------------------------------------------------------------
@@ -118,33 +130,43 @@ def _locate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
 # -- making texts -----------------------------------------------------------------------------------------------------
 
 
-def _pad(text: str, size: int, fill: str) -> str | None:
+def _pad(text: str, size: int, fill: str) -> str:
     """What to add to a text; the text itself is cut by the caller."""
     missing = size - len(text)
     if missing <= 0 or not fill:
         return ""
-    return (fill * (missing // len(fill) + 1))[:missing] if _within(size, text, fill) else None
+    _check_size(size, text, fill)
+    return (fill * (missing // len(fill) + 1))[:missing]
 
 
-def _lpad(text: str, size: int, fill: str = " ") -> str | None:
-    added = _pad(text, size, fill)
-    return None if added is None else added + text[: max(size, 0)]
+def _lpad(text: str, size: int, fill: str = " ") -> str:
+    return _pad(text, size, fill) + text[: max(size, 0)]
 
 
-def _rpad(text: str, size: int, fill: str = " ") -> str | None:
-    added = _pad(text, size, fill)
-    return None if added is None else text[: max(size, 0)] + added
+def _rpad(text: str, size: int, fill: str = " ") -> str:
+    return text[: max(size, 0)] + _pad(text, size, fill)
 
 
-def _repeat(text: str, times: int) -> str | None:
-    return text * max(times, 0) if _within(len(text) * times, text) else None
+def _repeat(text: str, times: int) -> str:
+    _check_size(len(text) * times, text)
+    return text * max(times, 0)
 
 
-def _replace(text: str, old: str, new: str = "") -> str | None:
+def _space(count: int) -> str:
+    return _repeat(" ", count)
+
+
+def _replace(text: str, old: str, new: str = "") -> str:
     if not old or old not in text:
         return text
-    size = len(text) + text.count(old) * (len(new) - len(old))
-    return text.replace(old, new) if _within(size, text, old, new) else None
+    _check_size(len(text) + text.count(old) * (len(new) - len(old)), text, old, new)
+    return text.replace(old, new)
+
+
+def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
+    count = len(new) if count < 0 else count
+    before = at - 1 if at > -_INT_MAX - 1 else _INT_MAX  # Spark subtracts without a check
+    return _substring(text, 1, before) + new + _substring(text, at + count)
 
 
 def _translate(text: str, old: str, new: str) -> str:
@@ -181,6 +203,10 @@ def _build_concat_ws(args: tuple[Node, ...], span: Span, describe: Describe) -> 
     return Call(name="concat_ws", args=args, type=_STRING, span=span)
 
 
+def _build_split(args: tuple[Node, ...], span: Span, _describe: Describe) -> Node:
+    return Call(name="split", args=args, type=Type.ARRAY, element=_STRING, span=span)
+
+
 def _ascii(text: str) -> int:
     return ord(text[0]) if text else 0
 
@@ -192,8 +218,8 @@ def _chr(number: int) -> str:
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
-def _sha2(text: str, bits: int) -> str | None:
-    return hashlib.new(_SHA2[bits], text.encode()).hexdigest() if bits in _SHA2 else None
+def _sha2(data: bytes, bits: int) -> str | None:
+    return hashlib.new(_SHA2[bits], data).hexdigest() if bits in _SHA2 else None
 
 
 def _luhn_check(text: str) -> bool:
@@ -219,8 +245,28 @@ def _build_regexp_like(args: tuple[Node, ...], span: Span, _describe: Describe) 
     return Like(kind="rlike", item=item, pattern=pattern, span=span)
 
 
-def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
-    return replace_all(text, pattern, new, MOST_GROWN)
+def _regexp_replace(text: str, pattern: str, new: str) -> str:
+    replaced = replace_all(text, pattern, new, MOST_GROWN)
+    if replaced is None:
+        raise GrownTextError(f"regexp_replace would make a text of more than {MOST_GROWN:,} characters")
+    return replaced
+
+
+def _initcap(text: str) -> str:
+    """The first letter, and those after a space, in title case, the others in lower case."""
+    # Whether a capital sigma becomes a final one depends on the letters around it, so all are lowered together. Only the
+    # dotted I changes the length of a text there.
+    lower = text.replace("İ", "i").lower()
+    parts = (
+        char.title() if i == 0 or text[i - 1] == " " else "i̇" if char == "İ" else lower[i]
+        for i, char in enumerate(text)
+    )
+    return "".join(parts)
+
+
+def _trimmed(strip: Callable[[str, str], str]) -> Callable[..., str]:
+    """Spark has what is removed before the text."""
+    return lambda *args: strip(args[-1], args[0] if len(args) > 1 else " ")
 
 
 _TEXTS = Takes("a string or an array of strings", (Type.STRING, Type.ARRAY))
@@ -253,6 +299,29 @@ def _of_text(
     return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
 
 
+def _of_bytes(
+    name: str,
+    result: Type,
+    compute: Callable[[Any], Any],
+    says: str,
+    example: str,
+    *aliases: str,
+) -> Function:
+    return _plain(name, "v", [BYTES], result, compute, says=says, example=example, aliases=aliases)
+
+
+#: Texts as they are, and bytes.
+_MEASURED = replace(BYTES, read=lambda n, v, zone: v if n.type is Type.STRING else BYTES.read(n, v, zone))
+
+
+def _measure(name: str, compute: Callable[[Any], int], says: str, example: str, *aliases: str) -> Function:
+    return _plain(name, "v", [_MEASURED], _INT, compute, name, says=says, example=example, aliases=aliases)
+
+
+def _count_bytes(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
+
+
 TEXT_FUNCTIONS = (
     _of_text(
         "lower",
@@ -272,33 +341,17 @@ TEXT_FUNCTIONS = (
         "ucase",
         arrow="upper",
     ),
-    _of_text(
+    _measure(
         "length",
-        _INT,
         len,
-        "characters",
+        "characters of a text, or bytes",
         "length(symbol) < 5",
         "char_length",
         "character_length",
         "len",
-        arrow="length",
     ),
-    _of_text(
-        "octet_length",
-        _INT,
-        lambda s: len(s.encode()),
-        "bytes in UTF-8",
-        "octet_length(symbol) > length(symbol)",
-        arrow="octet_length",
-    ),
-    _of_text(
-        "bit_length",
-        _INT,
-        lambda s: 8 * len(s.encode()),
-        "bits in UTF-8",
-        "bit_length(symbol) > 16",
-        arrow="bit_length",
-    ),
+    _measure("octet_length", _count_bytes, "bytes, of a text in UTF-8", "octet_length(symbol) > length(symbol)"),
+    _measure("bit_length", lambda v: 8 * _count_bytes(v), "bits, of a text in UTF-8", "bit_length(symbol) > 16"),
     _plain(
         "startswith",
         "s, t",
@@ -329,29 +382,36 @@ TEXT_FUNCTIONS = (
         says="whether `t` occurs in `s`",
         example="contains(symbol, 'B')",
     ),
-    _of_text(
+    _of_text("initcap", _STRING, _initcap, "each word begins with a capital", "initcap(symbol) = 'Ibm'"),
+    _plain(
         "trim",
+        "[chars, ]s",
+        [TEXT, TEXT],
         _STRING,
-        lambda s: s.strip(" "),
-        "without spaces at both ends; other white space stays",
-        "trim(symbol) = 'IBM'",
+        _trimmed(str.strip),
         arrow="trim",
+        says="without any of `chars` at both ends; they are spaces unless given. Also `trim(BOTH chars FROM s)`",
+        example="trim(symbol) = 'IBM' OR trim(BOTH '.' FROM symbol) = 'IBM'",
     ),
-    _of_text(
+    _plain(
         "ltrim",
+        "[chars, ]s",
+        [TEXT, TEXT],
         _STRING,
-        lambda s: s.lstrip(" "),
-        "without spaces at the start",
-        "ltrim(symbol) = 'IBM'",
+        _trimmed(str.lstrip),
         arrow="ltrim",
+        says="the same at the start. Also `trim(LEADING chars FROM s)`",
+        example="ltrim(symbol) = 'IBM' OR trim(LEADING '.' FROM symbol) = 'IBM'",
     ),
-    _of_text(
+    _plain(
         "rtrim",
+        "[chars, ]s",
+        [TEXT, TEXT],
         _STRING,
-        lambda s: s.rstrip(" "),
-        "without spaces at the end",
-        "rtrim(symbol) = 'IBM'",
+        _trimmed(str.rstrip),
         arrow="rtrim",
+        says="the same at the end. Also `trim(TRAILING chars FROM s)`",
+        example="rtrim(symbol) = 'IBM' OR trim(TRAILING '.' FROM symbol) = 'IBM'",
     ),
     _plain(
         "btrim",
@@ -371,7 +431,8 @@ TEXT_FUNCTIONS = (
         _substring,
         arrow="substring",
         aliases=("substr",),
-        says="`count` characters from number `at` on, or all; a negative `at` counts from the end",
+        says="`count` characters from number `at` on, or all; a negative `at` counts from the end. "
+        "Also `substring(s FROM at FOR count)`",
         example="substring(symbol, 2, 1) = 'B' OR substring(symbol, -2) = 'BM'",
     ),
     _plain(
@@ -432,7 +493,7 @@ TEXT_FUNCTIONS = (
         evaluate=_locate,
         is_strict=False,
         aliases=("position",),
-        says="as `instr`, looking at `s` from that character on; 0 if `from` is NULL",
+        says="as `instr`, looking at `s` from that character on; 0 if `from` is NULL. Also `position(t IN s)`",
         example="locate('M', symbol, 2) = 3",
     ),
     _plain(
@@ -481,8 +542,20 @@ TEXT_FUNCTIONS = (
         _STRING,
         _replace,
         arrow="replace",
+        grows=True,
+        check=_check_grown(_replace, "", "", ""),
         says="every `old` replaced, or removed",
         example="replace(symbol, '-', '') = 'IBM'",
+    ),
+    _plain(
+        "overlay",
+        "s, new, at[, count]",
+        [TEXT, TEXT, INT, INT],
+        _STRING,
+        _overlay,
+        says="`new` in place of `count` characters from number `at` on, as many as it has unless given. "
+        "Also `overlay(s PLACING new FROM at FOR count)`",
+        example="overlay(symbol PLACING '_' FROM 2) = 'I_M'",
     ),
     _plain(
         "translate",
@@ -507,6 +580,8 @@ TEXT_FUNCTIONS = (
         [TEXT, INT],
         _STRING,
         _repeat,
+        grows=True,
+        check=_check_grown(_repeat, "x", 0),
         says="the text several times",
         example="repeat(symbol, 2) = 'IBMIBM'",
     ),
@@ -516,6 +591,8 @@ TEXT_FUNCTIONS = (
         [TEXT, INT, TEXT],
         _STRING,
         _lpad,
+        grows=True,
+        check=_check_grown(_lpad, "", 0, "x"),
         says="filled up from the left to so many characters, or cut to them",
         example="lpad(symbol, 5, '.') = '..IBM'",
     ),
@@ -525,6 +602,8 @@ TEXT_FUNCTIONS = (
         [TEXT, INT, TEXT],
         _STRING,
         _rpad,
+        grows=True,
+        check=_check_grown(_rpad, "", 0, "x"),
         says="filled up from the right to so many characters, or cut to them",
         example="rpad(symbol, 5, '.') = 'IBM..'",
     ),
@@ -533,7 +612,9 @@ TEXT_FUNCTIONS = (
         "count",
         [INT],
         _STRING,
-        lambda n: _repeat(" ", n),
+        _space,
+        grows=True,
+        check=_check_grown(_space, 0),
         says="so many spaces",
         example="concat(symbol, space(1)) = 'IBM '",
     ),
@@ -548,31 +629,31 @@ TEXT_FUNCTIONS = (
         says="the character of that number, modulo 256; `''` if it is negative",
         example="chr(65) = left(symbol, 1)",
     ),
-    _of_text(
+    _of_bytes(
         "md5",
         _STRING,
-        lambda s: hashlib.md5(s.encode(), usedforsecurity=False).hexdigest(),
-        "MD5 of the UTF-8 bytes, in hexadecimal",
+        lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(),
+        "MD5 of bytes, or of a text's UTF-8, in hexadecimal",
         "startswith(md5(symbol), '0')",
     ),
-    _of_text(
+    _of_bytes(
         "sha1",
         _STRING,
-        lambda s: hashlib.sha1(s.encode(), usedforsecurity=False).hexdigest(),
-        "SHA-1 of the UTF-8 bytes, in hexadecimal",
+        lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(),
+        "SHA-1 of the same, in hexadecimal",
         "startswith(sha1(symbol), '0')",
         "sha",
     ),
     _plain(
         "sha2",
-        "s, bits",
-        [TEXT, INT],
+        "v, bits",
+        [BYTES, INT],
         _STRING,
         _sha2,
         says="SHA-2 of 224, 256, 384 or 512 bits, in hexadecimal; 0 is 256, others are NULL",
         example="startswith(sha2(symbol, 256), '0')",
     ),
-    _of_text("crc32", _BIGINT, lambda s: zlib.crc32(s.encode()), "CRC-32 of the UTF-8 bytes", "crc32(symbol) % 10 = 3"),
+    _of_bytes("crc32", _BIGINT, zlib.crc32, "CRC-32 of the same", "crc32(symbol) % 10 = 3"),
     function(
         "regexp_like",
         "s, pattern",
@@ -604,6 +685,16 @@ TEXT_FUNCTIONS = (
         example="regexp_substr(symbol, '[0-9]+') = '12'",
     ),
     _plain(
+        "regexp_instr",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        _INT,
+        place,
+        check=check_pattern,
+        says="where the pattern is first found, counted from 1; 0 if it is not",
+        example="regexp_instr(symbol, '[0-9]') > 2",
+    ),
+    _plain(
         "regexp_count",
         "s, pattern",
         [TEXT, _PATTERN],
@@ -612,6 +703,17 @@ TEXT_FUNCTIONS = (
         check=check_repeated,
         says="how often the pattern is found",
         example="regexp_count(symbol, '[0-9]') > 2",
+    ),
+    _plain(
+        "split",
+        "s, pattern",
+        [TEXT, _PATTERN],
+        Type.ARRAY,
+        split,
+        check=check_repeated,
+        build=_build_split,
+        says="an array of what is between the matches of the pattern",
+        example="split(symbol, '[.]')[0] = 'IBM'",
     ),
     _plain(
         "regexp_replace",

@@ -7,6 +7,7 @@ that of the number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wherecast.language.casts import find_type, is_castable
@@ -14,6 +15,7 @@ from wherecast.language.events.types import FLOATS, INTEGERS, INTERVALS, MOMENTS
 from wherecast.language.expression import (
     And,
     Attr,
+    Call,
     CaseWhen,
     Cast,
     Const,
@@ -31,6 +33,9 @@ from wherecast.language.expression import (
     Subscript,
     digits_of,
 )
+from wherecast.language.functions.arrays import value_of_key
+from wherecast.language.functions.row import CallFaultError, type_call
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.syntax.parser import Branch, Leaf
 
 if TYPE_CHECKING:
@@ -95,7 +100,8 @@ def _cast(checker: Checker, tree: Branch, depth: int) -> Node:
         raise checker.error("unsupported", f"cannot cast to {tree.name.upper()[:40]}; write {names}", tree.span)
     kind, digits = found
     if not is_castable(item.type, kind):
-        raise checker.error("type", f"cannot cast {checker.describe(item)} to {kind}", tree.span)
+        hint = "; write decode(v, 'UTF-8')" if item.type is Type.BINARY and kind is Type.STRING else ""
+        raise checker.error("type", f"cannot cast {checker.describe(item)} to {kind}{hint}", tree.span)
     # A text in quotes is read by the cast, and so is a number whose digits count.
     if item.type is kind and (kind is not Type.DECIMAL or getattr(item, "digits", ()) == digits):
         return item
@@ -120,8 +126,14 @@ def _like_any(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _item(checker: Checker, tree: Branch, depth: int) -> Node:
     array, index = (checker.expression(t, depth + 1) for t in tree.items)
-    if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-        raise checker.error("type", f"[...] needs an array attribute, found {checker.describe(array)}", array.span)
+    if array.type is Type.MAP:
+        try:
+            return value_of_key(array, index, tree.span, checker.describe)
+        except CallFaultError as fault:
+            raise checker.error(fault.reason, fault.message, fault.span) from None
+    if not isinstance(array, (Attr, Call)) or array.type is not Type.ARRAY:
+        message = f"[...] needs an array or a map, found {checker.describe(array)}"
+        raise checker.error("type", message, array.span)
     if index.type not in (*INTEGERS, Type.NULL):
         raise checker.error("type", f"[...] needs an integer, found {checker.describe(index)}", index.span)
     return Subscript(array=array, index=index, type=array.element, digits=array.digits, span=tree.span)
@@ -129,8 +141,8 @@ def _item(checker: Checker, tree: Branch, depth: int) -> Node:
 
 def _quantified(checker: Checker, tree: Branch, depth: int) -> Node:
     array, function = checker.expression(tree.items[0], depth + 1), tree.items[1]
-    if not isinstance(array, Attr) or array.type is not Type.ARRAY:
-        message = f"{tree.op} needs an array attribute, found {checker.describe(array)}"
+    if not isinstance(array, (Attr, Call)) or array.type is not Type.ARRAY:
+        message = f"{tree.op} needs an array, found {checker.describe(array)}"
         raise checker.error("type", message, array.span)
     assert isinstance(function, Branch), "the parser reads a lambda here"
     variable = function.name
@@ -209,6 +221,17 @@ def _is_days(node: Node) -> bool:
     return isinstance(node, Elapsed) and node.end.type is node.start.type is Type.DATE
 
 
+def _extract(checker: Checker, tree: Branch, depth: int) -> Node:
+    args = tuple(checker.expression(t, depth + 1) for t in tree.items)
+    try:
+        node = type_call(FUNCTIONS["extract"], args, tree.span, checker.describe)
+    except CallFaultError as fault:
+        raise checker.error(fault.reason, fault.message, fault.span) from None
+    assert isinstance(node, Call), "it has no build"
+    kind, digits = (Type.DECIMAL, (8, 6)) if tree.name == "SECOND" else (Type.INT, (0, 0))
+    return replace(node, unit=tree.name, type=kind, digits=digits)
+
+
 HANDLERS: dict[str, Callable[[Checker, Branch, int], Node]] = {
     **dict.fromkeys(("CASE", "CASE of"), _case),
     "cast": _cast,
@@ -216,4 +239,5 @@ HANDLERS: dict[str, Callable[[Checker, Branch, int], Node]] = {
     "[]": _item,
     **dict.fromkeys(("exists", "forall"), _quantified),
     "INTERVAL": _interval,
+    "extract": _extract,
 }

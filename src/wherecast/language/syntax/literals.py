@@ -525,6 +525,12 @@ def _check_call(node: Call, literals: Literals, limit: int) -> None:
     """Patterns and the like, by the function's own check."""
     row = FUNCTIONS[node.name]
     check = row.check
+    if row.grows:
+        params = [arg for arg in node.args if isinstance(arg, Param)]
+        columns = (literals.scalar(a).tolist() if isinstance(a, Param) else [None] * literals.length for a in node.args)
+        for values in set(zip(*columns, strict=True)) if params else ():
+            _guard(params[-1], lambda v=values: check(*v))  # type: ignore[misc]
+        return
     params = [arg for i, arg in enumerate(node.args) if isinstance(arg, Param) and takes_of(row, i).literal]
     for values in set(zip(*(literals.scalar(param).tolist() for param in params), strict=True)):
         if len(str(values[0])) > limit:

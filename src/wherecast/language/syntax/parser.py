@@ -26,6 +26,7 @@ from wherecast.errors import FilterError
 from wherecast.language.events.attributes import join_name
 from wherecast.language.events.types import Type
 from wherecast.language.expression import Span
+from wherecast.language.functions.moments import EXTRACTED
 from wherecast.language.functions.row import check_count
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.syntax.advice import EXPECTED, KEYWORDS, function_advice, symbol_advice, word_advice
@@ -35,6 +36,14 @@ from wherecast.language.syntax.skeletons import Shape
 
 #: Calls whose arguments have a syntax of their own.
 _FORMS = frozenset({"exists", "forall", "cast", "try_cast"})
+#: Functions that have words where others have commas; and what trim is with each of its words.
+_WORDS = {
+    "trim": ("FROM",),
+    "position": ("IN",),
+    **dict.fromkeys(("substring", "substr"), ("FROM", "FOR")),
+    "overlay": ("PLACING", "FROM", "FOR"),
+}
+_TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _OR, _AND, _NOT, _PREDICATE, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT = range(1, 12)
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _PREDICATES = {"LIKE": "like", "ILIKE": "ilike", "RLIKE": "rlike", "REGEXP": "rlike", "BETWEEN": "", "IN": ""}
@@ -475,12 +484,48 @@ class _Parser:
         self._open()
         if name in _FORMS:
             return self._form(lexeme, name, opening)
-        items = self._listed(opening) if self.lexeme.key != ")" else ()
+        if name == "extract":
+            return self._extract(lexeme, opening)
+        if name in _WORDS:
+            name, items = self._with_words(name, opening)
+        else:
+            items = self._listed(opening) if self.lexeme.key != ")" else ()
         wrong = check_count(name, FUNCTIONS[name], len(items))
         if wrong:
             at = lexeme if items else self.lexeme
             self._fail(wrong, at, "unsupported", self.lexeme.end)
         return Branch("call", items, (lexeme.start, self._close(opening).end), name)
+
+    def _extract(self, lexeme: Lexeme, opening: Lexeme) -> Tree:
+        """`extract(YEAR FROM t)` is `year(t)`; a few units have no function."""
+        unit = self.lexeme.key
+        if unit not in EXTRACTED or self._peek().key != "FROM":
+            message = "extract needs a unit and a moment: extract(HOUR FROM t)"
+            self._fail(message, lexeme, "unsupported", self.lexeme.end)
+        self._advance()
+        self._advance()
+        items = (self._expression(),)
+        span = (lexeme.start, self._close(opening).end)
+        if EXTRACTED[unit] in FUNCTIONS:
+            return Branch("call", items, span, EXTRACTED[unit])
+        return Branch("extract", items, span, EXTRACTED[unit])
+
+    def _with_words(self, name: str, opening: Lexeme) -> tuple[str, tuple[Tree, ...]]:
+        """Arguments with words for commas: `trim(BOTH 'x' FROM s)`, `position('a' IN s)`, `substring(s FROM 1 FOR 2)`."""
+        if name == "trim" and self.lexeme.key in _TRIMS and self._peek().key not in (",", ")", "||", "."):
+            name = _TRIMS[self._advance().key]
+            if self.lexeme.key == "FROM":
+                self._advance()
+                return name, self._listed(opening)
+        if self.lexeme.key == ")":
+            return name, ()
+        items, words = [self._expression(_COMPARISON)], _WORDS.get(name, ("FROM",))
+        while self.lexeme.key == "," or self.lexeme.key in words:
+            self._advance()
+            items.append(self._expression(_COMPARISON))
+        if self.lexeme.key != ")":
+            self._unclosed(opening, is_list=True)
+        return name, tuple(items)
 
     def _form(self, lexeme: Lexeme, name: str, opening: Lexeme) -> Tree:
         if name in ("cast", "try_cast"):

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from wherecast.errors import FilterError
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import (
+    COLLECTIONS,
     INTEGERS,
     INTERVALS,
     MOMENTS,
@@ -126,6 +127,11 @@ class Checker:
             message = f"unknown attribute {_shown(name)}; {self._name_hint(name)}"
             raise self.error("unknown-attribute", message, span)
         attribute = self.schema.attributes[index]
+        if attribute.value is not None:
+            value = attribute.value
+            return Attr(
+                index=index, type=Type.MAP, element=value.type, digits=value.digits, key=attribute.type, span=span
+            )
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
         return Attr(index=index, type=attribute.type, digits=attribute.digits, span=span)
@@ -184,7 +190,9 @@ class Checker:
         a, b = left.type, right.type
         if Type.NULL in (a, b):
             return a if b is Type.NULL else b
-        if a is Type.ARRAY or b is Type.ARRAY:
+        if Type.MAP in (a, b):
+            raise self.error("type", "a map cannot be compared; write a value of it, as m['key'], or size(m)", span)
+        if Type.ARRAY in (a, b):
             raise self.error("type", "an array cannot be compared; use array_contains or size", span)
         if a in NUMBERS and b in NUMBERS:
             return common_number(a, b)
@@ -307,7 +315,7 @@ class Checker:
         parts: list[Node] = []
         for item in tree.items:
             node = self.expression(item, depth + 1)
-            if node.type in (Type.ARRAY, *INTERVALS):
+            if node.type in (*COLLECTIONS, *INTERVALS):
                 raise self.error("type", f"|| joins texts, found {self.describe(node)}", node.span)
             parts += node.args if isinstance(node, Call) and node.name == "concat" else [cast_to(node, Type.STRING)]
         return Call(name="concat", args=tuple(parts), type=Type.STRING, span=tree.span)
