@@ -58,7 +58,7 @@ from wherecast.engine.subscriptions import (
     read_subscriptions,
 )
 from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
-from wherecast.language.events.events import EventBatch, Events, NameCheck, OnError, read_event
+from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
@@ -122,6 +122,7 @@ class Engine:
         self._is_unsettled = False  # whether there may be marks of a change that was not published
         self._log_reader = LogReader(self._compiler)
         self._readable_state: tuple[EngineState, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
+        self._reader = EventReader(self.schema, (), self._names)
         self._planner = Replanner()
 
     # -- registering ----------------------------------------------------------------------------------------------
@@ -340,18 +341,17 @@ class Engine:
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
         state, segments, needed = self._readable()
-        # Without arrays an event need not become Arrow columns: a tenth of the time.
-        if all(s.is_scalar for s in segments):
-            values = read_event(self.schema, event, needed, self._names)
-            found: list[SubscriptionId] = []
-            for segment in segments:
-                filters = segment.match_values(values, self._compiler.limits)
-                if filters is None:
-                    break
-                found += segment.live_ids(filters, state.version)
-            else:
-                return found
-        return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
+        reader = self._reader
+        if reader.needed is not needed:
+            reader = self._reader = EventReader(self.schema, needed, self._names)
+        values = reader.read(event)
+        found: list[SubscriptionId] = []
+        for segment in segments:
+            ids = segment.match_one(values, state.version, self._compiler.limits)
+            if ids is None:
+                return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
+            found += ids
+        return found
 
     def match_batch(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
         """Match a batch: a table of Arrow, pandas or Polars, anything else with Arrow's C stream, or mappings.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +22,16 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
-from wherecast.index.residuals import Residuals
+from wherecast.index.points import EventPoint, PointCoder
+from wherecast.index.residuals import ClauseResiduals, Residuals
 from wherecast.kernels.arrays import Longs
+from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.single import expand_point
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
-from wherecast.language.events.values import Scalar
+from wherecast.language.events.values import Stored
 from wherecast.language.filters.canonical import digest_filters
-from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
 from wherecast.progress import ProgressStep, progress
@@ -37,10 +41,11 @@ ALIVE = np.int64(2**62)
 DEAD = np.int64(-1)
 #: Leaving events out is worth while when at most this share is left.
 _MOST_ADMITTED = 0.75
-_FEW = 16
+#: Of fewer events none is left out: taking the others takes longer.
+_FEW_EVENTS = 512
 #: Memory of the objects around the arrays of a column's codes, measured on columns of literals.
 _COLUMN_BYTES = 2_400
-_NO_FILTERS = np.zeros(0, np.int32)
+_NONE_DIED = np.zeros(0, np.int64)
 
 
 class Subscriptions(NamedTuple):
@@ -75,7 +80,6 @@ class Segment:
         self.residuals = residuals
         self.subscriptions = subscriptions
         self.attributes = codebook.attributes | residuals.attributes  # that matching reads
-        self.is_scalar = not any(codebook.schema.attributes[a].is_array for a in self.attributes)
         self._install(matcher)
         self.died: Longs | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
@@ -108,7 +112,7 @@ class Segment:
         Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
         code leads nowhere are spared the rest.
         """
-        if self._gate is None:
+        if self._gate is None or len(events) < _FEW_EVENTS:
             return None, events, self.encode(events)
         attr, open_codes = self._gate
         gate = self.codebook.encode_column(events, attr)
@@ -118,40 +122,46 @@ class Segment:
         events = events.take(rows, self._read_after_gate)
         return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
-    def match_values(self, values: Mapping[int, Scalar | None], limits: Limits) -> npt.NDArray[np.int32] | None:
-        """Filters that one event satisfies, from its canonical values; only where `is_scalar`.
+    def match_one(self, values: Mapping[int, Stored], version: int, limits: Limits) -> list[SubscriptionId] | None:
+        """Ids of the subscriptions, alive at a version, that one event satisfies, from the values that it has.
 
         None if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
         """
-        point = self.codebook.encode_values(values)
-        if self._gate is not None:
-            attr, open_codes = self._gate
-            if not open_codes[point.codes[0, attr]]:
-                return _NO_FILTERS
-        clause_ids = self.matcher.match(point)[1]
-        if self.residuals.is_needed and clause_ids.size:
-            kept = self._settle_one(values, self.boxes.residuals[clause_ids], limits)
-            if kept is None:
+        point = self._points.encode(values)
+        n = self.matcher.match_one(point)
+        if n and self.residuals.is_needed:
+            n = self._clause_residuals.settle(point, n, values, self.codebook.schema, limits)
+            if n < 0:
                 return None
-            clause_ids = clause_ids[kept]
-        if not self.boxes.filter_ids.size:
-            return clause_ids
-        filter_ids = self.boxes.filter_ids[clause_ids]
-        return filter_ids if filter_ids.size < 2 else np.unique(filter_ids)  # NumPy's sets take long to begin
+        found = self._expand(point, n, version) if n else []
+        self._points.put_back(point)
+        return found
 
-    def _settle_one(
-        self, values: Mapping[int, Scalar | None], residual: npt.NDArray[np.int32], limits: Limits
-    ) -> npt.NDArray[np.bool_] | None:
-        """Which clauses, by their residuals (-1: none), hold for one event; None if that might read too much text."""
-        unsettled = self.residuals.unsettled(residual)
-        kept = np.ones(residual.size, bool)
-        if unsettled.size:
-            longest = max((len(v) for v in values.values() if isinstance(v, str)), default=0)
-            # A character has at most four bytes.
-            if 4 * longest * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
-                return None
-            kept[unsettled] = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
-        return kept
+    @cached_property
+    def _points(self) -> PointCoder:
+        return PointCoder(self.codebook)
+
+    @cached_property
+    def _clause_residuals(self) -> ClauseResiduals:
+        return self.residuals.of_clauses(self.boxes.residuals)
+
+    def _expand(self, point: EventPoint, n: int, version: int) -> list[SubscriptionId]:
+        """Ids of the subscriptions, alive at a version, to the filters of a point's first n clauses."""
+        call, given = self._expand_point
+        died = _NONE_DIED if self.died is None else self.died
+        while (size := call(*given, died, version, point.clauses, n, point.ids)) < 0:
+            point.ids = np.empty(-2 * size, np.int64)
+        found: list[SubscriptionId] = point.ids[:size].tolist()
+        ids = self.subscriptions.ids
+        return ids.listed(found) if ids.are_texts else found
+
+    @cached_property
+    def _expand_point(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for the fan-out of one event, and its arguments that are always the same."""
+        ptr, ids, _ = self.subscriptions
+        values = np.zeros(0, np.int64) if ids.are_texts else ids.values
+        given = frozen(ptr), frozen(self.boxes.filter_ids), frozen(values)
+        return direct(expand_point, *given, _NONE_DIED, 0, np.zeros(0, np.int32), 0, _NONE_DIED), given
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
@@ -236,17 +246,6 @@ class Segment:
         slots = self.subscriptions.ids.find_many(ids)
         died = self.died
         return slots if died is None or not died.size else np.where((slots >= 0) & (died[slots] > version), slots, -1)
-
-    def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
-        """Ids of all subscriptions to some filters that are alive at a version."""
-        ptr, ids, _ = self.subscriptions
-        if filter_ids.size <= _FEW and self.died is None and isinstance(ids.values, np.ndarray):
-            # A handful: slicing them one by one is quicker than any array operation on all.
-            return [id for f in filter_ids.tolist() for id in ids.values[ptr[f] : ptr[f + 1]].tolist()]
-        slots, _ = take_ranges(ptr, filter_ids.astype(np.int64))
-        if self.died is not None:
-            slots = slots[self.died[slots] > version]
-        return ids.take(slots).tolist()  # type: ignore[no-any-return]
 
     def kill(self, slots: int | Longs, version: int | Longs) -> None:
         """Mark subscriptions, each given once, as dead from a version on."""
