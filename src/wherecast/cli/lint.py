@@ -1,6 +1,6 @@
 """`wherecast lint`: what is probably wrong with the filters of a file, or needlessly dear.
 
-LintFindings are results and go to standard output; rows that are no subscriptions at all are reported on standard error, and
+LintFindings are results and go to standard output; rows that are not subscriptions at all are reported on standard error, and
 count as errors.
 """
 

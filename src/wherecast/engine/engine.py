@@ -157,11 +157,9 @@ class Engine:
         else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If the call raises an
         error, nothing has changed. With `progress` a terminal or a notebook shows how far it is; the log says it anyway.
         """
-        with shown(progress):
-            return self._subscribe_many(read_subscriptions(subscriptions), replace=replace)
-
-    def _subscribe_many(self, incoming: Incoming, *, replace: bool) -> Registration:
-        parts = compile_parts(self._compiler, incoming.texts)
+        incoming = read_subscriptions(subscriptions)
+        with shown(progress):  # not around all: what is published must not fail any more
+            parts = compile_parts(self._compiler, incoming.texts)
         errors = incoming.refused(chain.from_iterable(part.errors for part in parts))
         good = np.delete(np.arange(incoming.text_of.size), list(errors))
         outcome = Registration(0, [])
@@ -173,7 +171,8 @@ class Engine:
             outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
             if not rows.size:
                 return NextState(state)
-            segment = self._build(_members(incoming, parts, rows))
+            with shown(progress):
+                segment = self._build(_members(incoming, parts, rows))
             size = state.size + int(rows.size) - count_places(old)
             return NextState(
                 state._replace(version=state.version + 1, segments=(*state.segments, segment), size=size), old
