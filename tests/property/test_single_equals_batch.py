@@ -187,7 +187,7 @@ def test_every_matcher_matches_one_event(matcher: str) -> None:
         assert outcome(lambda e=event: engine.match(e)) == outcome(lambda e=event: alone(engine, e))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=[f"{type(v).__name__}-{i}" for i, v in enumerate(VALUES)])
 def test_plain_values_are_what_fitting_them_gives(value: Any) -> None:
     """The quick look at a value says yes only where fitting and storing it changes nothing."""
     for row in ROWS.values():
