@@ -41,21 +41,30 @@ class Forms(NamedTuple):
 
     ptr: Longs  # (forms + 1,)
     column: Longs  # (atoms,)
+    reading: Longs  # what is taken from the term's attribute, -1: its column is the one above
     is_element: Bools
     shared: Longs  # equal for equal atoms without literals, -1: it has some
     base: Longs  # the atom of the form's first term; the next one's is one more
+    numbers: Longs  # (readings, attributes) the columns
+
+
+class TermTable(NamedTuple):
+    """The terms of all filters."""
+
+    form: Longs  # -1: it has none
+    row: Longs  # its number among the terms of its form
+    attribute: Longs  # with which it begins; see `Forms.reading`
 
 
 def expand_filters(
-    filters: Programs, form_of: Longs, row_of: Longs, terms: Programs, forms: Forms, limit: int
+    filters: Programs, terms: TermTable, programs: Programs, forms: Forms, limit: int
 ) -> tuple[Templates, Bools]:
     """The templates of filters, and for which of them the kernel gave up; those have no clauses.
 
-    Term t has form `form_of[t]`, and is that form's number `row_of[t]`.
+    `programs` are those of the forms.
     """
-    *arrays, is_left = _expand.for_size(form_of.size)(
-        tuple(filters), form_of, row_of, tuple(terms), tuple(forms), limit
-    )
+    run = _expand.for_size(terms.form.size)
+    *arrays, is_left = run(tuple(filters), tuple(terms), tuple(programs), tuple(forms), limit)
     return Templates(*arrays), is_left
 
 
@@ -72,7 +81,7 @@ def _leaf(
     """A node of one atom; one that is there already, if it has no literals. Returns its number, and the numbers of both."""
     if shared >= 0:
         for i in range(n):
-            if nodes[i, 5] == shared and nodes[i, 0] == kind:
+            if nodes[i, 5] == shared and nodes[i, 0] == kind and nodes[i, 3] == column:
                 return i, n, n_items
     items[n_items] = atom
     nodes[n, 0], nodes[n, 1], nodes[n, 2] = kind, n_items, n_items + 1
@@ -260,8 +269,8 @@ def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: An
 
 
 @late
-def _room(filters: Any, terms: Any, form_of: Any, f: Any) -> Any:
-    """Steps of a filter with its terms' programs in place of the terms."""
+def _room(filters: Any, form_of: Any, program_ptr: Any, f: Any) -> Any:
+    """Steps of a filter with its terms' programs in place of the terms; -1: a term has none."""
     ptr, kind, arg = filters
     count = 0
     for s in range(ptr[f], ptr[f + 1]):
@@ -269,7 +278,7 @@ def _room(filters: Any, terms: Any, form_of: Any, f: Any) -> Any:
             form = form_of[arg[s]]
             if form < 0:
                 return -1
-            count += terms[0][form + 1] - terms[0][form]
+            count += program_ptr[form + 1] - program_ptr[form]
         else:
             count += 1
     return count
@@ -277,19 +286,11 @@ def _room(filters: Any, terms: Any, form_of: Any, f: Any) -> Any:
 
 @late
 def _build(
-    f: Any,
-    filters: Any,
-    form_of: Any,
-    row_of: Any,
-    terms: Any,
-    forms: Any,
-    nodes: Any,
-    items: Any,
-    stack: Any,
-    out: Any,
+    f: Any, filters: Any, terms: Any, programs: Any, forms: Any, nodes: Any, items: Any, stack: Any, out: Any
 ) -> Any:
     """The nodes of a filter; returns its root."""
     ptr, kind, arg = filters
+    first_atom, columns, reading, is_element, shared, base, numbers = forms
     n, n_items, top = 0, 0, 0
     for s in range(ptr[f], ptr[f + 1]):
         if kind[s] != TERM:
@@ -298,16 +299,17 @@ def _build(
             stack[top] = node
             top += 1
             continue
-        form, row = form_of[arg[s]], row_of[arg[s]]
-        for step in range(terms[0][form], terms[0][form + 1]):
-            what, number = terms[1][step], terms[2][step]
+        form, row, attribute = terms[0][arg[s]], terms[1][arg[s]], terms[2][arg[s]]
+        for step in range(programs[0][form], programs[0][form + 1]):
+            what, number = programs[1][step], programs[2][step]
             if what >= ALL:
                 node, n, n_items = _connect(nodes, items, n, n_items, stack, top - number, top, what, out)
                 top -= number
             else:
-                a = forms[0][form] + number
+                a = first_atom[form] + number
+                column = columns[a] if reading[a] < 0 else numbers[reading[a], attribute]
                 node, n, n_items = _leaf(
-                    nodes, items, n, n_items, what, forms[4][a] + row, forms[1][a], forms[2][a], forms[3][a]
+                    nodes, items, n, n_items, what, base[a] + row, column, is_element[a], shared[a]
                 )
             stack[top] = node
             top += 1
@@ -315,7 +317,7 @@ def _build(
 
 
 @late
-def _expand(filters: Any, form_of: Any, row_of: Any, terms: Any, forms: Any, limit: Any) -> Any:
+def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> Any:
     n = filters[0].size - 1
     is_left = np.zeros(n, np.bool_)
     clause_ptr, set_ptr = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
@@ -329,7 +331,7 @@ def _expand(filters: Any, form_of: Any, row_of: Any, terms: Any, forms: Any, lim
     found, parts = np.empty((8 * limit + 4096, 2), np.int64), np.empty(_MOST_ITEMS, np.int64)
     n_clauses, n_sets, n_in, n_rest, n_atoms = 0, 0, 0, 0, 0
     for f in range(n):
-        room = _room(filters, terms, form_of, f)
+        room = _room(filters, terms[0], programs[0], f)
         good = 0 <= room <= _MOST_ITEMS // 64
         if good:
             if 2 * room + 2 > nodes.shape[0]:
@@ -337,7 +339,7 @@ def _expand(filters: Any, form_of: Any, row_of: Any, terms: Any, forms: Any, lim
                 number = np.empty(4 * room + 4, np.int64)
                 stack, out = np.empty(4 * room + 4, np.int64), np.empty(4 * room + 4, np.int64)
             items = grown(items, 2 * room * room + 16)
-            root = _build(f, filters, form_of, row_of, terms, forms, nodes, items, stack, out)
+            root = _build(f, filters, terms, programs, forms, nodes, items, stack, out)
             good = _clauses(root, nodes, items, span, found, parts, limit)
         if good:
             number[: root + 1] = -1

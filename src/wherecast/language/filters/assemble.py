@@ -22,7 +22,7 @@ from wherecast.kernels.arrays import Longs
 from wherecast.kernels.clauses import Atoms, Settled, Templates, settle_clauses
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.expression import Node, Param, is_constant
+from wherecast.language.expression import Attr, Node, Param, is_constant
 from wherecast.language.filters.bind import Ragged, StringPool, resolve
 from wherecast.language.filters.canonical import digest_filters, statement_writer
 from wherecast.language.filters.filters import Filters, LiteralValues, Program, take_ranges
@@ -40,6 +40,8 @@ class Group(NamedTuple):
     atoms: tuple[Atom, ...]
     literals: Literals
     placed: list[Ragged | None]  # by atom; None: a residual
+    attributes: Longs | None = None  # with which terms begin, by row, if they begin with different ones
+    attribute: int = -1  # that of them which the atoms have
 
     @property
     def size(self) -> int:
@@ -246,20 +248,38 @@ def _admit_null(groups: Sequence[Group], sets: Ragged, null: npt.NDArray[np.bool
 
 def _words(groups: Sequence[Group]) -> tuple[list[str], Longs]:
     """The canonical words of all residuals, in order, and the rank of each atom's."""
-    found: list[tuple[int, list[str]]] = []
+    found: list[tuple[Longs, list[str]]] = []
     base = 0
     for group in groups:
         for atom in group.atoms:
             if isinstance(atom, Residual) and not is_set(atom):
-                write = statement_writer(atom, group.literals.take([atom.node]))
-                found.append((base, [write(row) for row in range(group.rows.size)]))
+                literals = group.literals.take([atom.node])
+                for attr, rows in _by_attribute(group):
+                    write = statement_writer(_renamed(atom, group, attr), literals)
+                    found.append((base + rows, [write(row) for row in rows.tolist()]))
             base += group.rows.size
     words = sorted({each for _, several in found for each in several})
     rank = {each: number for number, each in enumerate(words)}
     out = np.full(base, -1, np.int64)
-    for first, several in found:
-        out[first : first + len(several)] = [rank[each] for each in several]
+    for places, several in found:
+        out[places] = [rank[each] for each in several]
     return words, out
+
+
+def _by_attribute(group: Group) -> Iterable[tuple[int, Longs]]:
+    """The attributes with which the terms of a group begin, and the rows of each; -1: they are all the same."""
+    if group.attributes is None:
+        return [(-1, np.arange(group.rows.size))]
+    order = np.argsort(group.attributes, kind="stable")
+    starts = np.flatnonzero(np.diff(group.attributes[order])) + 1
+    return [(int(group.attributes[rows[0]]), rows) for rows in np.split(order, starts)]
+
+
+def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
+    """A residual of a term that begins with another attribute."""
+    if group.attributes is None or attr == group.attribute:
+        return atom
+    return replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
 
 
 def _residual_words(
@@ -304,7 +324,15 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
     owners = [(g, a) for g in groups for a in g.atoms]
     places, ptr = take_ranges(templates.rest_ptr, some)
     atoms = templates.rest[places]
-    shape = np.searchsorted(first_atom, atoms, "right") - 1
+    owner = np.searchsorted(first_atom, atoms, "right") - 1
+    named = np.array([g.attributes is not None for g, _ in owners])
+    attr = np.full(atoms.size, -1, np.int64)
+    for number in np.unique(owner[named[owner]]).tolist():
+        mine = np.flatnonzero(owner == number)
+        attributes = owners[number][0].attributes
+        assert attributes is not None
+        attr[mine] = attributes[atoms[mine] - first_atom[number]]
+    shape = (owner << 16) | (attr + 1)
     # Clauses of one filter often have the same residuals: they share a row.
     _, first, of_clause = np.unique(number_sequences(ptr, atoms), return_index=True, return_inverse=True)
     kinds = number_sequences(ptr, shape)[first]
@@ -319,35 +347,39 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
         here = ptr[first[members]]
         parts = []
         for place in range(int(ptr[first[members[0]] + 1] - here[0])):
-            number = int(shape[here[0] + place])
-            parts.append((*owners[number], atoms[here + place] - first_atom[number]))
+            number, named_attr = int(owner[here[0] + place]), int(attr[here[0] + place])
+            group, atom = owners[number]
+            assert isinstance(atom, Residual)
+            rows = atoms[here + place] - first_atom[number]
+            parts.append((_renamed(atom, group, named_attr), group.literals.take([atom.node]), rows))
         programs.append(_joint_program(parts, members.size))
     return program, row, programs
 
 
-def _joint_program(parts: Sequence[tuple[Group, Atom, Longs]], length: int) -> Program:
-    """One program of residuals of several groups; each has slots of its own there."""
+def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], length: int) -> Program:
+    """One program of the residuals of several terms; each has slots of its own there."""
     residuals: list[Residual] = []
     literals: LiteralValues = {}
     used = 0
-    for group, atom, rows in parts:
-        assert isinstance(atom, Residual)
-        residuals.append(replace(atom, node=_shifted(atom.node, used)))
-        for key, values in group.literals.take([atom.node]).items():
-            moved = _shifted(key, used) if isinstance(key, Param) else (_shifted(key[0], used), key[1])
-            literals[moved] = values[rows]  # type: ignore[index]
-        used += len(group.literals.texts)
+    for residual, its_literals, rows in parts:
+        residuals.append(replace(residual, node=_rewritten(residual.node, used)))
+        for key, values in its_literals.items():
+            param = key if isinstance(key, Param) else key[0]
+            moved = replace(param, slot=param.slot + used)
+            literals[moved if isinstance(key, Param) else (moved, key[1])] = values[rows]
+        used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
     return Program(tuple(residuals), literals, length)
 
 
-def _shifted(node: Any, by: int) -> Any:
-    """An expression whose slots are numbered from another one on."""
-    if by == 0:
-        return node
+def _rewritten(node: Any, by: int, renamed: tuple[int, int] = (-1, -1)) -> Any:
+    """An expression whose slots are numbered from another one on, and that has another attribute in place of one."""
     if isinstance(node, Param):
         return replace(node, slot=node.slot + by)
+    if isinstance(node, Attr):
+        return replace(node, index=renamed[1]) if node.index == renamed[0] else node
     if isinstance(node, tuple):
-        return tuple(_shifted(each, by) for each in node)
+        return tuple(_rewritten(each, by, renamed) for each in node)
     if not isinstance(node, Node):
         return node
-    return replace(node, **{f.name: _shifted(getattr(node, f.name), by) for f in fields(node) if f.name != "span"})
+    parts = {f.name: _rewritten(getattr(node, f.name), by, renamed) for f in fields(node) if f.name != "span"}
+    return replace(node, **parts)

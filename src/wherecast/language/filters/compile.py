@@ -49,6 +49,7 @@ from wherecast.language.filters.normalize import Clause, Predicate, Truth, liter
 from wherecast.language.filters.terms import (
     ENOUGH_TEXTS,
     FEW_TEXTS,
+    Namer,
     Term,
     TermForm,
     Texts,
@@ -174,6 +175,7 @@ class Compiler:
         self._kept = 0  # characters of the skeletons of these
         self._keeping = threading.Lock()
         self._of_terms: Compiler | None = None  # compiles terms of filters
+        self._namer = Namer(schema, case_sensitive=case_sensitive)
 
     def compile(self, text: str) -> Filters:
         """Compile one filter, or raise its FilterError."""
@@ -185,8 +187,8 @@ class Compiler:
     def validate(self, text: str) -> None:
         """Raise the FilterError that `compile` would raise, in a third of its time."""
         batch = _Batch([text])
-        for skeleton, rows, literals in self._grouped(batch):
-            found = _Slots(rows, list(zip(*literals, strict=True)))
+        for row, skeleton, literals in zip(*self._cut(batch), strict=True):
+            found = _Slots([row], [(literal,) for literal in literals])
             for form, shape, members in self._forms(skeleton, found, batch):
                 for member in members:
                     self._is_readable(form, shape, found, member, batch)
@@ -208,37 +210,41 @@ class Compiler:
         first: dict[str, int] = {}
         place_of = np.fromiter((first.setdefault(t, len(first)) for t in texts), np.int64, len(texts))
         batch = _Batch(list(first))
-        filters, order = self._compile(list(self._grouped(batch)), batch)
+        filters, order = self._compile(batch)
         filter_of = np.full(len(batch.texts), -1, np.int64)
         filter_of[order] = np.arange(order.size)
         by_row = filter_of[place_of] if place_of.size else place_of
         bad = [RowError(int(r), batch.errors[int(place_of[r])]) for r in np.flatnonzero(by_row < 0)]
         return Compiled(filters, by_row, bad)
 
-    def _compile(self, grouped: list[Texts], batch: _Batch) -> tuple[Filters, npt.NDArray[np.int64]]:
+    def _compile(self, batch: _Batch) -> tuple[Filters, npt.NDArray[np.int64]]:
         """Texts of rare shapes term by term, if that is possible and worth it; the others shape by shape."""
+        texts = self._cut(batch)
+        shapes: dict[Skeleton, int] = {}
+        shape = np.fromiter((shapes.setdefault(s, len(shapes)) for s in texts.skeletons), np.int64, texts.rows.size)
+        rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size else shape
+        left = np.ones(shape.size, bool)
         groups: list[Group] = []
         parts: list[Part] = []
-        rare = [texts for texts in grouped if len(texts.rows) < FEW_TEXTS]
-        if sum(len(texts.rows) for texts in rare) >= ENOUGH_TEXTS:
-            found = compile_terms(rare, lambda term: self._term(term, batch), self.schema, self.limits)
+        if rare.size >= ENOUGH_TEXTS:
+            found = compile_terms(_chosen(texts, rare), lambda term: self._term(term, batch), self._namer, self.limits)
             if found is not None:
                 part, groups = found
                 parts.append(part)
-                done = set(part.texts.tolist())
-                grouped = [texts for texts in (_without(texts, done) for texts in grouped) if texts.rows]
+                left[np.searchsorted(texts.rows, part.texts)] = False
         base = sum(group.size for group in groups)
-        for skeleton, rows, literals in grouped:
+        for skeleton, rows, literals in _by_shape(texts, shape, left):
             for form, group in self._prepare(skeleton, _Slots(rows, list(zip(*literals, strict=True))), batch):
                 groups.append(group)
                 parts.append(part_of_group(group, self._shape(form), base))
                 base += group.size
         return assemble(groups, parts, batch.pool, self.schema)
 
-    # -- grouping -------------------------------------------------------------------------------------------------
-
-    def _grouped(self, batch: _Batch) -> Iterable[Texts]:
-        groups: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
+    def _cut(self, batch: _Batch) -> Texts:
+        """The texts, cut at their literals; those that cannot be are reported."""
+        rows: list[int] = []
+        skeletons: list[Skeleton] = []
+        literals: list[tuple[LiteralText, ...]] = []
         limit = self.limits.text
         for row, text in enumerate(batch.texts):
             # A batch may hold anything, whatever its type says.
@@ -247,15 +253,11 @@ class Compiler:
                 if error is not None:
                     batch.errors[row] = error
                     continue
-            skeleton, literals = cut_text(text)
-            group = groups.get(skeleton)
-            if group is None:
-                groups[skeleton] = ([row], [literals])
-            else:
-                group[0].append(row)
-                group[1].append(literals)
-        for skeleton, (rows, found) in groups.items():
-            yield Texts(skeleton, rows, found)
+            skeleton, found = cut_text(text)
+            rows.append(row)
+            skeletons.append(skeleton)
+            literals.append(found)
+        return Texts(np.array(rows, np.int64), skeletons, literals)
 
     def _term(self, term: Term, batch: _Batch) -> Iterable[tuple[Group, TermForm]]:
         """A term for all texts that have it; those for which it does not compile are in no group.
@@ -267,10 +269,14 @@ class Compiler:
             self._of_terms = Compiler(self.schema, limits, case_sensitive=self.case_sensitive)
         own = _Batch(_TermTexts(term), pool=batch.pool)
         found = _Slots(range(term.size), term.slots)
-        for form, group in self._of_terms._prepare(
+        for form, group in self._of_terms._prepare(  # noqa: SLF001 - of another Compiler
             term.skeleton, found, own, arithmetic=term.arithmetic, is_negated=term.is_negated
         ):
-            yield group, form.terms[term.is_negated]
+            if term.attributes is None:
+                yield group, form.terms[term.is_negated]
+            else:
+                named = group._replace(attributes=term.attributes[group.rows], attribute=int(term.attributes[0]))
+                yield named, form.terms[term.is_negated]
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
@@ -458,12 +464,24 @@ def _characters(skeleton: Skeleton) -> int:
     return sum(map(len, skeleton))
 
 
-def _without(texts: Texts, rows: set[int]) -> Texts:
-    """The texts of a skeleton that are not among `rows`."""
-    kept = [i for i, row in enumerate(texts.rows) if row not in rows]
-    if len(kept) == len(texts.rows):
+def _chosen(texts: Texts, chosen: npt.NDArray[np.int64]) -> Texts:
+    if chosen.size == texts.rows.size:
         return texts
-    return Texts(texts.skeleton, [texts.rows[i] for i in kept], [texts.literals[i] for i in kept])
+    skeletons, literals = texts.skeletons, texts.literals
+    return Texts(texts.rows[chosen], [skeletons[i] for i in chosen.tolist()], [literals[i] for i in chosen.tolist()])
+
+
+def _by_shape(
+    texts: Texts, shape: npt.NDArray[np.int64], left: npt.NDArray[np.bool_]
+) -> Iterable[tuple[Skeleton, list[int], Sequence[tuple[LiteralText, ...]]]]:
+    """The texts that are left, those of one shape together, in the order of their first ones."""
+    if not left.any():
+        return
+    here = np.flatnonzero(left)
+    order = here[np.argsort(shape[here], kind="stable")]
+    for members in np.split(order, np.flatnonzero(np.diff(shape[order])) + 1):
+        its = _chosen(texts, members)
+        yield its.skeletons[0], its.rows.tolist(), its.literals
 
 
 def _term_form(form: _Form, is_negated: bool) -> TermForm:

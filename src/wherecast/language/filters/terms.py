@@ -15,15 +15,17 @@ many clauses and needs a cover.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.kernels.normal_form import ALL, ANY, RESIDUAL, SET, TERM, Forms, Programs, expand_filters
+from wherecast.kernels.normal_form import ALL, ANY, RESIDUAL, SET, TERM, Forms, Programs, TermTable, expand_filters
 from wherecast.language.events.schema import Schema
 from wherecast.language.expression import Param
 from wherecast.language.filters.assemble import (
@@ -35,8 +37,10 @@ from wherecast.language.filters.assemble import (
     number_sequences,
     programs_of_clauses,
 )
+from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import take_ranges
 from wherecast.language.filters.normalize import ALWAYS, All, Any_, Logic, Predicate, Values
+from wherecast.language.syntax.advice import KEYWORDS
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.skeletons import LiteralText, Skeleton
 from wherecast.language.syntax.structure import Piece, Structure, cut_piece, read_structure, segment_text
@@ -48,21 +52,22 @@ ENOUGH_TEXTS = 64
 
 
 class Texts(NamedTuple):
-    """The texts of one skeleton: their rows in the batch, and the literals of each."""
+    """Some texts, cut: their rows in the batch, their skeletons and their literals."""
 
-    skeleton: Skeleton
-    rows: list[int]
-    literals: list[tuple[LiteralText, ...]]
+    rows: Longs
+    skeletons: Sequence[Skeleton]
+    literals: Sequence[tuple[LiteralText, ...]]
 
 
 class Term(NamedTuple):
-    """A term of many texts."""
+    """A term of many texts. They may name different attributes of one type; the skeleton has that of the first."""
 
     skeleton: Skeleton
     is_negated: bool
     arithmetic: bool  # whether the types of literals may show, anywhere in those texts
     slots: list[Sequence[LiteralText]]
     size: int  # occurrences
+    attributes: Longs | None  # by occurrence; None: the same for all
 
 
 class TermForm(NamedTuple):
@@ -86,8 +91,7 @@ def form_of_logic(logic: Logic) -> TermForm:
             steps.append((ALL if isinstance(part, All) else ANY, len(part.items)))
             return
         atoms: Sequence[Atom] = part.predicates if isinstance(part, Values) else (part,)
-        for atom in atoms:
-            steps.append((SET if is_set(atom) else RESIDUAL, number.setdefault(atom, len(number))))
+        steps.extend((SET if is_set(atom) else RESIDUAL, number.setdefault(atom, len(number))) for atom in atoms)
         if len(atoms) > 1:
             steps.append((ANY, len(atoms)))
 
@@ -100,13 +104,13 @@ CompileTerm = Callable[[Term], Iterable[tuple[Group, TermForm]]]
 
 
 def compile_terms(
-    rare: Sequence[Texts], compile_term: CompileTerm, schema: Schema, limits: Limits
+    texts: Texts, compile_term: CompileTerm, namer: Namer, limits: Limits
 ) -> tuple[Part, list[Group]] | None:
     """What can be compiled of texts by their terms: the filters, and the groups of their atoms. None: nothing."""
-    read = _read_texts(rare, limits.depth // 8)
+    read = _read_texts(texts, limits.depth // 8)
     if read is None:
         return None
-    terms = _find_terms(read)
+    terms = _find_terms(read, namer)
     form_of, row_of = np.full(terms.is_negated.size, -1, np.int64), np.zeros(terms.is_negated.size, np.int64)
     groups: list[Group] = []
     forms: list[TermForm] = []
@@ -116,9 +120,12 @@ def compile_terms(
             form_of[mine], row_of[mine] = len(forms), np.arange(mine.size)
             groups.append(group)
             forms.append(form)
-    programs = _programs([form.steps for form in forms])
     templates, is_left = expand_filters(
-        terms.steps, form_of, row_of, programs, _tables(groups, forms, schema), limits.clauses
+        terms.steps,
+        TermTable(form_of, row_of, terms.attribute),
+        _programs([form.steps for form in forms]),
+        _tables(groups, forms, namer.schema),
+        limits.clauses,
     )
     good = np.flatnonzero(~is_left & _is_within(read, limits))
     program, row, found = programs_of_clauses(templates, groups)
@@ -129,7 +136,23 @@ def compile_terms(
 
 
 _cut_piece = lru_cache(65_536)(cut_piece)
-_read_structure = lru_cache(8_192)(read_structure)
+_read_structure = lru_cache(16_384)(read_structure)
+
+
+class _Numbers(dict[str, int]):
+    """Texts by number, in the order in which they are asked for."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
+
+
+class _Letters(dict[str, str]):
+    """The letters of pieces."""
+
+    def __missing__(self, piece: str) -> str:
+        letters = self[piece] = _cut_piece(piece).letters
+        return letters
 
 
 class _Read(NamedTuple):
@@ -139,54 +162,43 @@ class _Read(NamedTuple):
     pieces: list[Piece]
     numbers: Longs  # the pieces of all texts, by number
     piece_ptr: Longs  # (texts + 1,)
-    literals: np.ndarray[tuple[int], np.dtype[np.object_]]  # of all texts
+    literals: npt.NDArray[np.object_]  # of all texts
     literal_ptr: Longs  # (texts + 1,)
     pattern: Longs  # (texts,) which structure
     structures: list[Structure]
 
 
-def _read_texts(rare: Sequence[Texts], deepest: int) -> _Read | None:
-    number: dict[str, int] = {}
-    pieces: list[Piece] = []
-    patterns: dict[str, int] = {}
-    structures: list[Structure] = []
-    rows: list[int] = []
-    of_text: list[int] = []
-    numbers: list[list[int]] = []
-    literals: list[tuple[LiteralText, ...]] = []
-    for skeleton, its_rows, its_literals in rare:
-        own = []
-        for piece in skeleton:
-            known = number.get(piece)
-            if known is None:
-                known = number[piece] = len(pieces)
-                pieces.append(_cut_piece(piece))
-            own.append(known)
-        letters = "v".join([pieces[n].letters for n in own])
-        pattern = patterns.get(letters)
-        if pattern is None:
-            structure = _read_structure(letters, deepest)
-            pattern = patterns[letters] = -1 if structure is None else len(structures)
-            if structure is not None:
-                structures.append(structure)
-        if pattern >= 0:
-            rows += its_rows
-            literals += its_literals
-            of_text += [pattern] * len(its_rows)
-            numbers += [own] * len(its_rows)
-    if not rows:
+def _read_texts(texts: Texts, deepest: int) -> _Read | None:
+    rows, skeletons, literals = texts
+    n, letters, numbers, patterns = rows.size, _Letters(), _Numbers(), _Numbers()
+    pattern = np.fromiter((patterns["v".join(map(letters.__getitem__, s))] for s in skeletons), np.int64, n)
+    found = [_read_structure(each, deepest) for each in patterns]
+    known = np.fromiter((structure is not None for structure in found), bool, len(found))
+    chosen = np.flatnonzero(known[pattern])
+    if not chosen.size:
         return None
-    piece_ptr = _pointer(map(len, numbers), len(rows))
-    flat = np.fromiter(chain.from_iterable(numbers), np.int64, int(piece_ptr[-1]))
+    if chosen.size < n:
+        skeletons, literals = ([several[i] for i in chosen.tolist()] for several in (skeletons, literals))
+    piece_ptr = _pointer(map(len, skeletons), chosen.size)
     literal_ptr = piece_ptr - np.arange(piece_ptr.size)
+    flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(skeletons)), np.int64, int(piece_ptr[-1]))
     every = np.fromiter(chain.from_iterable(literals), object, int(literal_ptr[-1]))
-    return _Read(np.array(rows), pieces, flat, piece_ptr, every, literal_ptr, np.array(of_text, np.int64), structures)
+    place = np.cumsum(known) - 1
+    return _Read(
+        rows[chosen], [_cut_piece(p) for p in numbers], flat, piece_ptr, every, literal_ptr,
+        place[pattern[chosen]], [structure for structure in found if structure is not None],
+    )  # fmt: skip
 
 
 def _pointer(sizes: Iterable[int], n: int) -> Longs:
     ptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.fromiter(sizes, np.int64, n), out=ptr[1:])
     return ptr
+
+
+def _rows(lists: Iterable[Sequence[int]], width: int) -> Longs:
+    """Lists of numbers, one after the other, as rows of `width` numbers."""
+    return np.fromiter(chain.from_iterable(lists), np.int64).reshape(-1, width)
 
 
 def _sums(read: _Read, of_piece: Iterable[int]) -> Longs:
@@ -204,6 +216,35 @@ def _is_within(read: _Read, limits: Limits) -> Bools:
 # -- terms --------------------------------------------------------------------------------------------------------------
 
 
+_LEADING_NAME = re.compile(r"[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+(?!\s*+[(.`])")
+_WORD = re.compile(r"[^\W\d]\w*+")
+
+
+class Namer:
+    """Finds the attribute with which a term begins, so that terms over attributes of one type are compiled as one."""
+
+    def __init__(self, schema: Schema, *, case_sensitive: bool) -> None:
+        self.schema = schema
+        self.case_sensitive = case_sensitive
+
+    def mentions_attribute(self, text: str) -> bool:
+        """Whether a text may name an attribute."""
+        return "`" in text or "." in text or any(self.schema.find(w) is not None for w in _WORD.findall(text))
+
+    def split(self, text: str) -> tuple[int, str]:
+        """The attribute with which the text begins, and a text that is the same for all attributes of its type; or -1."""
+        found = _LEADING_NAME.match(text)
+        attr = self.schema.find(found.group()) if found else None
+        if found is None or attr is None or found.group().upper() in KEYWORDS:
+            return -1, text
+        attribute, after = self.schema.attributes[attr], text[found.end() :]
+        if not after.strip() or self.mentions_attribute(after):
+            return -1, text
+        if self.case_sensitive and attribute.name != found.group():
+            return -1, text
+        return attr, f"\0{attribute.kind} {attribute.is_array} {attribute.bits} {attribute.digits}\0{after}"
+
+
 class _Terms(NamedTuple):
     """The terms of all texts, text after text."""
 
@@ -211,87 +252,110 @@ class _Terms(NamedTuple):
     is_negated: Bools
     first_literal: Longs
     segment_ptr: Longs  # (terms + 1,)
-    segments: Longs  # as numbers of `words`
+    segments: Longs  # numbers of `words`
     words: list[str]
+    kind: Longs  # equal for terms that are compiled as one
+    attribute: Longs  # with which a term begins, if those of a kind may have different ones; or -1
     arithmetic: Bools
     steps: Programs
 
 
-def _find_terms(read: _Read) -> _Terms:
+def _find_terms(read: _Read, namer: Namer) -> _Terms:
     """Structures laid out over the texts that have them."""
-    places = [term for structure in read.structures for term in structure.terms]
-    term_ptr = _pointer((len(s.terms) for s in read.structures), len(read.structures))
-    segment_ptr = _pointer((len(t.segments) for t in places), len(places))
-    segments = np.array([s for t in places for s in t.segments], np.int64).reshape(-1, 5)
+    facts = _rows((s.terms for s in read.structures), 3)
+    places = _rows((s.segments for s in read.structures), 2)
+    term_ptr = _pointer((len(s.terms) // 3 for s in read.structures), len(read.structures))
     chosen, ptr = take_ranges(term_ptr, read.pattern)
     text = np.repeat(np.arange(read.rows.size), np.diff(ptr))
-    own, own_ptr = take_ranges(segment_ptr, chosen)
-    first_piece = np.repeat(read.piece_ptr[text], np.diff(own_ptr))
-    piece = read.numbers[first_piece + segments[own, 0]]
-    codes, number = np.unique((piece << 32) | _low_bits(segments)[own], return_inverse=True)
-    words: dict[str, int] = {}
-    texts = [_segment_of(code, read.pieces) for code in codes.tolist()]
-    word = np.fromiter((words.setdefault(t, len(words)) for t in texts), np.int64, len(texts))
-    is_negated = np.fromiter((t.is_negated for t in places), bool, len(places))[chosen]
-    first_literal = np.fromiter((t.first_literal for t in places), np.int64, len(places))[chosen]
+    own, own_ptr = take_ranges(_pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
+    piece = read.numbers[np.repeat(read.piece_ptr[text], np.diff(own_ptr)) + places[own, 0]]
+    codes, number = np.unique((piece << 32) | places[own, 1], return_inverse=True)
+    words = _Numbers()
+    spelled = (segment_text(read.pieces[code >> 32], code & 0xFFFFFFFF) for code in codes.tolist())
+    segments = np.fromiter((words[each] for each in spelled), np.int64, codes.size)[number]
+    kind, attribute = _kinds(own_ptr, segments, list(words), namer)
     arithmetic = _sums(read, (p.has_arithmetic for p in read.pieces)) > 0
+    first_literal = facts[chosen, 1] + read.literal_ptr[text]
     return _Terms(
-        ptr, is_negated, first_literal + read.literal_ptr[text], own_ptr, word[number], list(words), arithmetic[text],
+        ptr, facts[chosen, 0] > 0, first_literal, own_ptr, segments, list(words), kind, attribute, arithmetic[text],
         _steps_of_texts(read, ptr),
     )  # fmt: skip
 
 
-def _low_bits(segments: Longs) -> Longs:
-    return (segments[:, 1] << 17) | (segments[:, 2] << 2) | (segments[:, 3] << 1) | segments[:, 4]
-
-
-def _segment_of(code: int, pieces: Sequence[Piece]) -> str:
-    return segment_text(pieces[code >> 32], code >> 17 & 0x7FFF, code >> 2 & 0x7FFF, bool(code & 2), bool(code & 1))
+def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple[Longs, Longs]:
+    """Numbers of terms that are compiled as one, and the attribute with which each term begins."""
+    split = [namer.split(word) for word in words]
+    attr = np.fromiter((a for a, _ in split), np.int64, len(words))
+    mentions = np.fromiter((namer.mentions_attribute(word) for word in words), bool, len(words))
+    later = mentions[segments]
+    later[ptr[:-1]] = False
+    is_named = np.add.reduceat(later, ptr[:-1]) > 0
+    attribute = np.where(is_named, -1, attr[segments[ptr[:-1]]])
+    alike = _Numbers()
+    first = np.fromiter((alike[text] for _, text in split), np.int64, len(words)) + len(words)
+    seen = segments.copy()
+    seen[ptr[:-1]] = np.where(attribute < 0, segments[ptr[:-1]], first[segments[ptr[:-1]]])
+    return number_sequences(ptr, seen), attribute
 
 
 def _steps_of_texts(read: _Read, term_ptr: Longs) -> Programs:
     """The programs of all texts; terms are numbered over all of them."""
-    of_structures = _programs([s.steps for s in read.structures])
-    chosen, ptr = take_ranges(of_structures.ptr, read.pattern)
-    kind, arg = of_structures.kind[chosen], of_structures.arg[chosen]
+    steps = _rows((s.steps for s in read.structures), 2)
+    step_ptr = _pointer((len(s.steps) // 2 for s in read.structures), len(read.structures))
+    chosen, ptr = take_ranges(step_ptr, read.pattern)
+    kind, arg = steps[chosen, 0], steps[chosen, 1]
     return Programs(ptr, kind, np.where(kind == TERM, arg + np.repeat(term_ptr[:-1], np.diff(ptr)), arg))
 
 
 def _distinct_terms(terms: _Terms, read: _Read) -> Iterable[tuple[Longs, Term]]:
     """Each distinct term, and its occurrences."""
-    key = number_sequences(terms.segment_ptr, terms.segments) * 4 + terms.is_negated * 2 + terms.arithmetic
+    key = terms.kind * 4 + terms.is_negated * 2 + terms.arithmetic
     order = np.argsort(key, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
         first = int(members[0])
         own = terms.segments[terms.segment_ptr[first] : terms.segment_ptr[first + 1]].tolist()
         literals = terms.first_literal[members]
-        slots = [read.literals[literals + place].tolist() for place in range(len(own) - 1)]
-        skeleton = tuple(terms.words[number] for number in own)
-        yield members, Term(skeleton, bool(terms.is_negated[first]), bool(terms.arithmetic[first]), slots, members.size)
+        yield (
+            members,
+            Term(
+                tuple(terms.words[number] for number in own),
+                bool(terms.is_negated[first]),
+                bool(terms.arithmetic[first]),
+                [read.literals[literals + place].tolist() for place in range(len(own) - 1)],
+                members.size,
+                terms.attribute[members] if terms.attribute[first] >= 0 else None,
+            ),
+        )
 
 
 # -- tables for the kernel ----------------------------------------------------------------------------------------------
 
 
 def _programs(steps: Sequence[Sequence[tuple[int, int]]]) -> Programs:
-    ptr = _pointer(map(len, steps), len(steps))
-    kind, arg = np.array([step for each in steps for step in each], np.int64).reshape(-1, 2).T
-    return Programs(ptr, np.ascontiguousarray(kind), np.ascontiguousarray(arg))
+    kind, arg = _rows(chain.from_iterable(steps), 2).T.copy()
+    return Programs(_pointer(map(len, steps), len(steps)), kind, arg)
 
 
 def _tables(groups: Sequence[Group], forms: Sequence[TermForm], schema: Schema) -> Forms:
     """The atoms of all forms; group i has form i."""
     shared: dict[Atom, int] = {}
-    facts: list[tuple[int, bool, int, int]] = []
+    facts: list[tuple[int, int, bool, int, int]] = []
     base = 0
     for group, form in zip(groups, forms, strict=True):
         for atom in form.atoms:
             is_element = isinstance(atom, Predicate) and atom.is_element
             alike = -1 if _has_literals(atom) else shared.setdefault(atom, len(shared))
-            facts.append((column_of(atom, schema), is_element, alike, base))
+            reading = atom.column.reading if isinstance(atom, Predicate) else Reading.VALUE
+            facts.append(
+                (column_of(atom, schema), reading if group.attributes is not None else -1, is_element, alike, base)
+            )
             base += group.rows.size
-    column, is_element, alike, first = np.array(facts, np.int64).reshape(-1, 4).T.copy()
-    return Forms(_pointer((len(f.atoms) for f in forms), len(forms)), column, is_element.astype(bool), alike, first)
+    column, reading, is_element, alike, first = _rows(facts, 5).T.copy()
+    numbers = np.full((len(Reading), len(schema.attributes)), -1, np.int64)
+    for number, each in enumerate(schema.columns):
+        numbers[each.reading, each.attr] = number
+    ptr = _pointer((len(f.atoms) for f in forms), len(forms))
+    return Forms(ptr, column, reading, is_element > 0, alike, first, numbers)
 
 
 def _has_literals(atom: Atom) -> bool:

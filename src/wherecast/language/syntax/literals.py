@@ -316,7 +316,7 @@ class Literals:
         """One value per row; decimals as (unscaled, scale)."""
         if param not in self._scalars:
             texts = self.texts[param.slot]
-            if not all(isinstance(t, str) for t in texts):
+            if tuple in set(map(type, texts)):
                 raise ValueError("a list of values stands where one value is expected")
             self._scalars[param] = _read(param, texts, self.zone)  # type: ignore[arg-type]
         return self._scalars[param]
@@ -514,6 +514,8 @@ def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
             raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":
             check_regex(pattern, limits.regex_steps)
+            continue
+        if "\\" not in pattern and pattern.count("%") + pattern.count("_") <= limits.wildcards:
             continue
         # Whatever passes compiles; RE2 gets to see it when there is something to match.
         wildcards = sum(is_wildcard for is_wildcard, _ in like_parts(pattern))

@@ -77,101 +77,97 @@ def cut_piece(text: str) -> Piece:
     return Piece(text, "".join(letters), tuple(starts), tuple(ends), size, has_arithmetic((text,)), regexes)
 
 
-class Segment(NamedTuple):
-    """A part of a term between two of its literals, or before the first or after the last: tokens of one piece."""
-
-    piece: int  # counted from the text's first
-    first: int
-    end: int
-    after_literal: bool
-    before_literal: bool
-
-
-def segment_text(piece: Piece, first: int, end: int, after_literal: bool, before_literal: bool) -> str:
-    """What a segment is in a text that has this piece there. Blanks beside a literal belong to it."""
-    size = len(piece.text)
-    start = 0 if after_literal else piece.starts[first] if first < len(piece.starts) else size
-    stop = size if before_literal else piece.ends[end - 1] if end > 0 else start
-    return piece.text[start : max(start, stop)]
-
-
-class TermPlace(NamedTuple):
-    """A term of a text: whether it stands under a NOT, its first literal, and its segments."""
-
-    is_negated: bool
-    first_literal: int
-    segments: tuple[Segment, ...]
-
-
 class Structure(NamedTuple):
-    """A text as a postfix program over its terms (see `kernels.normal_form`)."""
+    """A text as a postfix program over its terms (see `kernels.normal_form`), all in flat lists of numbers.
 
-    steps: tuple[tuple[int, int], ...]  # kind, and how many operands or which term
-    terms: tuple[TermPlace, ...]
+    A term has segments: what it has of one piece each, with a literal between every two of them.
+    """
+
+    steps: list[int]  # kind, and how many operands or which term
+    terms: list[int]  # whether it stands under a NOT, its first literal, how many segments it has
+    segments: list[int]  # the piece, counted from the text's first, and its tokens (see `_tokens`)
+
+
+_BITS, _MASK = 15, (1 << 15) - 1
+
+
+def _tokens(first: int, end: int, after_literal: bool, before_literal: bool) -> int:
+    """A range of a piece's tokens, and whether there is a literal before and after it, as a number of 32 bits."""
+    return first << _BITS + 2 | end << 2 | after_literal << 1 | before_literal
+
+
+def segment_text(piece: Piece, tokens: int) -> str:
+    """What a segment is in a text that has this piece there. Blanks beside a literal belong to it."""
+    first, end = tokens >> _BITS + 2, tokens >> 2 & _MASK
+    size = len(piece.text)
+    start = 0 if tokens & 2 else piece.starts[first] if first < len(piece.starts) else size
+    stop = size if tokens & 1 else piece.ends[end - 1] if end > 0 else start
+    return piece.text[start : max(start, stop)]
 
 
 def read_structure(pattern: str, deepest: int) -> Structure | None:
     """The structure of all texts with this pattern; None if it is not understood, or has more than `deepest` levels."""
-    if "#" in pattern or not pattern:
+    if "#" in pattern or len(pattern) > _MASK:
         return None
     reader = _Reader(pattern, deepest)
     try:
         reader.disjunction(negated=False, depth=0)
-    except _Unreadable:
+    except _UnreadableError:
         return None
-    return Structure(tuple(reader.steps), tuple(reader.terms)) if reader.at == len(pattern) else None
+    return reader.structure if reader.pattern[reader.at] == "$" else None
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     pass
+
+
+#: Most terms: no parentheses inside of parentheses, no brackets and no CASE.
+_PLAIN_TERM = re.compile(r"(?:[xv!]|\([xv!]*+\)|b[xv]*+&)++(?=[&|)$])")
 
 
 class _Reader:
     def __init__(self, pattern: str, deepest: int) -> None:
-        self.pattern = pattern
+        self.pattern = pattern + "$"
         self.deepest = deepest
         self.at = 0
-        self.steps: list[tuple[int, int]] = []
-        self.terms: list[TermPlace] = []
-
-    @property
-    def next(self) -> str:
-        return self.pattern[self.at : self.at + 1]
+        self.structure = Structure([], [], [])
 
     def disjunction(self, *, negated: bool, depth: int) -> None:
         count = 1
         self.conjunction(negated=negated, depth=depth)
-        while self.next == "|":
+        while self.pattern[self.at] == "|":
             self.at += 1
             self.conjunction(negated=negated, depth=depth)
             count += 1
         if count > 1:
-            self.steps.append((ALL if negated else ANY, count))
+            self.structure.steps.extend((ALL if negated else ANY, count))
 
     def conjunction(self, *, negated: bool, depth: int) -> None:
         count = 1
         self.operand(negated=negated, depth=depth)
-        while self.next == "&":
+        while self.pattern[self.at] == "&":
             self.at += 1
             self.operand(negated=negated, depth=depth)
             count += 1
         if count > 1:
-            self.steps.append((ANY if negated else ALL, count))
+            self.structure.steps.extend((ANY if negated else ALL, count))
 
     def operand(self, *, negated: bool, depth: int) -> None:
-        while self.next == "!":
+        while self.pattern[self.at] == "!":
             negated, depth = not negated, depth + 1
             self.at += 1
         if depth >= self.deepest:
-            raise _Unreadable
-        if self.next == "(" and self._is_group():
+            raise _UnreadableError
+        if self.pattern[self.at] == "(" and self._is_group():
             self.at += 1
             self.disjunction(negated=negated, depth=depth + 1)
-            if self.next != ")":
-                raise _Unreadable
+            if self.pattern[self.at] != ")":
+                raise _UnreadableError
             self.at += 1
-        else:
-            self._term(negated=negated)
+            return
+        start, plain = self.at, _PLAIN_TERM.match(self.pattern, self.at)
+        self.at = plain.end() if plain else self._end_of_term()
+        self._add_term(start, self.at, negated=negated)
 
     def _is_group(self) -> bool:
         """Whether a connective, or nothing, follows the end of the parenthesis."""
@@ -179,14 +175,13 @@ class _Reader:
         for at in range(self.at, len(self.pattern)):
             depth += (self.pattern[at] == "(") - (self.pattern[at] == ")")
             if depth == 0:
-                return self.pattern[at + 1 : at + 2] in ("", "&", "|", ")")
-        raise _Unreadable
+                return self.pattern[at + 1] in "&|)$"
+        raise _UnreadableError
 
-    def _term(self, *, negated: bool) -> None:
-        start = self.at
+    def _end_of_term(self) -> int:
         inside = cases = betweens = 0
-        while self.at < len(self.pattern):
-            letter = self.pattern[self.at]
+        for at in range(self.at, len(self.pattern)):
+            letter = self.pattern[at]
             if letter == "e" and cases:
                 inside, cases = inside - 1, cases - 1
             elif letter in "([c":
@@ -195,24 +190,25 @@ class _Reader:
                 inside -= letter in ")]"
             elif letter == "&" and betweens:
                 betweens -= 1
-            elif letter in "&|)":
+            elif letter in "&|)$":
+                if at > self.at and not betweens:
+                    return at
                 break
             elif letter == "b":
                 betweens += 1
-            self.at += 1
-        if self.at == start or inside or betweens:
-            raise _Unreadable
-        self.steps.append((TERM, len(self.terms)))
-        self.terms.append(self._place(start, self.at, negated=negated))
+        raise _UnreadableError
 
-    def _place(self, start: int, end: int, *, negated: bool) -> TermPlace:
-        piece = self.pattern.count("v", 0, start)
-        begin = self.pattern.rfind("v", 0, start) + 1  # of the piece
-        segments = []
-        first, after, first_literal = start - begin, False, piece
-        for at in range(start, end):
-            if self.pattern[at] == "v":
-                segments.append(Segment(piece, first, at - begin, after, before_literal=True))
-                piece, begin, first, after = piece + 1, at + 1, 0, True
-        segments.append(Segment(piece, first, end - begin, after, before_literal=False))
-        return TermPlace(negated, first_literal, tuple(segments))
+    def _add_term(self, start: int, end: int, *, negated: bool) -> None:
+        pattern, (steps, terms, segments) = self.pattern, self.structure
+        piece = pattern.count("v", 0, start)
+        begin = pattern.rfind("v", 0, start) + 1  # of the piece
+        first, after, size = start - begin, False, 1
+        steps.extend((TERM, len(terms) // 3))
+        literal = pattern.find("v", start, end)
+        terms.extend((negated, piece, 0))
+        while literal >= 0:
+            segments.extend((piece, _tokens(first, literal - begin, after, True)))
+            piece, begin, first, after, size = piece + 1, literal + 1, 0, True, size + 1
+            literal = pattern.find("v", begin, end)
+        segments.extend((piece, _tokens(first, end - begin, after, False)))
+        terms[-1] = size
