@@ -239,8 +239,10 @@ def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, 
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
     if predicate.pattern:
-        forms = [find_form(predicate.pattern, v) for v in values.tolist()]
-        return [form.literal if predicate.is_element else form.prefix for form in forms]
+        patterns = values.tolist()
+        forms = {pattern: find_form(predicate.pattern, pattern) for pattern in set(patterns)}
+        known = {pattern: form.literal if predicate.is_element else form.prefix for pattern, form in forms.items()}
+        return [known[pattern] for pattern in patterns]
     if predicate.mark:
         return [marked(predicate.mark, v) for v in values.tolist()]
     return values.tolist()  # type: ignore[no-any-return]

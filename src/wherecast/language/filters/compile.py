@@ -336,7 +336,7 @@ class Compiler:
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [[_like_form(kind, slots[s][m]) for m in members] for s, kind in variant.like_slots]
+            forms = [_like_forms(kind, [slots[s][m] for m in members]) for s, kind in variant.like_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
@@ -515,6 +515,11 @@ def _like_slots(node: Node) -> tuple[tuple[int, str], ...]:
 
 def _has_form(node: Like) -> bool:
     return literals_of(node.item, in_lower_case=node.kind == "ilike") is not None
+
+
+def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
+    known = {literal: _like_form(kind, literal) for literal in set(literals)}
+    return [known[literal] for literal in literals]
 
 
 def _like_form(kind: str, literal: LiteralText) -> str:
