@@ -71,7 +71,7 @@ class LiteralCodes:
 
     @classmethod
     def of(cls, literals: Sequence[str]) -> LiteralCodes:
-        """Codes for distinct literals with their marks (see `language.columns`).
+        """Codes for distinct literals with their marks (see `language.filters.columns`).
 
         An empty one needs a mark of the end: without any it is in every text, and one at the start is not looked for.
         """

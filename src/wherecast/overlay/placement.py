@@ -11,7 +11,7 @@ A constraint is a function from offsets to what holds there: nothing, everything
 not end with a cell) some spans of keys. It is written as *runs* of equal value. Storing a constraint is
 storing its runs; updating it is storing the runs of the difference; deleting is updating to nothing.
 
-Filters come compiled, in value space (`language.filters`). What this overlay cannot serve is refused with the reason.
+Filters come compiled, in value space (`language.filters.filters`). What this overlay cannot serve is refused with the reason.
 """
 
 from __future__ import annotations
