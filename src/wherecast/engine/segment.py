@@ -27,7 +27,8 @@ from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.values import Scalar
 from wherecast.language.filters.canonical import digest_filters
-from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters
+from wherecast.language.sequences import take_ranges
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
 

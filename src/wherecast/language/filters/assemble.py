@@ -25,8 +25,9 @@ from wherecast.language.events.types import Type
 from wherecast.language.expression import Attr, Node, Param, is_constant
 from wherecast.language.filters.bind import Ragged, StringPool, resolve
 from wherecast.language.filters.canonical import digest_filters, statement_writer
-from wherecast.language.filters.filters import Filters, LiteralValues, Program, take_ranges
+from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
+from wherecast.language.sequences import number_sequences, take_ranges
 from wherecast.language.syntax.literals import Literals
 
 #: What a shape is made of. A residual without attributes is a set, too: everything or nothing.
@@ -300,17 +301,6 @@ def _residual_words(
 
 
 # -- programs of clauses that were put together -------------------------------------------------------------------------
-
-
-def number_sequences(ptr: Longs, values: Longs) -> Longs:
-    """A number for each of some sequences, equal for equal ones; numbers begin at 0."""
-    sizes = np.diff(ptr)
-    distinct, known = np.unique(values, return_inverse=True)
-    out, longest = np.zeros(sizes.size, np.int64), int(sizes.max(initial=0))
-    for place in range(longest):
-        longer = np.flatnonzero(sizes > place)
-        _, out[longer] = np.unique(out[longer] * distinct.size + known[ptr[longer] + place], return_inverse=True)
-    return np.unique(out * (longest + 1) + sizes, return_inverse=True)[1]
 
 
 def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[Longs, Longs, list[Program]]:

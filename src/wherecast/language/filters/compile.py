@@ -52,10 +52,10 @@ from wherecast.language.filters.terms import (
     Namer,
     Term,
     TermForm,
-    Texts,
     compile_terms,
     form_of_logic,
 )
+from wherecast.language.sequences import number_sequences
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import (
@@ -74,10 +74,12 @@ from wherecast.language.syntax.parser import Tree, keyword_names, parse_shape, t
 from wherecast.language.syntax.patterns import find_form
 from wherecast.language.syntax.skeletons import (
     Cut,
+    CutTexts,
     LiteralText,
     Shape,
     Skeleton,
     cut_text,
+    cut_texts,
     find_surrogate,
     is_string,
     literal_spans,
@@ -187,8 +189,9 @@ class Compiler:
     def validate(self, text: str) -> None:
         """Raise the FilterError that `compile` would raise, in a third of its time."""
         batch = _Batch([text])
-        for row, skeleton, literals in zip(*self._cut(batch), strict=True):
-            found = _Slots([row], [(literal,) for literal in literals])
+        if self._readable(batch).size:
+            skeleton, literals = cut_text(text)
+            found = _Slots([0], [(literal,) for literal in literals])
             for form, shape, members in self._forms(skeleton, found, batch):
                 for member in members:
                     self._is_readable(form, shape, found, member, batch)
@@ -219,32 +222,29 @@ class Compiler:
 
     def _compile(self, batch: _Batch) -> tuple[Filters, npt.NDArray[np.int64]]:
         """Texts of rare shapes term by term, if that is possible and worth it; the others shape by shape."""
-        texts = self._cut(batch)
-        shapes: dict[Skeleton, int] = {}
-        shape = np.fromiter((shapes.setdefault(s, len(shapes)) for s in texts.skeletons), np.int64, texts.rows.size)
+        rows = self._readable(batch)
+        texts = cut_texts([batch.texts[row] for row in rows.tolist()] if batch.errors else batch.texts)
+        shape = number_sequences(texts.ptr, texts.numbers)
         rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size else shape
         left = np.ones(shape.size, bool)
         groups: list[Group] = []
         parts: list[Part] = []
         if rare.size >= ENOUGH_TEXTS:
-            found = compile_terms(_chosen(texts, rare), lambda term: self._term(term, batch), self._namer, self.limits)
+            found = compile_terms(texts.take(rare), lambda term: self._term(term, batch), self._namer, self.limits)
             if found is not None:
                 part, groups = found
-                parts.append(part)
-                left[np.searchsorted(texts.rows, part.texts)] = False
+                left[rare[part.texts]] = False
+                parts.append(part._replace(texts=rows[rare[part.texts]]))
         base = sum(group.size for group in groups)
-        for skeleton, rows, literals in _by_shape(texts, shape, left):
-            for form, group in self._prepare(skeleton, _Slots(rows, list(zip(*literals, strict=True))), batch):
+        for skeleton, members, slots in _by_shape(texts, shape, left):
+            for form, group in self._prepare(skeleton, _Slots(rows[members].tolist(), slots), batch):
                 groups.append(group)
                 parts.append(part_of_group(group, self._shape(form), base))
                 base += group.size
         return assemble(groups, parts, batch.pool, self.schema)
 
-    def _cut(self, batch: _Batch) -> Texts:
-        """The texts, cut at their literals; those that cannot be are reported."""
-        rows: list[int] = []
-        skeletons: list[Skeleton] = []
-        literals: list[tuple[LiteralText, ...]] = []
+    def _readable(self, batch: _Batch) -> npt.NDArray[np.int64]:
+        """The rows of the texts that can be cut; the others are reported."""
         limit = self.limits.text
         for row, text in enumerate(batch.texts):
             # A batch may hold anything, whatever its type says.
@@ -252,12 +252,7 @@ class Compiler:
                 error = self._refused(text)
                 if error is not None:
                     batch.errors[row] = error
-                    continue
-            skeleton, found = cut_text(text)
-            rows.append(row)
-            skeletons.append(skeleton)
-            literals.append(found)
-        return Texts(np.array(rows, np.int64), skeletons, literals)
+        return np.delete(np.arange(len(batch.texts)), list(batch.errors))
 
     def _term(self, term: Term, batch: _Batch) -> Iterable[tuple[Group, TermForm]]:
         """A term for all texts that have it; those for which it does not compile are in no group.
@@ -464,24 +459,19 @@ def _characters(skeleton: Skeleton) -> int:
     return sum(map(len, skeleton))
 
 
-def _chosen(texts: Texts, chosen: npt.NDArray[np.int64]) -> Texts:
-    if chosen.size == texts.rows.size:
-        return texts
-    skeletons, literals = texts.skeletons, texts.literals
-    return Texts(texts.rows[chosen], [skeletons[i] for i in chosen.tolist()], [literals[i] for i in chosen.tolist()])
-
-
 def _by_shape(
-    texts: Texts, shape: npt.NDArray[np.int64], left: npt.NDArray[np.bool_]
-) -> Iterable[tuple[Skeleton, list[int], Sequence[tuple[LiteralText, ...]]]]:
-    """The texts that are left, those of one shape together, in the order of their first ones."""
+    texts: CutTexts, shape: npt.NDArray[np.int64], left: npt.NDArray[np.bool_]
+) -> Iterable[tuple[Skeleton, npt.NDArray[np.int64], list[list[LiteralText]]]]:
+    """The texts that are left, those of one shape together: skeleton, members, and literals slot by slot."""
     if not left.any():
         return
     here = np.flatnonzero(left)
     order = here[np.argsort(shape[here], kind="stable")]
+    literal_ptr = texts.literal_ptr
     for members in np.split(order, np.flatnonzero(np.diff(shape[order])) + 1):
-        its = _chosen(texts, members)
-        yield its.skeletons[0], its.rows.tolist(), its.literals
+        skeleton = texts.skeleton(int(members[0]))
+        first = literal_ptr[members]
+        yield skeleton, members, [texts.literals[first + slot].tolist() for slot in range(len(skeleton) - 1)]
 
 
 def _term_form(form: _Form, is_negated: bool) -> TermForm:

@@ -22,7 +22,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.kernels.normal_form import ALL, ANY, RESIDUAL, SET, TERM, Forms, Programs, TermTable, expand_filters
@@ -34,29 +33,20 @@ from wherecast.language.filters.assemble import (
     Part,
     column_of,
     is_set,
-    number_sequences,
     programs_of_clauses,
 )
 from wherecast.language.filters.columns import Reading
-from wherecast.language.filters.filters import take_ranges
 from wherecast.language.filters.normalize import ALWAYS, All, Any_, Logic, Predicate, Values
+from wherecast.language.sequences import number_sequences, pointer, take_ranges
 from wherecast.language.syntax.advice import KEYWORDS
 from wherecast.language.syntax.limits import Limits
-from wherecast.language.syntax.skeletons import LiteralText, Skeleton
+from wherecast.language.syntax.skeletons import CutTexts, LiteralText, Numbers, Skeleton
 from wherecast.language.syntax.structure import Piece, Structure, cut_piece, read_structure, segment_text
 
 #: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
 FEW_TEXTS = 16
 #: Batches with fewer such texts are not worth it.
 ENOUGH_TEXTS = 64
-
-
-class Texts(NamedTuple):
-    """Some texts, cut: their rows in the batch, their skeletons and their literals."""
-
-    rows: Longs
-    skeletons: Sequence[Skeleton]
-    literals: Sequence[tuple[LiteralText, ...]]
 
 
 class Term(NamedTuple):
@@ -104,7 +94,7 @@ CompileTerm = Callable[[Term], Iterable[tuple[Group, TermForm]]]
 
 
 def compile_terms(
-    texts: Texts, compile_term: CompileTerm, namer: Namer, limits: Limits
+    texts: CutTexts, compile_term: CompileTerm, namer: Namer, limits: Limits
 ) -> tuple[Part, list[Group]] | None:
     """What can be compiled of texts by their terms: the filters, and the groups of their atoms. None: nothing."""
     read = _read_texts(texts, limits.depth // 8)
@@ -129,7 +119,7 @@ def compile_terms(
     )
     good = np.flatnonzero(~is_left & _is_within(read, limits))
     program, row, found = programs_of_clauses(templates, groups)
-    return Part(read.rows[good], good, np.zeros(good.size, np.int64), templates, program, row, found), groups
+    return Part(read.chosen[good], good, np.zeros(good.size, np.int64), templates, program, row, found), groups
 
 
 # -- structures ---------------------------------------------------------------------------------------------------------
@@ -139,61 +129,33 @@ _cut_piece = lru_cache(65_536)(cut_piece)
 _read_structure = lru_cache(16_384)(read_structure)
 
 
-class _Numbers(dict[str, int]):
-    """Texts by number, in the order in which they are asked for."""
-
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        return number
-
-
-class _Letters(dict[str, str]):
-    """The letters of pieces."""
-
-    def __missing__(self, piece: str) -> str:
-        letters = self[piece] = _cut_piece(piece).letters
-        return letters
-
-
 class _Read(NamedTuple):
     """Texts whose structures are understood."""
 
-    rows: Longs  # in the batch
+    chosen: Longs  # which they are
+    texts: CutTexts
     pieces: list[Piece]
-    numbers: Longs  # the pieces of all texts, by number
-    piece_ptr: Longs  # (texts + 1,)
-    literals: npt.NDArray[np.object_]  # of all texts
-    literal_ptr: Longs  # (texts + 1,)
     pattern: Longs  # (texts,) which structure
     structures: list[Structure]
 
 
-def _read_texts(texts: Texts, deepest: int) -> _Read | None:
-    rows, skeletons, literals = texts
-    n, letters, numbers, patterns = rows.size, _Letters(), _Numbers(), _Numbers()
-    pattern = np.fromiter((patterns["v".join(map(letters.__getitem__, s))] for s in skeletons), np.int64, n)
-    found = [_read_structure(each, deepest) for each in patterns]
-    known = np.fromiter((structure is not None for structure in found), bool, len(found))
-    chosen = np.flatnonzero(known[pattern])
+def _read_texts(texts: CutTexts, deepest: int) -> _Read | None:
+    known = Numbers()
+    pieces = [_cut_piece(text) for text in texts.pieces]
+    letters = np.fromiter((known[piece.letters] for piece in pieces), np.int64, len(pieces))
+    pattern = number_sequences(texts.ptr, letters[texts.numbers])
+    _, first = np.unique(pattern, return_index=True)
+    found = []
+    for text in first.tolist():
+        own = texts.numbers[texts.ptr[text] : texts.ptr[text + 1]].tolist()
+        found.append(_read_structure("v".join([pieces[n].letters for n in own]), deepest))
+    is_read = np.fromiter((structure is not None for structure in found), bool, len(found))
+    chosen = np.flatnonzero(is_read[pattern])
     if not chosen.size:
         return None
-    if chosen.size < n:
-        skeletons, literals = ([several[i] for i in chosen.tolist()] for several in (skeletons, literals))
-    piece_ptr = _pointer(map(len, skeletons), chosen.size)
-    literal_ptr = piece_ptr - np.arange(piece_ptr.size)
-    flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(skeletons)), np.int64, int(piece_ptr[-1]))
-    every = np.fromiter(chain.from_iterable(literals), object, int(literal_ptr[-1]))
-    place = np.cumsum(known) - 1
-    return _Read(
-        rows[chosen], [_cut_piece(p) for p in numbers], flat, piece_ptr, every, literal_ptr,
-        place[pattern[chosen]], [structure for structure in found if structure is not None],
-    )  # fmt: skip
-
-
-def _pointer(sizes: Iterable[int], n: int) -> Longs:
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(sizes, np.int64, n), out=ptr[1:])
-    return ptr
+    place = np.cumsum(is_read) - 1
+    structures = [structure for structure in found if structure is not None]
+    return _Read(chosen, texts.take(chosen), pieces, place[pattern[chosen]], structures)
 
 
 def _rows(lists: Iterable[Sequence[int]], width: int) -> Longs:
@@ -204,12 +166,12 @@ def _rows(lists: Iterable[Sequence[int]], width: int) -> Longs:
 def _sums(read: _Read, of_piece: Iterable[int]) -> Longs:
     """A number of each piece, summed up for each text."""
     values = np.fromiter(of_piece, np.int64, len(read.pieces))
-    return np.add.reduceat(values[read.numbers], read.piece_ptr[:-1])
+    return np.add.reduceat(values[read.texts.numbers], read.texts.ptr[:-1])
 
 
 def _is_within(read: _Read, limits: Limits) -> Bools:
     """Which texts are certain to have no more words and patterns than they may."""
-    sizes = _sums(read, (p.size for p in read.pieces)) + np.diff(read.literal_ptr)
+    sizes = _sums(read, (p.size for p in read.pieces)) + np.diff(read.texts.literal_ptr)
     return (sizes <= limits.terms) & (_sums(read, (p.regexes for p in read.pieces)) <= limits.regexes)
 
 
@@ -264,18 +226,18 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
     """Structures laid out over the texts that have them."""
     facts = _rows((s.terms for s in read.structures), 3)
     places = _rows((s.segments for s in read.structures), 2)
-    term_ptr = _pointer((len(s.terms) // 3 for s in read.structures), len(read.structures))
+    term_ptr = pointer((len(s.terms) // 3 for s in read.structures), len(read.structures))
     chosen, ptr = take_ranges(term_ptr, read.pattern)
-    text = np.repeat(np.arange(read.rows.size), np.diff(ptr))
-    own, own_ptr = take_ranges(_pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
-    piece = read.numbers[np.repeat(read.piece_ptr[text], np.diff(own_ptr)) + places[own, 0]]
+    text = np.repeat(np.arange(read.chosen.size), np.diff(ptr))
+    own, own_ptr = take_ranges(pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
+    piece = read.texts.numbers[np.repeat(read.texts.ptr[text], np.diff(own_ptr)) + places[own, 0]]
     codes, number = np.unique((piece << 32) | places[own, 1], return_inverse=True)
-    words = _Numbers()
+    words = Numbers()
     spelled = (segment_text(read.pieces[code >> 32], code & 0xFFFFFFFF) for code in codes.tolist())
     segments = np.fromiter((words[each] for each in spelled), np.int64, codes.size)[number]
     kind, attribute = _kinds(own_ptr, segments, list(words), namer)
     arithmetic = _sums(read, (p.has_arithmetic for p in read.pieces)) > 0
-    first_literal = facts[chosen, 1] + read.literal_ptr[text]
+    first_literal = facts[chosen, 1] + read.texts.literal_ptr[text]
     return _Terms(
         ptr, facts[chosen, 0] > 0, first_literal, own_ptr, segments, list(words), kind, attribute, arithmetic[text],
         _steps_of_texts(read, ptr),
@@ -291,7 +253,7 @@ def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple
     later[ptr[:-1]] = False
     is_named = np.add.reduceat(later, ptr[:-1]) > 0
     attribute = np.where(is_named, -1, attr[segments[ptr[:-1]]])
-    alike = _Numbers()
+    alike = Numbers()
     first = np.fromiter((alike[text] for _, text in split), np.int64, len(words)) + len(words)
     seen = segments.copy()
     seen[ptr[:-1]] = np.where(attribute < 0, segments[ptr[:-1]], first[segments[ptr[:-1]]])
@@ -301,7 +263,7 @@ def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple
 def _steps_of_texts(read: _Read, term_ptr: Longs) -> Programs:
     """The programs of all texts; terms are numbered over all of them."""
     steps = _rows((s.steps for s in read.structures), 2)
-    step_ptr = _pointer((len(s.steps) // 2 for s in read.structures), len(read.structures))
+    step_ptr = pointer((len(s.steps) // 2 for s in read.structures), len(read.structures))
     chosen, ptr = take_ranges(step_ptr, read.pattern)
     kind, arg = steps[chosen, 0], steps[chosen, 1]
     return Programs(ptr, kind, np.where(kind == TERM, arg + np.repeat(term_ptr[:-1], np.diff(ptr)), arg))
@@ -321,7 +283,7 @@ def _distinct_terms(terms: _Terms, read: _Read) -> Iterable[tuple[Longs, Term]]:
                 tuple(terms.words[number] for number in own),
                 bool(terms.is_negated[first]),
                 bool(terms.arithmetic[first]),
-                [read.literals[literals + place].tolist() for place in range(len(own) - 1)],
+                [read.texts.literals[literals + place].tolist() for place in range(len(own) - 1)],
                 members.size,
                 terms.attribute[members] if terms.attribute[first] >= 0 else None,
             ),
@@ -333,7 +295,7 @@ def _distinct_terms(terms: _Terms, read: _Read) -> Iterable[tuple[Longs, Term]]:
 
 def _programs(steps: Sequence[Sequence[tuple[int, int]]]) -> Programs:
     kind, arg = _rows(chain.from_iterable(steps), 2).T.copy()
-    return Programs(_pointer(map(len, steps), len(steps)), kind, arg)
+    return Programs(pointer(map(len, steps), len(steps)), kind, arg)
 
 
 def _tables(groups: Sequence[Group], forms: Sequence[TermForm], schema: Schema) -> Forms:
@@ -354,7 +316,7 @@ def _tables(groups: Sequence[Group], forms: Sequence[TermForm], schema: Schema) 
     numbers = np.full((len(Reading), len(schema.attributes)), -1, np.int64)
     for number, each in enumerate(schema.columns):
         numbers[each.reading, each.attr] = number
-    ptr = _pointer((len(f.atoms) for f in forms), len(forms))
+    ptr = pointer((len(f.atoms) for f in forms), len(forms))
     return Forms(ptr, column, reading, is_element > 0, alike, first, numbers)
 
 
