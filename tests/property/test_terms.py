@@ -103,7 +103,7 @@ def compile_both(texts: list[str], limits: Limits, *, few: int = NEVER) -> list[
     for enough in (1, NEVER):
         with patch.object(compile_module, "ENOUGH_TEXTS", enough), patch.object(compile_module, "FEW_TEXTS", few):
             found = Compiler(SCHEMA, limits).compile_many(texts)
-        errors = {row: e for row, e in found.errors}
+        errors = dict(found.errors)
         out.append([outcome(found.filters, int(f), errors.get(row)) for row, f in enumerate(found.filter_of)])
     return out
 
@@ -151,7 +151,8 @@ def test_terms_match_what_the_naive_evaluator_says(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(terms=8), Limits(depth=3), Limits(depth=20), Limits(regexes=1), Limits(clauses=1), Limits(values=2)]
+    "limits",
+    [Limits(terms=8), Limits(depth=3), Limits(depth=20), Limits(regexes=1), Limits(clauses=1), Limits(values=2)],
 )
 def test_limits_hold_for_terms(limits: Limits) -> None:
     """What is too large shape by shape is too large by terms."""

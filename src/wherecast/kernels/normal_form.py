@@ -331,7 +331,7 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
     found, parts = np.empty((8 * limit + 4096, 2), np.int64), np.empty(_MOST_ITEMS, np.int64)
     n_clauses, n_sets, n_in, n_rest, n_atoms = 0, 0, 0, 0, 0
     for f in range(n):
-        room = _room(filters, terms[0], programs[0], f)
+        room, root = _room(filters, terms[0], programs[0], f), 0
         good = 0 <= room <= _MOST_ITEMS // 64
         if good:
             if 2 * room + 2 > nodes.shape[0]:

@@ -87,7 +87,8 @@ def shape_of_clauses(clauses: Sequence[Clause], schema: Schema) -> ShapeClauses:
     rest: list[tuple[Residual, ...]] = []
     for clause in clauses:
         constants = [r for r in clause.residuals if is_constant(r.node)]
-        of_clause.append([sets.setdefault(each, len(sets)) for each in (*clause.values, *constants)])
+        found: list[Values | Residual] = [*clause.values, *constants]
+        of_clause.append([sets.setdefault(each, len(sets)) for each in found])
         rest.append(tuple(r for r in clause.residuals if not is_constant(r.node)))
     members = [s.predicates if isinstance(s, Values) else (s,) for s in sets]
     atoms = [[number.setdefault(a, len(number)) for a in each] for each in members]
