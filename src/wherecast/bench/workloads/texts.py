@@ -5,6 +5,8 @@
 - `mixed`: AND, OR, NOT, IN, LIKE and BETWEEN, nested; 10,000 of them have about 4,000 shapes
 """
 
+# ruff: noqa: S311 - nothing here is a secret
+
 from __future__ import annotations
 
 import random

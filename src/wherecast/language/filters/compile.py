@@ -6,6 +6,8 @@ Texts are cut into skeleton and literals (`skeletons`), grouped by skeleton, and
 normalised once (`sql`, `normalize`); what the literals add is done for all texts of a group at once (`bind`). Spark types
 `1` and `1.5` differently and a LIKE pattern may be an equality or a prefix, so a group is split into variants first.
 
+Texts of skeletons that hardly repeat are taken apart at AND, OR and NOT instead, and their terms are compiled so (`terms`).
+
 A single text takes the same path as a batch of one. A bad text never disturbs the others: it comes back with its
 row and a positioned error.
 """
