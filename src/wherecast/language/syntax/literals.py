@@ -231,6 +231,15 @@ def number_body(literal: str) -> str:
 
 def read_number(literal: str) -> tuple[int, int]:
     """A numeric literal as an exact (unscaled integer, scale)."""
+    whole, _, fraction = literal.partition(".")
+    try:
+        return int(whole + fraction), len(fraction)
+    except ValueError:
+        return _read_number(literal)
+
+
+def _read_number(literal: str) -> tuple[int, int]:
+    """The same of a literal with an exponent or a suffix."""
     body = number_body(literal).lower()
     negative, body = body.startswith("-"), body.lstrip("-")
     mantissa, _, exponent = body.partition("e")
