@@ -50,7 +50,7 @@ class Group(NamedTuple):
         return len(self.atoms) * self.rows.size
 
 
-class Part(NamedTuple):
+class FilterPart(NamedTuple):
     """Filters with their templates and the programs of their residuals."""
 
     texts: Longs  # (filters,) which texts they are
@@ -119,7 +119,7 @@ def _flat(lists: Iterable[Sequence[int]]) -> tuple[Longs, Longs]:
     return np.array([item for each in lists for item in each], np.int64), ptr
 
 
-def part_of_group(group: Group, shape: ShapeClauses, base: int) -> Part:
+def part_of_group(group: Group, shape: ShapeClauses, base: int) -> FilterPart:
     """Filters of one shape, the first atom of which has the number `base`."""
     n, programs = group.rows.size, list[Program]()
     known: dict[tuple[Residual, ...], int] = {(): -1}
@@ -130,12 +130,14 @@ def part_of_group(group: Group, shape: ShapeClauses, base: int) -> Part:
     t = shape.template
     templates = t._replace(atoms=base + n * t.atoms, rest=base + n * t.rest)
     program = np.array([known[residuals] for residuals in shape.residuals], np.int64)
-    return Part(
+    return FilterPart(
         group.rows, np.zeros(n, np.int64), np.arange(n), templates, program, np.zeros(program.size, np.int64), programs
     )
 
 
-def assemble(groups: Sequence[Group], parts: Sequence[Part], pool: StringPool, schema: Schema) -> tuple[Filters, Longs]:
+def assemble(
+    groups: Sequence[Group], parts: Sequence[FilterPart], pool: StringPool, schema: Schema
+) -> tuple[Filters, Longs]:
     """One `Filters` of all parts, and the text that each of its filters came from. Groups are those of the atoms, in order."""
     strings, ranks = pool.ranked()
     words, word_of = _words(groups)
@@ -163,14 +165,14 @@ def assemble(groups: Sequence[Group], parts: Sequence[Part], pool: StringPool, s
     return filters._replace(digests=digest_filters(filters, schema, residuals)), whole.texts
 
 
-def join_parts(parts: Sequence[Part]) -> Part:
+def join_parts(parts: Sequence[FilterPart]) -> FilterPart:
     """All filters of several parts."""
     if len(parts) == 1:
         return parts[0]
     none = np.zeros(0, np.int64)
     n_templates = np.cumsum([0, *(p.templates.clause_ptr.size - 1 for p in parts)])
     n_programs = np.cumsum([0, *(len(p.programs) for p in parts)])
-    return Part(
+    return FilterPart(
         np.concatenate([none, *(p.texts for p in parts)]),
         np.concatenate([none, *(p.template + first for p, first in zip(parts, n_templates, strict=False))]),
         np.concatenate([none, *(p.shift for p in parts)]),

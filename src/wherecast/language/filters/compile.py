@@ -37,8 +37,8 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters.assemble import (
     Atom,
+    FilterPart,
     Group,
-    Part,
     ShapeClauses,
     assemble,
     is_set,
@@ -230,7 +230,7 @@ class Compiler:
         rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size else shape
         left = np.ones(shape.size, bool)
         groups: list[Group] = []
-        parts: list[Part] = []
+        parts: list[FilterPart] = []
         if rare.size >= ENOUGH_TEXTS:
             found = compile_terms(texts.take(rare), lambda term: self._term(term, batch), self._namer, self.limits)
             if found is not None:

@@ -29,8 +29,8 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.expression import Param
 from wherecast.language.filters.assemble import (
     Atom,
+    FilterPart,
     Group,
-    Part,
     column_of,
     is_set,
     programs_of_clauses,
@@ -40,8 +40,8 @@ from wherecast.language.filters.normalize import ALWAYS, All, Any_, Logic, Predi
 from wherecast.language.sequences import number_sequences, pointer, take_ranges
 from wherecast.language.syntax.advice import KEYWORDS
 from wherecast.language.syntax.limits import Limits
-from wherecast.language.syntax.skeletons import CutTexts, LiteralText, Numbers, Skeleton
-from wherecast.language.syntax.structure import Piece, Structure, cut_piece, read_structure, segment_text
+from wherecast.language.syntax.skeletons import CutTexts, LiteralText, Skeleton, TextNumbers
+from wherecast.language.syntax.structure import Structure, TextPiece, cut_piece, read_structure, segment_text
 
 #: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
 FEW_TEXTS = 16
@@ -95,7 +95,7 @@ CompileTerm = Callable[[Term], Iterable[tuple[Group, TermForm]]]
 
 def compile_terms(
     texts: CutTexts, compile_term: CompileTerm, namer: Namer, limits: Limits
-) -> tuple[Part, list[Group]] | None:
+) -> tuple[FilterPart, list[Group]] | None:
     """What can be compiled of texts by their terms: the filters, and the groups of their atoms. None: nothing."""
     read = _read_texts(texts, limits.depth // 8)
     if read is None:
@@ -119,7 +119,7 @@ def compile_terms(
     )
     good = np.flatnonzero(~is_left & _is_within(read, limits))
     program, row, found = programs_of_clauses(templates, groups)
-    return Part(read.chosen[good], good, np.zeros(good.size, np.int64), templates, program, row, found), groups
+    return FilterPart(read.chosen[good], good, np.zeros(good.size, np.int64), templates, program, row, found), groups
 
 
 # -- structures ---------------------------------------------------------------------------------------------------------
@@ -134,13 +134,13 @@ class _Read(NamedTuple):
 
     chosen: Longs  # which they are
     texts: CutTexts
-    pieces: list[Piece]
+    pieces: list[TextPiece]
     pattern: Longs  # (texts,) which structure
     structures: list[Structure]
 
 
 def _read_texts(texts: CutTexts, deepest: int) -> _Read | None:
-    known = Numbers()
+    known = TextNumbers()
     pieces = [_cut_piece(text) for text in texts.pieces]
     letters = np.fromiter((known[piece.letters] for piece in pieces), np.int64, len(pieces))
     pattern = number_sequences(texts.ptr, letters[texts.numbers])
@@ -232,7 +232,7 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
     own, own_ptr = take_ranges(pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
     piece = read.texts.numbers[np.repeat(read.texts.ptr[text], np.diff(own_ptr)) + places[own, 0]]
     codes, number = np.unique((piece << 32) | places[own, 1], return_inverse=True)
-    words = Numbers()
+    words = TextNumbers()
     spelled = (segment_text(read.pieces[code >> 32], code & 0xFFFFFFFF) for code in codes.tolist())
     segments = np.fromiter((words[each] for each in spelled), np.int64, codes.size)[number]
     kind, attribute = _kinds(own_ptr, segments, list(words), namer)
@@ -245,7 +245,7 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
 
 
 def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple[Longs, Longs]:
-    """Numbers of terms that are compiled as one, and the attribute with which each term begins."""
+    """TextNumbers of terms that are compiled as one, and the attribute with which each term begins."""
     split = [namer.split(word) for word in words]
     attr = np.fromiter((a for a, _ in split), np.int64, len(words))
     mentions = np.fromiter((namer.mentions_attribute(word) for word in words), bool, len(words))
@@ -253,7 +253,7 @@ def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple
     later[ptr[:-1]] = False
     is_named = np.add.reduceat(later, ptr[:-1]) > 0
     attribute = np.where(is_named, -1, attr[segments[ptr[:-1]]])
-    alike = Numbers()
+    alike = TextNumbers()
     first = np.fromiter((alike[text] for _, text in split), np.int64, len(words)) + len(words)
     seen = segments.copy()
     seen[ptr[:-1]] = np.where(attribute < 0, segments[ptr[:-1]], first[segments[ptr[:-1]]])

@@ -105,7 +105,7 @@ class CutTexts(NamedTuple):
         return CutTexts(self.pieces, self.numbers[places], ptr, self.literals[take_ranges(self.literal_ptr, chosen)[0]])
 
 
-class Numbers(dict[str, int]):
+class TextNumbers(dict[str, int]):
     """Texts by number, in the order in which they are asked for."""
 
     def __missing__(self, text: str) -> int:
@@ -120,7 +120,7 @@ _SPECIAL = ("\\", "`", '"', ",", "--", "/*", "''")
 
 def cut_texts(texts: Sequence[str]) -> CutTexts:
     """Cut many texts, as `cut_text` does. Plain ones are cut together: a call for each takes most of the time."""
-    known = Numbers()
+    known = TextNumbers()
     numbers: list[int] = []
     sizes: list[int] = []
     literals: list[LiteralText] = []
@@ -154,7 +154,7 @@ def _cut_together(chunk: Sequence[str], literals: list[LiteralText]) -> list[str
     return pieces
 
 
-def _apart(numbers: Longs, sizes: Longs, known: Numbers) -> tuple[Longs, Longs]:
+def _apart(numbers: Longs, sizes: Longs, known: TextNumbers) -> tuple[Longs, Longs]:
     """Pieces of single texts, and where each text begins, from those of single texts (size > 0) and of chunks (size < 0)."""
     ends = np.zeros(numbers.size, bool)
     ends[np.cumsum(np.abs(sizes)) - 1] = True

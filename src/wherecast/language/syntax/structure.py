@@ -38,7 +38,7 @@ _LETTERS = {"AND": "&", "OR": "|", "NOT": "!", "BETWEEN": "b", "CASE": "c", "END
 _REGEX_WORDS = frozenset({"RLIKE", "REGEXP", "REGEXP_LIKE"})
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A stretch of text between two literals, as tokens; neighbours that mean nothing to the structure are one."""
 
     text: str
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
     regexes: int
 
 
-def cut_piece(text: str) -> Piece:
+def cut_piece(text: str) -> TextPiece:
     """The tokens of a piece."""
     letters: list[str] = []
     starts: list[int] = []
@@ -74,7 +74,7 @@ def cut_piece(text: str) -> Piece:
         letters.append(letter)
         starts.append(found.start())
         ends.append(found.end())
-    return Piece(text, "".join(letters), tuple(starts), tuple(ends), size, has_arithmetic((text,)), regexes)
+    return TextPiece(text, "".join(letters), tuple(starts), tuple(ends), size, has_arithmetic((text,)), regexes)
 
 
 class Structure(NamedTuple):
@@ -96,7 +96,7 @@ def _tokens(first: int, end: int, after_literal: bool, before_literal: bool) -> 
     return first << _BITS + 2 | end << 2 | after_literal << 1 | before_literal
 
 
-def segment_text(piece: Piece, tokens: int) -> str:
+def segment_text(piece: TextPiece, tokens: int) -> str:
     """What a segment is in a text that has this piece there. Blanks beside a literal belong to it."""
     first, end = tokens >> _BITS + 2, tokens >> 2 & _MASK
     size = len(piece.text)
