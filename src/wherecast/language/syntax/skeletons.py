@@ -113,7 +113,7 @@ class TextNumbers(dict[str, int]):
         return number
 
 
-#: Texts that are cut in one call, with a character between them that no text has.
+#: Texts that are cut in one call, with a character between them that none of them has.
 _CHUNK, _BETWEEN_TEXTS = 256, "\0"
 _SPECIAL = ("\\", "`", '"', ",", "--", "/*", "''")
 
@@ -124,9 +124,10 @@ def cut_texts(texts: Sequence[str]) -> CutTexts:
     numbers: list[int] = []
     sizes: list[int] = []
     literals: list[LiteralText] = []
+    can_join = not any(_BETWEEN_TEXTS in text for text in texts)
     for first in range(0, len(texts), _CHUNK):
         chunk = texts[first : first + _CHUNK]
-        pieces = _cut_together(chunk, literals)
+        pieces = _cut_together(chunk, literals) if can_join else None
         if pieces is None:
             for text in chunk:
                 skeleton, found = cut_text(text)
@@ -148,7 +149,7 @@ def _cut_together(chunk: Sequence[str], literals: list[LiteralText]) -> list[str
     parts: list[str] = _FAST_CUT.split(joined)
     pieces = parts[::2]
     # A quote that is never closed would take the next text for its own.
-    if joined.count(_BETWEEN_TEXTS) != len(chunk) - 1 or "".join(pieces).count(_BETWEEN_TEXTS) != len(chunk) - 1:
+    if "".join(pieces).count(_BETWEEN_TEXTS) != len(chunk) - 1:
         return None
     literals += parts[1::2]
     return pieces
