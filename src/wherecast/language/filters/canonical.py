@@ -49,10 +49,16 @@ from wherecast.language.expression import (
     Shift,
     Subscript,
 )
-from wherecast.language.filters.filters import Filters, LiteralValues
+from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Residual, Truth, plain_truth
 
 Writer = Callable[[int], str]
+
+
+def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
+    """The residuals of a clause in words, by the row of its literals."""
+    writers = [statement_writer(residual, program.literals) for residual in program.residuals]
+    return lambda row: frozenset(write(row) for write in writers)
 
 
 def statement_writer(residual: Residual, literals: LiteralValues) -> Writer:
@@ -222,12 +228,11 @@ def _is_whole(filters: Filters, clause: int) -> bool:
 
 def _residual_words(filters: Filters) -> dict[int, bytes]:
     """The residual of each clause that has one, in canonical words."""
-    writers: dict[int, list[Writer]] = {}
+    writers: dict[int, Callable[[int], frozenset[str]]] = {}
     out = {}
     for clause in np.flatnonzero(filters.program >= 0).tolist():
-        number, row = int(filters.program[clause]), int(filters.program_row[clause])
+        number = int(filters.program[clause])
         if number not in writers:
-            program = filters.programs[number]
-            writers[number] = [statement_writer(residual, program.literals) for residual in program.residuals]
-        out[clause] = "\0".join(sorted({write(row) for write in writers[number]})).encode()
+            writers[number] = residual_writer(filters.programs[number])
+        out[clause] = "\0".join(sorted(writers[number](int(filters.program_row[clause])))).encode()
     return out
