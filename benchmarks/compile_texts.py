@@ -1,9 +1,10 @@
-"""How fast filter texts compile: texts per second in batches of one shape, microseconds for a single one.
+"""How fast filter texts compile: texts per second in batches, microseconds for a single one.
 
     python benchmarks/compile_texts.py [--texts N] [--rounds N]
 
-All texts of a kind are distinct and differ in their constants only, as a million subscriptions do. The best of several
-rounds is printed: on a busy machine the mean says more about the others.
+First come kinds whose texts differ in their constants only, as a million subscriptions do; then sets whose shapes hardly
+repeat (`bench.workloads.texts`). Those are compiled by a new compiler each time, which has seen none of the shapes. The best of
+several rounds is printed: on a busy machine the mean says more about the others.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import random
 import time
 from collections.abc import Callable
 
+from wherecast.bench.workloads.texts import TEXT_SETS
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
+from wherecast.language.syntax.skeletons import cut_text
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double", "open": "double", "volume": "integer", "venue": "string"})
 
@@ -75,6 +78,12 @@ def main() -> None:
         some = texts[:200]
         single = best(options.rounds, lambda c=compiler, t=some: [c.compile(x) for x in t])  # type: ignore[misc]
         print(f"{name:14}{len(texts) / batch:>10,.0f} texts/s{single / len(some) * 1e6:>8.0f} us for one")
+    for name, make_set in TEXT_SETS.items():
+        found, texts = make_set(options.texts)
+        schema, shapes = Schema.of(found), len({cut_text(text)[0] for text in texts})
+        Compiler(schema).compile_many(texts[:1_000])
+        batch = best(options.rounds, lambda s=schema, t=texts: Compiler(s).compile_many(t))  # type: ignore[misc]
+        print(f"{name:14}{len(texts) / batch:>10,.0f} texts/s of {shapes:,} shapes")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wherecast.language.syntax.skeletons import cut_text, find_surrogate, literal_spans, locate, shape_of
+import wherecast.language.syntax.skeletons as skeletons_module
+from wherecast.language.syntax.skeletons import cut_text, cut_texts, find_surrogate, literal_spans, locate, shape_of
 
 
 @pytest.mark.parametrize(
@@ -117,3 +120,33 @@ def test_surrogates():
     """Half a character is found where it stands."""
     assert find_surrogate("aé😀") == -1
     assert find_surrogate("ab\udc00c") == 2
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                "a = 1",
+                "b",
+                "",
+                "a = 'x' AND c < 2",
+                "'open",
+                "x'",
+                "a IN (1, 2)",
+                '`q` = "s"',
+                "5",
+                "a = '\0' OR b",
+                "\0",
+            )
+        ),
+        max_size=12,
+    ),
+    st.integers(1, 5),
+)
+def test_many_texts_are_cut_as_each_is(texts: list[str], chunk: int) -> None:
+    """Cut together or one by one, texts have the same skeletons and literals; a quote that is never closed stays in its text."""
+    with patch.object(skeletons_module, "_CHUNK", chunk):
+        found = cut_texts(texts)
+    ptr = found.literal_ptr.tolist()
+    cuts = [(found.skeleton(t), tuple(found.literals[ptr[t] : ptr[t + 1]].tolist())) for t in range(len(texts))]
+    assert cuts == [cut_text(text) for text in texts]

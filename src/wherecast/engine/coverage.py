@@ -32,7 +32,8 @@ from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.containment import find_inside
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.canonical import residual_writer
-from wherecast.language.filters.filters import Filters, take_ranges
+from wherecast.language.filters.filters import Filters
+from wherecast.language.sequences import take_ranges
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.protocol import Matcher
 from wherecast.progress import progress

@@ -18,7 +18,7 @@ from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
-from wherecast.language.filters.filters import take_ranges
+from wherecast.language.sequences import take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1

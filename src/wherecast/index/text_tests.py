@@ -30,8 +30,9 @@ from wherecast.language.events.types import Type
 from wherecast.language.events.values import Stored
 from wherecast.language.expression import Call, Like, Param
 from wherecast.language.filters.columns import Reading
-from wherecast.language.filters.filters import Program, take_ranges
+from wherecast.language.filters.filters import Program
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
+from wherecast.language.sequences import take_ranges
 from wherecast.language.syntax.patterns import like_parts
 
 #: Bytes of a pattern at most; longer ones are left to the evaluator, which runs them in linear time.

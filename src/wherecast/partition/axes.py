@@ -33,7 +33,8 @@ from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Attribute, Schema
-from wherecast.language.filters.filters import AT, Filters, take_ranges
+from wherecast.language.filters.filters import AT, Filters
+from wherecast.language.sequences import take_ranges
 
 #: Cuts per axis: enough to tell thousands of boxes apart, few enough for a search within the first-level cache.
 MOST_CUTS = 2048

@@ -12,7 +12,8 @@ from wherecast.engine.matches import Matches, SegmentMatches
 from wherecast.engine.segment import Members, build_segment
 from wherecast.kernels.arrays import Longs
 from wherecast.language.events.events import EventBatch
-from wherecast.language.filters.filters import Filters, take_ranges
+from wherecast.language.filters.filters import Filters
+from wherecast.language.sequences import take_ranges
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.partition.balance import imbalance
 from wherecast.partition.costs import dropped_share, held_subscriptions

@@ -31,7 +31,8 @@ from wherecast.kernels.jit import frozen
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.filters.filters import AT, Filters, take_filters, take_ranges
+from wherecast.language.filters.filters import AT, Filters, take_filters
+from wherecast.language.sequences import take_ranges
 
 #: Signatures of one filter at most; one that would have more is unrouted.
 MOST_SIGNATURES = 1024

@@ -2,484 +2,377 @@ r"""Assembling: the bound groups of a batch become one `Filters`.
 
 Theory of operation
 -------------------
-The clauses of a filter are compared with each other once their constants are known (`simplify`): a clause inside another is
-dropped, and clauses that differ in one attribute only are joined. That is not a minimal form (which is NP-hard), but
-filters that differ in order, spelling or redundant predicates come out alike.
-
-Conjunctions whose shapes do not repeat go term by term. With thirty attributes there are a billion ways to AND some of
-them, and hardly two filters share a shape; but each term, `a7 = ?`, is shared by thousands. So texts whose skeleton is seen
-only a few times and is a plain conjunction are cut at their ANDs (`split_terms`); every term is compiled as if it were a
-filter (parsed once, bound for all its occurrences at once), and the terms of a text are then intersected, attribute by
-attribute, for all texts together (`join_terms`). Only what is certain is treated so: no OR, BETWEEN or CASE anywhere, no
-AND inside parentheses, nothing quoted but literals. A text with a term that does not compile, or needs a residual, or asks
-for elements of an array, goes the ordinary way, which also finds the error's position.
+A *group* is many filters, or many terms, of one normalised shape. Its *atoms* are the shape's sets and residuals, each with one
+row for each member: the atoms of a batch are numbered group after group, atom after atom, row after row. What filters are made of them
+is said by templates (see `kernels.clauses`): one for all filters of a shape, or one for each filter that was put together from
+terms (see `terms`). The rest is the same for both: once the strings of the batch are ranked, all atoms are resolved at
+once, the kernel settles and simplifies the clauses of all filters, and digests are computed.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.language.events.keys import KEY_MAX, KEY_MIN
+from wherecast.kernels.clauses import Atoms, Settled, Templates, settle_clauses
 from wherecast.language.events.schema import Schema
-from wherecast.language.expression import is_constant
-from wherecast.language.filters.bind import (
-    Bound,
-    IntervalRows,
-    Ragged,
-    StringPool,
-    everything,
-    intersection,
-    settle,
-    take_rows,
-)
-from wherecast.language.filters.canonical import digest_filters, residual_writer
-from wherecast.language.filters.filters import Filters, Program
-from wherecast.language.filters.normalize import Clause, Predicate, Residual
+from wherecast.language.events.types import Type
+from wherecast.language.expression import Attr, Node, Param, is_constant
+from wherecast.language.filters.bind import Ragged, StringPool, resolve
+from wherecast.language.filters.canonical import digest_filters, statement_writer
+from wherecast.language.filters.filters import Filters, LiteralValues, Program
+from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
+from wherecast.language.sequences import number_sequences, take_ranges
 from wherecast.language.syntax.literals import Literals
-from wherecast.language.syntax.skeletons import Skeleton
+
+#: What a shape is made of. A residual without attributes is a set, too: everything or nothing.
+Atom = Predicate | Residual
 
 
 class Group(NamedTuple):
-    """Filters of one normalised shape, tests placed but not settled."""
+    """Filters of one normalised shape, or terms, with their sets placed but not ranked."""
 
-    rows: Longs  # which texts they are
-    clauses: list[Clause]
+    rows: Longs  # which texts they are, or which terms
+    atoms: tuple[Atom, ...]
     literals: Literals
-    placed: dict[Predicate, Ragged]
+    placed: list[Ragged | None]  # by atom; None: a residual
+    attributes: Longs | None = None  # with which terms begin, by row, if they begin with different ones
+    attribute: int = -1  # that of them which the atoms have
+
+    @property
+    def size(self) -> int:
+        """Its atoms, one for each row."""
+        return len(self.atoms) * self.rows.size
 
 
-class Join(NamedTuple):
-    """Filters that are conjunctions of terms, each term a group of its own (see `join_terms`)."""
+class FilterPart(NamedTuple):
+    """Filters with their templates and the programs of their residuals."""
 
-    rows: Longs  # which texts they are
-    terms: list[tuple[Group, Longs]]  # a group and, for each of its filters, the joint filter it is a term of
-
-
-class _Part(NamedTuple):
-    """A group's contribution: rows and clauses, both with filters numbered within the group."""
-
-    rows: IntervalRows
-    clause_filter: Longs  # (clauses,) sorted
-    clause_number: Longs  # (clauses,) the `clause` value of its rows
-    program: Longs  # (clauses,) -1 or index into programs
+    texts: Longs  # (filters,) which texts they are
+    template: Longs  # (filters,)
+    shift: Longs  # (filters,)
+    templates: Templates
+    program: Longs  # (templates' clauses,) -1: no residual
+    program_row: Longs  # (templates' clauses,) of a filter without a shift
+    programs: list[Program]
 
 
-def assemble(groups: list[Group], pool: StringPool, schema: Schema, join: Join | None = None) -> tuple[Filters, Longs]:
-    """One `Filters` of all groups, and the text that each of its filters came from."""
-    strings, ranks = pool.ranked()
-    programs: list[Program] = []
-    parts = []
-    for group in groups:
-        residuals = [tuple(r for r in c.residuals if not is_constant(r.node)) for c in group.clauses]
-        bound = settle(group.clauses, group.placed, ranks, group.literals, schema)
-        parts.append(_part(bound, group.clauses, residuals, programs, group.literals))
-    texts = [g.rows for g in groups]
-    if join is not None:
-        bounds = [(settle(g.clauses, g.placed, ranks, g.literals, schema), owner) for g, owner in join.terms]
-        rows, alive = join_terms(bounds, join.rows.size)
-        parts.append(_Part(rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, -1)))
-        texts.append(join.rows)
-    order = np.concatenate(texts) if texts else np.zeros(0, np.int64)
-    bases = np.concatenate(([0], np.cumsum([t.size for t in texts]))).astype(np.int64)
-    filters = _flatten(parts, bases, strings, programs)
-    return filters._replace(digests=digest_filters(filters, schema)), order
+class ShapeClauses(NamedTuple):
+    """The clauses of a shape as a template of its atoms, which are numbered from 0."""
+
+    atoms: tuple[Atom, ...]
+    template: Templates
+    residuals: tuple[tuple[Residual, ...], ...]  # by clause
 
 
-def _part(
-    bound: Bound,
-    clauses: list[Clause],
-    residuals: list[tuple[Residual, ...]],
-    programs: list[Program],
-    literals: Literals,
-) -> _Part:
-    index: dict[tuple[Residual, ...], int] = {}
-    for of_clause in residuals:
-        if of_clause and of_clause not in index:
-            index[of_clause] = len(programs)
-            programs.append(Program(of_clause, literals.take([r.node for r in of_clause]), literals.length))
-    which = np.array([index.get(of_clause, -1) for of_clause in residuals] or [0], np.int64)
-    if len(residuals) > 1:
-        order = _fixed_order(clauses)
-        if order is not None and not bound.rows.null.any():
-            return _ordered(bound, which, order)
-        return _simplified(bound, which, programs)
-    alive = np.flatnonzero(bound.alive[0]) if residuals else np.zeros(0, np.int64)
-    return _Part(bound.rows, alive, np.zeros(alive.size, np.int64), np.full(alive.size, which[0]))
+def is_set(atom: Atom) -> bool:
+    return isinstance(atom, Predicate) or is_constant(atom.node)
 
 
-def _fixed_order(clauses: list[Clause]) -> list[int] | None:
-    """The canonical order of clauses that cannot interact whatever their constants, or None.
-
-    One clause covers another only if it constrains a part of the other's columns, and two are joined only if they
-    constrain the same. Where no set of columns holds another, neither can happen.
-    """
-    columns = [frozenset(v.column for v in c.values) for c in clauses]
-    if any(a <= b for i, a in enumerate(columns) for j, b in enumerate(columns) if i != j):
-        return None
-    return sorted(range(len(clauses)), key=lambda i: sorted(columns[i]))
+def column_of(atom: Atom, schema: Schema) -> int:
+    """The number of an atom's column; that of constants comes after all others."""
+    return schema.number_of(atom.column) if isinstance(atom, Predicate) else len(schema.columns)
 
 
-def _ordered(bound: Bound, which: Longs, order: list[int]) -> _Part:
-    """Clauses that do not interact, put in order; those that cannot hold are left out."""
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    number, owner = np.nonzero(bound.alive)
-    by_filter = np.lexsort((rank[number], owner))
-    number, owner = number[by_filter], owner[by_filter]
-    return _Part(bound.rows._replace(clause=rank[bound.rows.clause]), owner, rank[number], which[number])
-
-
-def _simplified(bound: Bound, which: Longs, programs: list[Program]) -> _Part:
-    """Clauses of each filter against each other, filter by filter: only shapes with an OR come here."""
-    boxes: list[dict[int, Box]] = [{} for _ in range(bound.alive.shape[1])]
-    for number, alive in enumerate(bound.alive):
-        for f in np.flatnonzero(alive).tolist():
-            boxes[f][number] = {}
-    order = np.lexsort(
-        (bound.rows.lo, ~bound.rows.null, bound.rows.part, bound.rows.attr, bound.rows.clause, bound.rows.filter)
+def shape_of_clauses(clauses: Sequence[Clause], schema: Schema) -> ShapeClauses:
+    """The template of a normal form."""
+    number: dict[Atom, int] = {}
+    sets: dict[Values | Residual, int] = {}
+    of_clause: list[list[int]] = []
+    rest: list[tuple[Residual, ...]] = []
+    for clause in clauses:
+        constants = [r for r in clause.residuals if is_constant(r.node)]
+        found: list[Values | Residual] = [*clause.values, *constants]
+        of_clause.append([sets.setdefault(each, len(sets)) for each in found])
+        rest.append(tuple(r for r in clause.residuals if not is_constant(r.node)))
+    members = [s.predicates if isinstance(s, Values) else (s,) for s in sets]
+    atoms = [[number.setdefault(a, len(number)) for a in each] for each in members]
+    residuals = [[number.setdefault(r, len(number)) for r in each] for each in rest]
+    clause_sets, clause_set_ptr = _flat(of_clause)
+    rest_atoms, rest_ptr = _flat(residuals)
+    flat_atoms, atom_ptr = _flat(atoms)
+    template = Templates(
+        np.array([0, len(clauses)]),
+        np.array([0, len(sets)]),
+        clause_set_ptr,
+        clause_sets,
+        rest_ptr,
+        rest_atoms,
+        atom_ptr,
+        flat_atoms,
+        np.array([column_of(each[0], schema) for each in members], np.int64),
+        np.array([isinstance(s, Values) and s.is_elements for s in sets], bool),
     )
-    for f, number, attr, part, null, lo, hi in zip(*(a[order].tolist() for a in bound.rows), strict=True):
-        box = boxes[f][number]
-        box[attr, part] = (*box.get((attr, part), ()), (null, lo, hi))
-    writers = {number: residual_writer(programs[number]) for number in set(which.tolist()) - {-1}}
-    rows: list[tuple[int, int, int, int, bool, int, int]] = []
-    clauses: list[tuple[int, int, int]] = []
-    for f, numbered in enumerate(boxes):
-        found = []
-        for n, box in numbered.items():
-            program = int(which[n])
-            rest = writers[program](f) if program >= 0 else frozenset[str]()
-            found.append(BoxClause(_in_order(box), rest, program))
-        for number, clause in enumerate(simplify(found)):
-            clauses.append((f, number, clause.program))
-            rows += [(f, number, a, p, *i) for (a, p), sets in sorted(clause.box.items()) for i in sets]
-    columns = np.array(rows, np.int64).reshape(-1, 7).T
-    of_filter, of_clause, attrs, parts, nulls, lows, highs = columns
-    owner, number_of, chosen = np.array(clauses, np.int64).reshape(-1, 3).T
-    flat = IntervalRows(of_filter, of_clause, attrs, parts, nulls.astype(bool), lows, highs)
-    return _Part(flat, owner, number_of, chosen)
+    return ShapeClauses(tuple(number), template, tuple(rest))
 
 
-def _in_order(box: Box) -> Box:
-    """The elements asked of each array numbered in their order, each once."""
-    if not any(part for _, part in box):
-        return box
-    out = {key: sets for key, sets in box.items() if not key[1]}
-    for attr in {attr for attr, part in box if part}:
-        elements = sorted({sets for (a, part), sets in box.items() if a == attr and part})
-        out.update({(attr, part): sets for part, sets in enumerate(elements, 1)})
+def _flat(lists: Iterable[Sequence[int]]) -> tuple[Longs, Longs]:
+    """Lists one after the other, and where each begins."""
+    lists = list(lists)
+    ptr = np.zeros(len(lists) + 1, np.int64)
+    ptr[1:] = np.cumsum([len(each) for each in lists])
+    return np.array([item for each in lists for item in each], np.int64), ptr
+
+
+def part_of_group(group: Group, shape: ShapeClauses, base: int) -> FilterPart:
+    """Filters of one shape, the first atom of which has the number `base`."""
+    n, programs = group.rows.size, list[Program]()
+    known: dict[tuple[Residual, ...], int] = {(): -1}
+    for residuals in shape.residuals:
+        if residuals not in known:
+            known[residuals] = len(programs)
+            programs.append(Program(residuals, group.literals.take([r.node for r in residuals]), n))
+    t = shape.template
+    templates = t._replace(atoms=base + n * t.atoms, rest=base + n * t.rest)
+    program = np.array([known[residuals] for residuals in shape.residuals], np.int64)
+    return FilterPart(
+        group.rows, np.zeros(n, np.int64), np.arange(n), templates, program, np.zeros(program.size, np.int64), programs
+    )
+
+
+def assemble(
+    groups: Sequence[Group], parts: Sequence[FilterPart], pool: StringPool, schema: Schema
+) -> tuple[Filters, Longs]:
+    """One `Filters` of all parts, and the text that each of its filters came from. Groups are those of the atoms, in order."""
+    strings, ranks = pool.ranked()
+    words, word_of = _words(groups)
+    atoms = Atoms(*_resolved(groups, ranks, schema), word_of)
+    whole = join_parts(parts)
+    is_boolean = np.array([*(c.type is Type.BOOLEAN and not c.is_array for c in schema.attributes)], bool)
+    is_boolean = np.append(is_boolean, np.zeros(len(schema.columns) + 1 - is_boolean.size, bool))
+    found = settle_clauses(whole.template, whole.shift, whole.templates, atoms, is_boolean)
+    shift = np.repeat(whole.shift, np.diff(found.clause_ptr))
+    program = whole.program[found.source]
+    filters = Filters(
+        found.clause_ptr,
+        found.row_ptr,
+        found.attr,
+        found.null,
+        found.lo,
+        found.hi,
+        program.astype(np.int32),
+        np.where(program < 0, 0, whole.program_row[found.source] + shift).astype(np.int32),
+        strings,
+        whole.programs,
+        [],
+    )
+    residuals = _residual_words(found, shift, whole.templates, word_of, words)
+    return filters._replace(digests=digest_filters(filters, schema, residuals)), whole.texts
+
+
+def join_parts(parts: Sequence[FilterPart]) -> FilterPart:
+    """All filters of several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    none = np.zeros(0, np.int64)
+    n_templates = np.cumsum([0, *(p.templates.clause_ptr.size - 1 for p in parts)])
+    n_programs = np.cumsum([0, *(len(p.programs) for p in parts)])
+    return FilterPart(
+        np.concatenate([none, *(p.texts for p in parts)]),
+        np.concatenate([none, *(p.template + first for p, first in zip(parts, n_templates, strict=False))]),
+        np.concatenate([none, *(p.shift for p in parts)]),
+        _join_templates([p.templates for p in parts]),
+        np.concatenate(
+            [none, *(np.where(p.program < 0, -1, p.program + f) for p, f in zip(parts, n_programs, strict=False))]
+        ),
+        np.concatenate([none, *(p.program_row for p in parts)]),
+        [program for p in parts for program in p.programs],
+    )
+
+
+def _join_templates(found: Sequence[Templates]) -> Templates:
+    none = np.zeros(0, np.int64)
+    n_sets = np.cumsum([0, *(t.column.size for t in found)])
+    ptrs = {name: _join_ptrs([getattr(t, name) for t in found]) for name in Templates._fields if name.endswith("_ptr")}
+    return Templates(
+        **ptrs,
+        clause_sets=np.concatenate([none, *(t.clause_sets + first for t, first in zip(found, n_sets, strict=False))]),
+        rest=np.concatenate([none, *(t.rest for t in found)]),
+        atoms=np.concatenate([none, *(t.atoms for t in found)]),
+        column=np.concatenate([none, *(t.column for t in found)]),
+        is_element=np.concatenate([np.zeros(0, bool), *(t.is_element for t in found)]),
+    )
+
+
+def _join_ptrs(ptrs: Sequence[Longs]) -> Longs:
+    return np.cumsum(np.concatenate([np.zeros(1, np.int64), *(np.diff(p) for p in ptrs)]))
+
+
+# -- atoms --------------------------------------------------------------------------------------------------------------
+
+
+def _resolved(
+    groups: Sequence[Group], ranks: Longs, schema: Schema
+) -> tuple[Longs, Longs, Longs, npt.NDArray[np.bool_]]:
+    """The sets of all atoms: pointer, intervals, and which have NULL."""
+    piles: list[Ragged] = []
+    flags: list[tuple[bool, bool, bool]] = []  # of a text, complement, NULL
+    sizes: list[int] = []
+    base = 0
+    for group in groups:
+        n = group.rows.size
+        for atom, sets in zip(group.atoms, group.placed, strict=True):
+            if sets is not None:
+                piles.append(Ragged(base + sets.rows, sets.lo, sets.hi))
+            if isinstance(atom, Predicate):
+                is_text = schema.attributes[atom.column.attr].is_text and atom.op != "all"
+                flags.append((is_text, atom.complement and atom.op != "true", atom.null))
+            else:
+                flags.append((False, False, False))
+            sizes.append(n)
+            base += n
+    none = np.zeros(0, np.int64)
+    pile = Ragged(*(np.concatenate(a) for a in zip(*piles, strict=True))) if piles else Ragged(none, none, none)
+    is_text, is_complement, null = np.repeat(np.array(flags, bool).reshape(-1, 3), sizes, axis=0).T
+    constants = [g for g in groups if any(isinstance(a, Residual) and is_set(a) for a in g.atoms)]
+    null = np.ascontiguousarray(null)
+    sets = resolve(pile, is_text, is_complement, ranks, base)
+    if constants:  # a constant that holds admits everything, one that does not nothing
+        _admit_null(groups, sets, null)
+    ptr = np.zeros(base + 1, np.int64)
+    np.cumsum(np.bincount(sets.rows, minlength=base), out=ptr[1:])
+    return ptr, sets.lo, sets.hi, null
+
+
+def _admit_null(groups: Sequence[Group], sets: Ragged, null: npt.NDArray[np.bool_]) -> None:
+    there = np.zeros(null.size, bool)
+    there[sets.rows] = True
+    base = 0
+    for group in groups:
+        for atom in group.atoms:
+            if isinstance(atom, Residual) and is_set(atom):
+                null[base : base + group.rows.size] = there[base : base + group.rows.size]
+            base += group.rows.size
+
+
+def _words(groups: Sequence[Group]) -> tuple[list[str], Longs]:
+    """The canonical words of all residuals, in order, and the rank of each atom's."""
+    found: list[tuple[Longs, list[str]]] = []
+    base = 0
+    for group in groups:
+        for atom in group.atoms:
+            if isinstance(atom, Residual) and not is_set(atom):
+                literals = group.literals.take([atom.node])
+                for attr, rows in _by_attribute(group):
+                    write = statement_writer(_renamed(atom, group, attr), literals)
+                    found.append((base + rows, [write(row) for row in rows.tolist()]))
+            base += group.rows.size
+    words = sorted({each for _, several in found for each in several})
+    rank = {each: number for number, each in enumerate(words)}
+    out = np.full(base, -1, np.int64)
+    for places, several in found:
+        out[places] = [rank[each] for each in several]
+    return words, out
+
+
+def _by_attribute(group: Group) -> Iterable[tuple[int, Longs]]:
+    """The attributes with which the terms of a group begin, and the rows of each; -1: they are all the same."""
+    if group.attributes is None:
+        return [(-1, np.arange(group.rows.size))]
+    order = np.argsort(group.attributes, kind="stable")
+    starts = np.flatnonzero(np.diff(group.attributes[order])) + 1
+    return [(int(group.attributes[rows[0]]), rows) for rows in np.split(order, starts)]
+
+
+def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
+    """A residual of a term that begins with another attribute."""
+    if group.attributes is None or attr == group.attribute:
+        return atom
+    return replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
+
+
+def _residual_words(
+    found: Settled, shift: Longs, templates: Templates, word_of: Longs, words: list[str]
+) -> dict[int, bytes]:
+    """The residuals of each clause that has some, in canonical words."""
+    some = np.flatnonzero(np.diff(templates.rest_ptr)[found.source])
+    places, ptr = take_ranges(templates.rest_ptr, found.source[some])
+    ranks = word_of[templates.rest[places] + np.repeat(shift[some], np.diff(ptr))].tolist()
+    ends, out = ptr.tolist(), {}
+    for i, clause in enumerate(some.tolist()):
+        first, end = ends[i], ends[i + 1]
+        if end - first == 1:
+            out[clause] = words[ranks[first]].encode()
+        else:
+            out[clause] = "\0".join([words[r] for r in sorted(set(ranks[first:end]))]).encode()
     return out
 
 
-def _flatten(parts: list[_Part], bases: Longs, strings: list[str], programs: list[Program]) -> Filters:
-    n = int(bases[-1])
-    none = np.zeros(0, np.int64)
-    clause_filter = np.concatenate([p.clause_filter + b for p, b in zip(parts, bases, strict=False)] or [none])
-    numbers = np.concatenate([p.clause_number for p in parts] or [none])
-    program = np.concatenate([p.program for p in parts] or [none])
-    program_row = np.concatenate([p.clause_filter for p in parts] or [none])
-    clause_ptr = np.searchsorted(clause_filter, np.arange(n + 1))
-    rows = IntervalRows(*(np.concatenate([getattr(p.rows, f) for p in parts] or [none]) for f in IntervalRows._fields))
-    owner = rows.filter + np.repeat(bases[:-1], [p.rows.filter.size for p in parts])
-    # Clause numbers are unique within a filter and below 2**16; columns are below 2**15.
-    clause_key = (owner << 16) | rows.clause
-    key = (clause_key << 15) | rows.attr
-    order = _element_order(rows, key) if rows.part.any() else np.argsort(key, kind="stable")
-    rows, key, clause_key = take_rows(rows, order), key[order], clause_key[order]
-    row_ptr = np.searchsorted(clause_key, np.append((clause_filter << 16) | numbers, np.iinfo(np.int64).max))
-    continued = np.zeros(key.size, bool)
-    continued[:-1] = (key[1:] == key[:-1]) & (rows.part[1:] == rows.part[:-1])
-    attr = rows.attr.astype(np.int16)
-    return Filters(
-        clause_ptr.astype(np.int64),
-        row_ptr.astype(np.int64),
-        np.where(continued, ~attr, attr),
-        rows.null.astype(bool),
-        rows.lo,
-        rows.hi,
-        program.astype(np.int32),
-        program_row.astype(np.int32),
-        strings,
-        programs,
-        [],
-    )
+# -- programs of clauses that were put together -------------------------------------------------------------------------
 
 
-def _element_order(rows: IntervalRows, key: Longs) -> Longs:
-    """The rows in canonical order: of one column its own set first, then elements by the first of their intervals.
-
-    An element that is asked for twice in one clause stands once.
-    """
-    order = np.lexsort((rows.lo, ~rows.null, rows.part, key))
-    sorted_rows, sorted_key = take_rows(rows, order), key[order]
-    starts = np.ones(key.size, bool)
-    starts[1:] = (sorted_key[1:] != sorted_key[:-1]) | (sorted_rows.part[1:] != sorted_rows.part[:-1])
-    group = np.cumsum(starts) - 1
-    first_lo, size = sorted_rows.lo[starts], np.bincount(group)
-    again = np.lexsort(
-        (sorted_rows.lo, ~sorted_rows.null, sorted_rows.part, first_lo[group], sorted_rows.part > 0, sorted_key)
-    )
-    found, found_key, group = take_rows(sorted_rows, again), sorted_key[again], group[again]
-    is_single = (found.part > 0) & (size[group] == 1)
-    repeats = np.zeros(key.size, bool)
-    repeats[1:] = is_single[1:] & is_single[:-1] & (found_key[1:] == found_key[:-1]) & (found.lo[1:] == found.lo[:-1])
-    repeats[1:] &= found.hi[1:] == found.hi[:-1]
-    return order[again][~repeats]
-
-
-# -- conjunctions, term by term ----------------------------------------------------------------------------------------
-
-
-#: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
-FEW_TEXTS = 16
-#: Batches with fewer such texts are not worth it.
-ENOUGH_TEXTS = 64
-
-_NOT_PLAIN = re.compile(r"\b(?:or|between|case|when|then|select)\b|[`'\"\\;\[\]{}]|/\*", re.IGNORECASE)
-_AND = re.compile(r"\band\b", re.IGNORECASE)
-
-
-class Term(NamedTuple):
-    """A part of a conjunction: its own skeleton, and which literals of the whole it has."""
-
-    skeleton: Skeleton
-    first: int
-    end: int
-
-
-@lru_cache(65_536)
-def _terms_of_piece(piece: str) -> tuple[str, ...] | None:
-    """A stretch of skeleton between two literals, cut at its ANDs; None if it holds anything but plain terms."""
-    return None if _NOT_PLAIN.search(piece) else tuple(_AND.split(piece))
+def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[Longs, Longs, list[Program]]:
+    """Program, row and programs of clauses whose residuals come from several groups."""
+    n = templates.rest_ptr.size - 1
+    program, row, programs = np.full(n, -1, np.int64), np.zeros(n, np.int64), list[Program]()
+    some = np.flatnonzero(np.diff(templates.rest_ptr))
+    if not some.size:
+        return program, row, programs
+    first_atom = np.concatenate([[0], np.cumsum([g.rows.size for g in groups for _ in g.atoms])])
+    owners = [(g, a) for g in groups for a in g.atoms]
+    places, ptr = take_ranges(templates.rest_ptr, some)
+    atoms = templates.rest[places]
+    owner = np.searchsorted(first_atom, atoms, "right") - 1
+    named = np.array([g.attributes is not None for g, _ in owners])
+    attr = np.full(atoms.size, -1, np.int64)
+    for number in np.unique(owner[named[owner]]).tolist():
+        mine = np.flatnonzero(owner == number)
+        attributes = owners[number][0].attributes
+        assert attributes is not None
+        attr[mine] = attributes[atoms[mine] - first_atom[number]]
+    shape = (owner << 16) | (attr + 1)
+    # Clauses of one filter often have the same residuals: they share a row.
+    _, first, of_clause = np.unique(number_sequences(ptr, atoms), return_index=True, return_inverse=True)
+    kinds = number_sequences(ptr, shape)[first]
+    order = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[order], np.arange(kinds.max() + 2))
+    of_kind, kind_rows = np.unique(kinds, return_inverse=True)
+    row_of = np.empty(order.size, np.int64)
+    row_of[order] = np.arange(order.size) - np.searchsorted(kinds[order], kinds[order])
+    program[some], row[some] = kind_rows[of_clause], row_of[of_clause]
+    for kind in of_kind.tolist():
+        members = order[starts[kind] : starts[kind + 1]]
+        here = ptr[first[members]]
+        parts = []
+        for place in range(int(ptr[first[members[0]] + 1] - here[0])):
+            number, named_attr = int(owner[here[0] + place]), int(attr[here[0] + place])
+            group, atom = owners[number]
+            assert isinstance(atom, Residual)
+            rows = atoms[here + place] - first_atom[number]
+            parts.append((_renamed(atom, group, named_attr), group.literals.take([atom.node]), rows))
+        programs.append(_joint_program(parts, members.size))
+    return program, row, programs
 
 
-def split_terms(skeleton: Skeleton) -> list[Term] | None:
-    """The terms of a plain conjunction, or None."""
-    terms: list[Term] = []
-    pieces: list[str] = []
-    first = 0
-    for slot, piece in enumerate(skeleton):
-        cut = _terms_of_piece(piece)
-        if cut is None:
-            return None
-        for part in cut[:-1]:
-            terms.append(Term((*pieces, part), first, slot))
-            pieces, first = [], slot
-        pieces.append(cut[-1])
-    terms.append(Term(tuple(pieces), first, len(skeleton) - 1))
-    return terms if all(_is_balanced(t.skeleton) for t in terms) else None
+def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], length: int) -> Program:
+    """One program of the residuals of several terms; each has slots of its own there."""
+    residuals: list[Residual] = []
+    literals: LiteralValues = {}
+    used = 0
+    for residual, its_literals, rows in parts:
+        residuals.append(replace(residual, node=_rewritten(residual.node, used)))
+        for key, values in its_literals.items():
+            param = key if isinstance(key, Param) else key[0]
+            moved = replace(param, slot=param.slot + used)
+            literals[moved if isinstance(key, Param) else (moved, key[1])] = values[rows]
+        used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
+    return Program(tuple(residuals), literals, length)
 
 
-def _is_balanced(skeleton: Skeleton) -> bool:
-    depth = 0
-    for piece in skeleton:
-        if "(" in piece or ")" in piece:
-            for char in piece:
-                depth += (char == "(") - (char == ")")
-                if depth < 0:
-                    return False
-    return depth == 0
-
-
-class Sources(NamedTuple):
-    """Constraints of many terms: constraint i speaks of filter `owner[i]` and attribute `attr[i]`."""
-
-    owner: Longs
-    attr: Longs
-    null: Longs  # whether NULL is allowed
-    sets: Ragged  # `rows` are constraints
-
-
-def join_terms(bounds: Sequence[tuple[Bound, Longs]], n: int) -> tuple[IntervalRows, Longs]:
-    """Intersect terms. Each comes as a bound group and the joint filter of each of its filters (-1: of none).
-
-    Returns the rows of the `n` joint filters and the filters that can match at all.
-    """
-    alive = np.ones(n, bool)
-    for bound, owner in bounds:
-        dead = owner[~bound.alive[0]]
-        alive[dead[dead >= 0]] = False
-    sources = _sources(bounds)
-    key = (sources.owner << 15) | sources.attr
-    keys, number, count = np.unique(key, return_inverse=True, return_counts=True)
-    sets = _intersected(sources, number, count)
-    null = np.zeros(keys.size, np.int64)
-    np.add.at(null, number, sources.null)
-    allows_null = null == count
-    held = np.zeros(keys.size, bool)
-    held[sets.rows] = True
-    alive[(keys >> 15)[~held & ~allows_null]] = False
-    return _rows(keys, sets, allows_null, alive), np.flatnonzero(alive)
-
-
-def _sources(bounds: Sequence[tuple[Bound, Longs]]) -> Sources:
-    owners, attrs, nulls, piles, base = [], [], [], [], 0
-    for bound, owner in bounds:
-        rows = take_rows(bound.rows, owner[bound.rows.filter] >= 0)
-        key, number = np.unique((rows.filter << 15) | rows.attr, return_inverse=True)
-        null = np.zeros(key.size, np.int64)
-        null[number[rows.null]] = 1
-        owners.append(owner[key >> 15])
-        attrs.append(key & 0x7FFF)
-        nulls.append(null)
-        real = ~rows.null
-        piles.append(Ragged(base + number[real], rows.lo[real], rows.hi[real]))
-        base += key.size
-    pile = Ragged(*(np.concatenate(parts) for parts in zip(*piles, strict=True)))
-    order = np.lexsort((pile.lo, pile.rows))
-    return Sources(
-        np.concatenate(owners), np.concatenate(attrs), np.concatenate(nulls), Ragged(*(a[order] for a in pile))
-    )
-
-
-def _intersected(sources: Sources, number: Longs, count: Longs) -> Ragged:
-    """The values that all constraints with one number admit."""
-    ordinal = np.empty(number.size, np.int64)  # 0, 1, ... among the constraints of one number
-    order = np.argsort(number, kind="stable")
-    ordinal[order] = np.arange(number.size) - np.concatenate(([0], np.cumsum(count)))[number[order]]
-    rows, lo, hi = number[sources.sets.rows], sources.sets.lo, sources.sets.hi
-    single = count[rows] == 1
-    shared = np.flatnonzero(count > 1)
-    place = np.full(count.size, -1, np.int64)
-    place[shared] = np.arange(shared.size)
-    layers = []
-    for layer in range(int(count.max(initial=0)) if shared.size else 0):
-        here = ~single & (ordinal[sources.sets.rows] == layer)
-        free = everything(shared.size) if layer else None
-        pile = [np.stack((place[rows[here]], lo[here], hi[here]))]
-        if free is not None:  # constraints that have no such layer are not narrowed by it
-            missing = count[shared] <= layer
-            pile.append(np.stack([a[missing] for a in free]))
-        joined = np.concatenate(pile, axis=1)
-        joined = joined[:, np.lexsort((joined[1], joined[0]))]
-        layers.append(Ragged(*joined))
-    met = intersection(layers, shared.size) if layers else Ragged(*(np.zeros(0, np.int64) for _ in range(3)))
-    both = Ragged(
-        np.concatenate((rows[single], shared[met.rows])),
-        np.concatenate((lo[single], met.lo)),
-        np.concatenate((hi[single], met.hi)),
-    )
-    order = np.lexsort((both.lo, both.rows))
-    return Ragged(*(a[order] for a in both))
-
-
-def _rows(
-    keys: Longs, sets: Ragged, allows_null: np.ndarray[tuple[int], np.dtype[np.bool_]], alive: object
-) -> IntervalRows:
-    """NULL rows first, then intervals; what is always true is left out."""
-    living = np.asarray(alive)[keys >> 15]
-    full = np.zeros(keys.size, bool)
-    full[sets.rows[(sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)]] = True
-    full &= allows_null
-    nulls = np.flatnonzero(allows_null & living & ~full)
-    keep = living[sets.rows] & ~full[sets.rows]
-    at = np.concatenate((nulls, sets.rows[keep]))
-    zero = np.zeros(nulls.size, np.int64)
-    return IntervalRows(
-        keys[at] >> 15,
-        np.zeros(at.size, np.int64),
-        keys[at] & 0x7FFF,
-        np.zeros(at.size, np.int64),
-        np.arange(at.size) < nulls.size,
-        np.concatenate((zero, sets.lo[keep])),
-        np.concatenate((zero, sets.hi[keep])),
-    )
-
-
-#: (is NULL, lo, hi); NULL sorts last here, its place in a constraint does not matter for comparing sets
-# -- the clauses of one filter -----------------------------------------------------------------------------------------
-
-
-Interval = tuple[bool, int, int]
-Intervals = tuple[Interval, ...]
-#: (attribute, part) -> intervals; part tells the constraints of one array attribute apart
-Box = dict[tuple[int, int], Intervals]
-
-
-_EVERYTHING: list[Interval] = [(True, 0, 0), (False, KEY_MIN, KEY_MAX)]
-
-
-class BoxClause(NamedTuple):
-    """A box and what else must hold: statements in canonical words, and the program that evaluates them."""
-
-    box: Box
-    rest: frozenset[str]
-    program: int  # -1: none
-
-
-def simplify(clauses: list[BoxClause]) -> list[BoxClause]:
-    """An equivalent, usually shorter list in canonical order."""
-    while True:
-        clauses = _absorb(_unique(clauses))
-        joined = _join(clauses)
-        if len(joined) == len(clauses):
-            # Attributes first: clauses over different attributes have an order that no constant changes.
-            return sorted(joined, key=lambda c: (sorted(c.box), sorted(c.box.items()), sorted(c.rest)))
-        clauses = joined
-
-
-def _unique(clauses: list[BoxClause]) -> list[BoxClause]:
-    return list({(tuple(sorted(c.box.items())), c.rest): c for c in clauses}.values())
-
-
-def _absorb(clauses: list[BoxClause]) -> list[BoxClause]:
-    kept: list[BoxClause] = []
-    for clause in sorted(clauses, key=lambda c: (len(c.box), len(c.rest))):
-        if not any(_covers(wide, clause) for wide in kept):
-            kept = [k for k in kept if not _covers(clause, k)]
-            kept.append(clause)
-    return kept
-
-
-def _covers(wide: BoxClause, narrow: BoxClause) -> bool:
-    if not wide.rest <= narrow.rest or len(wide.box) > len(narrow.box):
-        return False
-    return all(key in narrow.box and _contains(sets, narrow.box[key]) for key, sets in wide.box.items())
-
-
-def _contains(wide: Intervals, narrow: Intervals) -> bool:
-    if wide == narrow:
-        return True
-    at = 0
-    for null, lo, hi in narrow:
-        while at < len(wide) and (wide[at][0] != null or wide[at][2] < lo):
-            at += 1
-        if at == len(wide) or not (wide[at][1] <= lo and hi <= wide[at][2]):
-            return False
-    return True
-
-
-def _join(clauses: list[BoxClause]) -> list[BoxClause]:
-    """Unite clauses that differ in one scalar attribute."""
-    keys = sorted({key for c in clauses for key in c.box})
-    for key in keys:
-        if key[1]:
-            continue  # elements of an array: "has a and has b" is not a union of sets
-        groups: dict[object, list[BoxClause]] = {}
-        for clause in clauses:
-            others = (tuple(sorted((k, v) for k, v in clause.box.items() if k != key)), clause.rest, key in clause.box)
-            groups.setdefault(others, []).append(clause)
-        clauses = [_united(group, key) for group in groups.values()]
-    return clauses
-
-
-def _united(group: list[BoxClause], key: tuple[int, int]) -> BoxClause:
-    if len(group) == 1 or key not in group[0].box:
-        return group[0]
-    pile = sorted({i for c in group for i in c.box[key]}, key=lambda i: (not i[0], i[1]))
-    joined: list[Interval] = []
-    for null, lo, hi in pile:
-        if joined and joined[-1][0] == null and lo <= joined[-1][2] + 1:
-            joined[-1] = (null, joined[-1][1], max(hi, joined[-1][2]))
-        else:
-            joined.append((null, lo, hi))
-    box = {**group[0].box, key: tuple(joined)}
-    if joined == _EVERYTHING:
-        del box[key]
-    return BoxClause(box, group[0].rest, group[0].program)
+def _rewritten(node: Any, by: int, renamed: tuple[int, int] = (-1, -1)) -> Any:
+    """An expression whose slots are numbered from another one on, and that has another attribute in place of one."""
+    if isinstance(node, Param):
+        return replace(node, slot=node.slot + by)
+    if isinstance(node, Attr):
+        return replace(node, index=renamed[1]) if node.index == renamed[0] else node
+    if isinstance(node, tuple):
+        return tuple(_rewritten(each, by, renamed) for each in node)
+    if not isinstance(node, Node):
+        return node
+    parts = {f.name: _rewritten(getattr(node, f.name), by, renamed) for f in fields(node) if f.name != "span"}
+    return replace(node, **parts)

@@ -3,13 +3,13 @@
 Theory of operation
 -------------------
 Work goes in two steps, because the position of a string is its rank among all strings of the batch. `place` turns every
-predicate of a shape into intervals for all its filters at once, strings still as provisional ids of a pool; `settle`, once
-the pool is sorted, moves them to ranks, takes complements, unions and intersections, drops clauses that cannot hold and
-constraints that always do, and emits flat rows.
+predicate of a shape into intervals for all its filters at once, strings still as provisional ids of a pool. Once the pool is sorted,
+`resolve` moves the sets of the whole batch to ranks and takes complements. Unions and intersections follow in
+`kernels.clauses`, filter by filter.
 
-The sets of many filters are `Ragged`: closed integer intervals, one set per row, all of them in three arrays. Two
-primitives are enough: `merged` brings any pile of intervals to canonical form (sorted, disjoint, not adjacent), `complement`
-takes the gaps. Union is a merge of piles and intersection follows by De Morgan. Rows without an interval are empty sets.
+The sets of many filters are `Ragged`: closed integer intervals, one set per row, all of them in three arrays. `merged` brings
+any pile of intervals to canonical form (sorted, disjoint, not adjacent), `complement` takes the gaps. Rows without an interval
+are empty sets.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Longs
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import holds
 from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, days_around, float_keys, only_walls
 from wherecast.language.events.kinds import decimal_text
 from wherecast.language.events.schema import Attribute, Schema
 from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Param, is_constant
-from wherecast.language.filters.columns import Column, marked
+from wherecast.language.expression import Param
+from wherecast.language.filters.columns import marked
 from wherecast.language.filters.filters import AFTER, AT, BEFORE
-from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
+from wherecast.language.filters.normalize import Predicate, Residual
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.syntax.literals import Literals, ProgramScope
@@ -59,11 +59,12 @@ def everything(n: int) -> Ragged:
 def merged(pile: Ragged) -> Ragged:
     """Canonical form: sorted by row and start, overlapping and adjacent intervals joined."""
     keep = pile.lo <= pile.hi
-    rows, lo, hi = (a[keep] for a in pile)
-    order = np.lexsort((lo, rows))
-    rows, lo, hi = rows[order], lo[order], hi[order]
-    if rows.size < 2:
+    rows, lo, hi = pile if keep.all() else (a[keep] for a in pile)
+    if rows.size < 2 or np.all(rows[1:] > rows[:-1]):
         return Ragged(rows, lo, hi)
+    if not np.all((rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (lo[1:] >= lo[:-1]))):
+        order = np.lexsort((lo, rows))
+        rows, lo, hi = rows[order], lo[order], hi[order]
     reach = _running_max(rows, hi)
     new_row = rows[1:] != rows[:-1]
     # lo - 1 cannot wrap where it matters: lo == KEY_MIN is always the first of its row or joined.
@@ -110,22 +111,7 @@ def complement(sets: Ragged, n: int) -> Ragged:
     return Ragged(pile.rows[order], pile.lo[order], pile.hi[order])
 
 
-def union(sets: list[Ragged]) -> Ragged:
-    if len(sets) == 1:
-        return sets[0]
-    return merged(Ragged(*(np.concatenate(parts) for parts in zip(*sets, strict=True))))
-
-
-def intersection(sets: list[Ragged], n: int) -> Ragged:
-    if len(sets) == 1:
-        return sets[0]
-    each = np.arange(n)
-    if all(s.rows.size == n and np.array_equal(s.rows, each) for s in sets):  # one interval per row: the common case
-        return single(np.maximum.reduce([s.lo for s in sets]), np.minimum.reduce([s.hi for s in sets]))
-    return complement(union([complement(s, n) for s in sets]), n)
-
-
-# -- placing and settling ----------------------------------------------------------------------------------------------
+# -- strings -----------------------------------------------------------------------------------------------------------
 
 
 class StringPool:
@@ -144,30 +130,6 @@ class StringPool:
         ranks = np.empty(len(ordered), np.int64)
         ranks[np.fromiter((self.ids[s] for s in ordered), np.int64, len(ordered))] = np.arange(len(ordered))
         return ordered, ranks
-
-
-class IntervalRows(NamedTuple):
-    """Flat rows of one shape: `filter` is the row among the shape's filters, `clause` the clause's number there."""
-
-    filter: Longs
-    clause: Longs
-    attr: Longs
-    part: Longs  # tells the constraints of one array attribute apart
-    null: npt.NDArray[np.bool_]
-    lo: Longs
-    hi: Longs
-
-
-def take_rows(rows: IntervalRows, chosen: npt.NDArray[Any]) -> IntervalRows:
-    """Some rows, by mask or position."""
-    return IntervalRows(*(array[chosen] for array in rows))
-
-
-class Bound(NamedTuple):
-    """Clauses of one shape for all its filters."""
-
-    rows: IntervalRows
-    alive: npt.NDArray[np.bool_]  # (clauses of the shape, filters)
 
 
 # -- step 1: tests to intervals ---------------------------------------------------------------------------------------
@@ -204,12 +166,22 @@ def _place_elements(predicate: Predicate, literals: Literals, schema: Schema, po
         place(replace(predicate, op=op, params=(param,), is_some=False), literals, schema, pool) for op, param in bounds
     ]
     if not attribute.is_text:
-        return intersection(sets, literals.length) if sets else everything(literals.length)
-    # Provisional ids have no order: `settle` drops what is empty.
+        return _between(sets, literals.length)
+    # Provisional ids have no order: `resolve` drops what is empty.
     first, last = (sets[0], sets[-1]) if sets else (everything(literals.length),) * 2
     text = decimal_text(1 - 10 ** attribute.digits[0]) if attribute.row.has_digits else ""
     least = 4 * pool.intern([text])[0] + AT
     return Ragged(np.arange(literals.length), np.where(first.lo == KEY_MIN, least, first.lo), last.hi)
+
+
+def _between(bounds: Sequence[Ragged], n: int) -> Ragged:
+    """What is within all bounds, each of which leaves one interval of a row, or none."""
+    lo, hi = np.full(n, KEY_MIN), np.full(n, KEY_MAX)
+    for bound in bounds:
+        own_lo, own_hi = np.full(n, KEY_MAX), np.full(n, KEY_MIN)
+        own_lo[bound.rows], own_hi[bound.rows] = bound.lo, bound.hi
+        lo, hi = np.maximum(lo, own_lo), np.minimum(hi, own_hi)
+    return single(lo, hi)
 
 
 def _place_preimage(predicate: Predicate, literals: Literals, kind: Type) -> Ragged:
@@ -240,7 +212,7 @@ def _place_list(predicate: Predicate, literals: Literals, attribute: Attribute) 
 def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -> Ragged:
     n = literals.length
     if predicate.op in ("in", "overlaps"):
-        # Not merged here: provisional ids have no order. `settle` merges after ranking.
+        # Not merged here: provisional ids have no order. `resolve` merges after ranking.
         owners, points = [], []
         for param in predicate.params:
             values, ptr = literals.listed(param, predicate.common)
@@ -296,8 +268,10 @@ def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, 
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
     if predicate.pattern:
-        forms = [find_form(predicate.pattern, v) for v in values.tolist()]
-        return [form.literal if predicate.is_element else form.prefix for form in forms]
+        patterns = values.tolist()
+        forms = {pattern: find_form(predicate.pattern, pattern) for pattern in set(patterns)}
+        known = {pattern: form.literal if predicate.is_element else form.prefix for pattern, form in forms.items()}
+        return [known[pattern] for pattern in patterns]
     if predicate.mark:
         return [marked(predicate.mark, v) for v in values.tolist()]
     return values.tolist()  # type: ignore[no-any-return]
@@ -410,137 +384,44 @@ def _numbers_around(value: float, double: Callable[[int], float], most: int) -> 
     return last(lambda f: f <= value), last(lambda f: f < value) + 1
 
 
-# -- step 2: positions to rows ----------------------------------------------------------------------------------------
+# -- step 2: ranks and complements --------------------------------------------------------------------------------------
 
 
-def settle(
-    clauses: Sequence[Clause],
-    placed: dict[Predicate, Ragged],
-    ranks: Longs,
-    literals: Literals,
-    schema: Schema,
-) -> Bound:
-    """Rows of all filters of a shape."""
-    n = literals.length
-    alive = np.ones((len(clauses), n), bool)
-    blocks: list[IntervalRows] = []
-    # The clauses of an OR share what is ANDed to it, and then the sets themselves: `expand` makes no copies.
-    known: dict[tuple[int, ...], list[Constraint]] = {}
-    for number, clause in enumerate(clauses):
-        found = []
-        for column, unions in _by_column(clause.values).items():
-            key = tuple(map(id, unions))
-            if key not in known:
-                known[key] = _constraints(column, unions, placed, ranks, schema, n)
-            found += known[key]
-        for _, _, sets, null in found:
-            if not null:
-                present = np.zeros(n, bool)
-                present[sets.rows] = True
-                alive[number] &= present
-        for residual in clause.residuals:
-            if is_constant(residual.node):
-                alive[number] &= _constant_truth(residual, literals)
-        blocks += [_block(number, *constraint, alive[number]) for constraint in found]
-    if not blocks:
-        none = np.zeros(0, np.int64)
-        return Bound(IntervalRows(none, none, none, none, np.zeros(0, bool), none, none), alive)
-    return Bound(IntervalRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))), alive)
+def resolve(pile: Ragged, is_text: Bools, is_complement: Bools, ranks: Longs, n: int) -> Ragged:
+    """The sets of all atoms of a batch, in canonical form; flags are by atom.
 
-
-def _by_column(values: Sequence[Values]) -> dict[Column, list[Values]]:
-    """The sets of each column; rows are put in the order of columns later."""
-    out: dict[Column, list[Values]] = {}
-    for each in values:
-        out.setdefault(each.column, []).append(each)
-    return out
-
-
-Constraint = tuple[int, int, Ragged, bool]  # column, part, intervals, NULL allowed
-
-
-def _constraints(
-    column: Column, unions: list[Values], placed: dict[Predicate, Ragged], ranks: Longs, schema: Schema, n: int
-) -> list[Constraint]:
-    """The constraints of one clause on one column: one, or one per element asked of a set."""
-    attribute, number = schema.attributes[column.attr], schema.number_of(column)
-    resolved = {t: _resolve(t, placed[t], ranks, attribute.is_text, n) for v in unions for t in v.predicates}
-    elements = [v for v in unions if v.is_elements]
-    plain = [v for v in unions if not v.is_elements]
-    out: list[Constraint] = []
-    if plain:
-        sets = intersection([union([resolved[t] for t in v.predicates]) for v in plain], n)
-        null = all(any(t.null for t in v.predicates) for v in plain)
-        if attribute.type is Type.BOOLEAN and not attribute.is_array:
-            sets = _whole_booleans(sets)
-        if elements and not null and sets.rows.size == n:
-            pass  # "the array is there" follows from any element asked for
-        else:
-            out.append((number, 0, sets, null and not elements))
-    for part, v in enumerate(elements, 1):
-        out.append((number, part, _some_element(union([resolved[t] for t in v.predicates])), False))
-    return out
-
-
-def _some_element(sets: Ragged) -> Ragged:
-    """Sets of elements; one of all keys is written as two intervals, because one stands for "the array is there"."""
-    full = (sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)
-    if not full.any():
+    Strings get their ranks. Complements are taken among the values that are there.
+    """
+    text = is_text[pile.rows]
+    if text.any():
+        lo, hi = (_ranked(ends, open_end, text, ranks) for ends, open_end in ((pile.lo, KEY_MIN), (pile.hi, KEY_MAX)))
+        pile = Ragged(pile.rows, lo, hi)
+    sets = merged(pile)
+    chosen = np.flatnonzero(is_complement)
+    if not chosen.size:
         return sets
-    pile = Ragged(
-        np.concatenate((sets.rows, sets.rows[full])),
-        np.concatenate((np.where(full, KEY_MIN + 1, sets.lo), sets.lo[full])),
-        np.concatenate((sets.hi, sets.lo[full])),
-    )
-    order = np.lexsort((pile.lo, pile.rows))
-    return Ragged(*(a[order] for a in pile))
+    place = np.empty(n, np.int64)
+    place[chosen] = np.arange(chosen.size)
+    inside = is_complement[sets.rows]
+    rest = complement(Ragged(place[sets.rows[inside]], sets.lo[inside], sets.hi[inside]), chosen.size)
+    both = [np.concatenate((a[~inside], b)) for a, b in zip(sets, (chosen[rest.rows], rest.lo, rest.hi), strict=True)]
+    order = np.argsort(both[0], kind="stable")
+    return Ragged(*(array[order] for array in both))
 
 
-def _resolve(predicate: Predicate, sets: Ragged, ranks: Longs, is_text: bool, n: int) -> Ragged:
-    if is_text and predicate.op != "all":
-        sets = merged(Ragged(sets.rows, _ranked(sets.lo, KEY_MIN, ranks), _ranked(sets.hi, KEY_MAX, ranks)))
-    if not predicate.complement or predicate.op == "true":  # the complement of a boolean was placed as its other value
-        return sets
-    return complement(sets, n)
-
-
-def _ranked(positions: Longs, open_end: int, ranks: Longs) -> Longs:
-    out, bounded = positions.copy(), positions != open_end
+def _ranked(positions: Longs, open_end: int, text: Bools, ranks: Longs) -> Longs:
+    out, bounded = positions.copy(), text & (positions != open_end)
     inside = positions[bounded]
     out[bounded] = 4 * ranks[inside >> 2] + (inside & 3)
     return out
 
 
-def _whole_booleans(sets: Ragged) -> Ragged:
-    """Both booleans are every value."""
-    whole = (sets.lo <= 0) & (sets.hi >= 1)
-    return Ragged(sets.rows, np.where(whole, KEY_MIN, sets.lo), np.where(whole, KEY_MAX, sets.hi))
+def place_constant(residual: Residual, literals: Literals) -> Ragged:
+    """A condition without attributes: every value where it holds, none elsewhere."""
 
-
-def _constant_truth(residual: Residual, literals: Literals) -> npt.NDArray[np.bool_]:
     def no_attribute(index: int) -> Nullable:
         raise AssertionError(f"a constant reads attribute {index}")
 
     scope = ProgramScope(literals.take([residual.node]), np.arange(literals.length), no_attribute, literals.zone)
-    return holds(residual.node, residual.truth, scope)
-
-
-def _block(clause: int, attr: int, part: int, sets: Ragged, null: bool, alive: npt.NDArray[np.bool_]) -> IntervalRows:
-    keep = alive[sets.rows]
-    if null:  # NULL and every value: no constraint
-        full = np.zeros(alive.size, bool)
-        full[sets.rows[(sets.lo == KEY_MIN) & (sets.hi == KEY_MAX)]] = True
-        keep &= ~full[sets.rows]
-        nulls = np.flatnonzero(alive & ~full)
-    else:
-        nulls = np.zeros(0, np.int64)
-    filters = np.concatenate((nulls, sets.rows[keep]))
-    return IntervalRows(
-        filters,
-        np.full(filters.size, clause),
-        np.full(filters.size, attr),
-        np.full(filters.size, part),
-        np.arange(filters.size) < nulls.size,
-        np.concatenate((np.zeros(nulls.size, np.int64), sets.lo[keep])),
-        np.concatenate((np.zeros(nulls.size, np.int64), sets.hi[keep])),
-    )
+    rows = np.flatnonzero(holds(residual.node, residual.truth, scope))
+    return Ragged(rows, np.full(rows.size, KEY_MIN, np.int64), np.full(rows.size, KEY_MAX, np.int64))

@@ -50,15 +50,20 @@ from wherecast.language.expression import (
     Subscript,
 )
 from wherecast.language.filters.filters import Filters, LiteralValues, Program
-from wherecast.language.filters.normalize import Truth, plain_truth
+from wherecast.language.filters.normalize import Residual, Truth, plain_truth
 
 Writer = Callable[[int], str]
 
 
 def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
     """The residuals of a clause in words, by the row of its literals."""
-    writers = [_statement(residual.node, residual.truth, program.literals) for residual in program.residuals]
+    writers = [statement_writer(residual, program.literals) for residual in program.residuals]
     return lambda row: frozenset(write(row) for write in writers)
+
+
+def statement_writer(residual: Residual, literals: LiteralValues) -> Writer:
+    """A residual in words, by the row of its literals."""
+    return _statement(residual.node, residual.truth, literals)
 
 
 def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
@@ -166,12 +171,15 @@ def _unordered(head: str, parts: list[Writer]) -> Writer:
 _ROW = np.dtype([("attr", "<i2"), ("ends", "u1", 2), ("lo", "<u8", 2), ("hi", "<u8", 2)])
 
 
-def digest_filters(filters: Filters, schema: Schema) -> list[bytes]:
-    """16 bytes per filter: the same for two filters exactly if their canonical forms are the same."""
+def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes] | None = None) -> list[bytes]:
+    """16 bytes per filter: the same for two filters exactly if their canonical forms are the same.
+
+    `residuals` are the words of the clauses that have some, if they are known.
+    """
     data, width = _row_bytes(filters, schema), _ROW.itemsize
     at = (filters.row_ptr * width).tolist()
     first = filters.clause_ptr.tolist()
-    residuals = _residual_words(filters)
+    residuals = _residual_words(filters) if residuals is None else residuals
     out = []
     for a, b in pairwise(first):
         if b - a == 1 and a not in residuals:

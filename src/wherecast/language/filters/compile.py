@@ -6,6 +6,8 @@ Texts are cut into skeleton and literals (`skeletons`), grouped by skeleton, and
 normalised once (`sql`, `normalize`); what the literals add is done for all texts of a group at once (`bind`). Spark types
 `1` and `1.5` differently and a LIKE pattern may be an equality or a prefix, so a group is split into variants first.
 
+Texts of skeletons that hardly repeat are taken apart at AND, OR and NOT instead, and their terms are compiled so (`terms`).
+
 A single text takes the same path as a batch of one. A bad text never disturbs the others: it comes back with its
 row and a positioned error.
 """
@@ -33,10 +35,29 @@ from wherecast.language.expression import (
     Not,
     Or,
 )
-from wherecast.language.filters.assemble import ENOUGH_TEXTS, FEW_TEXTS, Group, Join, assemble, split_terms
-from wherecast.language.filters.bind import StringPool, place
+from wherecast.language.filters.assemble import (
+    Atom,
+    FilterPart,
+    Group,
+    ShapeClauses,
+    assemble,
+    is_set,
+    part_of_group,
+    shape_of_clauses,
+)
+from wherecast.language.filters.bind import Ragged, StringPool, place, place_constant
 from wherecast.language.filters.filters import Filters
-from wherecast.language.filters.normalize import Clause, Predicate, literals_of, normalize
+from wherecast.language.filters.normalize import Clause, Predicate, Truth, literals_of, normalize, push_truth
+from wherecast.language.filters.terms import (
+    ENOUGH_TEXTS,
+    FEW_TEXTS,
+    Namer,
+    Term,
+    TermForm,
+    compile_terms,
+    form_of_logic,
+)
+from wherecast.language.sequences import number_sequences
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import (
@@ -55,10 +76,12 @@ from wherecast.language.syntax.parser import Tree, keyword_names, parse_shape, t
 from wherecast.language.syntax.patterns import find_form
 from wherecast.language.syntax.skeletons import (
     Cut,
+    CutTexts,
     LiteralText,
     Shape,
     Skeleton,
     cut_text,
+    cut_texts,
     find_surrogate,
     is_string,
     literal_spans,
@@ -103,26 +126,43 @@ class ReadFilter(NamedTuple):
 class _Batch:
     """The distinct texts of a call and what is found out about them."""
 
-    texts: list[str]
+    texts: Sequence[str]
     errors: dict[int, FilterError] = field(default_factory=dict)
     pool: StringPool = field(default_factory=StringPool)
 
 
-class _Texts(NamedTuple):
+class _Slots(NamedTuple):
     """The texts of one skeleton: their rows in the batch and their literals, slot by slot."""
 
-    rows: list[int]
-    slots: list[tuple[LiteralText, ...]]
+    rows: Sequence[int]
+    slots: Sequence[Sequence[LiteralText]]
 
 
-@dataclass(frozen=True, slots=True)
+class _TermTexts(Sequence[str]):
+    """The occurrences of a term as texts, made when one is asked for: only its errors are."""
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+
+    def __len__(self) -> int:
+        return self.term.size
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        texts = [slot[row] for slot in self.term.slots]
+        written = [t if isinstance(t, str) else ", ".join(t) for t in texts]
+        after = self.term.skeleton[1:]
+        return self.term.skeleton[0] + "".join(t + s for t, s in zip(written, after, strict=True))
+
+
+@dataclass(slots=True)
 class _Form:
-    """A checked expression whose LIKE patterns are known for what they amount to, and its normal form."""
+    """A checked expression whose LIKE patterns are known for what they amount to, and what was made of it."""
 
     node: Node
-    clauses: list[Clause]
-    predicates: tuple[Predicate, ...]
     literal_nodes: tuple[Node, ...]
+    clauses: list[Clause] | None = None  # its normal form
+    shape: ShapeClauses | None = None  # the same for assembling
+    terms: dict[bool, TermForm] = field(default_factory=dict)  # its truth and, with True, its falsity
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +187,8 @@ class Compiler:
         self._variants: OrderedDict[tuple[Skeleton, SlotKinds], _Variant | FilterError] = OrderedDict()
         self._kept = 0  # characters of the skeletons of these
         self._keeping = threading.Lock()
+        self._of_terms: Compiler | None = None  # compiles terms of filters
+        self._namer = Namer(schema, case_sensitive=case_sensitive)
 
     def compile(self, text: str) -> Filters:
         """Compile one filter, or raise its FilterError."""
@@ -158,7 +200,9 @@ class Compiler:
     def validate(self, text: str) -> None:
         """Raise the FilterError that `compile` would raise, in a third of its time."""
         batch = _Batch([text])
-        for skeleton, found in self._grouped(batch):
+        if self._readable(batch).size:
+            skeleton, literals = cut_text(text)
+            found = _Slots([0], [(literal,) for literal in literals])
             for form, shape, members in self._forms(skeleton, found, batch):
                 for member in members:
                     self._is_readable(form, shape, found, member, batch)
@@ -178,26 +222,45 @@ class Compiler:
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
         form = self._form(variant, tuple(_like_form(kind, literals[s]) for s, kind in variant.like_slots))
-        return ReadFilter(form.node, form.clauses, variant.shape, literals)
+        return ReadFilter(form.node, self._clauses(form), variant.shape, literals)
 
     def compile_many(self, texts: Sequence[str]) -> Compiled:
         """Compile a batch; bad texts are reported with their row, the rest is compiled."""
         first: dict[str, int] = {}
         place_of = np.fromiter((first.setdefault(t, len(first)) for t in texts), np.int64, len(texts))
         batch = _Batch(list(first))
-        whole, join = self._taken_apart(list(self._grouped(batch)), batch)
-        groups = [g for skeleton, found in whole for g in self._prepare(skeleton, found, batch)]
-        filters, order = assemble(groups, batch.pool, self.schema, join)
+        filters, order = self._compile(batch)
         filter_of = np.full(len(batch.texts), -1, np.int64)
         filter_of[order] = np.arange(order.size)
         by_row = filter_of[place_of] if place_of.size else place_of
         bad = [RowError(int(r), batch.errors[int(place_of[r])]) for r in np.flatnonzero(by_row < 0)]
         return Compiled(filters, by_row, bad)
 
-    # -- grouping -------------------------------------------------------------------------------------------------
+    def _compile(self, batch: _Batch) -> tuple[Filters, npt.NDArray[np.int64]]:
+        """Texts of rare shapes term by term, if that is possible and worth it; the others shape by shape."""
+        rows = self._readable(batch)
+        texts = cut_texts([batch.texts[row] for row in rows.tolist()] if batch.errors else batch.texts)
+        shape = number_sequences(texts.ptr, texts.numbers)
+        rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size else shape
+        left = np.ones(shape.size, bool)
+        groups: list[Group] = []
+        parts: list[FilterPart] = []
+        if rare.size >= ENOUGH_TEXTS:
+            found = compile_terms(texts.take(rare), lambda term: self._term(term, batch), self._namer, self.limits)
+            if found is not None:
+                part, groups = found
+                left[rare[part.texts]] = False
+                parts.append(part._replace(texts=rows[rare[part.texts]]))
+        base = sum(group.size for group in groups)
+        for skeleton, members, slots in _by_shape(texts, shape, left):
+            for form, group in self._prepare(skeleton, _Slots(rows[members].tolist(), slots), batch):
+                groups.append(group)
+                parts.append(part_of_group(group, self._shape(form), base))
+                base += group.size
+        return assemble(groups, parts, batch.pool, self.schema)
 
-    def _grouped(self, batch: _Batch) -> Iterable[tuple[Skeleton, _Texts]]:
-        groups: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
+    def _readable(self, batch: _Batch) -> npt.NDArray[np.int64]:
+        """The rows of the texts that can be cut; the others are reported."""
         limit = self.limits.text
         for row, text in enumerate(batch.texts):
             # A batch may hold anything, whatever its type says.
@@ -205,71 +268,26 @@ class Compiler:
                 error = self._refused(text)
                 if error is not None:
                     batch.errors[row] = error
-                    continue
-            skeleton, literals = cut_text(text)
-            group = groups.get(skeleton)
-            if group is None:
-                groups[skeleton] = ([row], [literals])
+        return np.delete(np.arange(len(batch.texts)), list(batch.errors))
+
+    def _term(self, term: Term, batch: _Batch) -> Iterable[tuple[Group, TermForm]]:
+        """A term for all texts that have it; those for which it does not compile are in no group.
+
+        Half of the depth that a text may have is the structure's around its terms.
+        """
+        if self._of_terms is None:
+            limits = replace(self.limits, depth=self.limits.depth // 2)
+            self._of_terms = Compiler(self.schema, limits, case_sensitive=self.case_sensitive)
+        own = _Batch(_TermTexts(term), pool=batch.pool)
+        found = _Slots(range(term.size), term.slots)
+        for form, group in self._of_terms._prepare(  # noqa: SLF001 - of another Compiler
+            term.skeleton, found, own, arithmetic=term.arithmetic, is_negated=term.is_negated
+        ):
+            if term.attributes is None:
+                yield group, form.terms[term.is_negated]
             else:
-                group[0].append(row)
-                group[1].append(literals)
-        for skeleton, (rows, found) in groups.items():
-            yield skeleton, _Texts(rows, list(zip(*found, strict=True)))
-
-    def _taken_apart(
-        self, grouped: list[tuple[Skeleton, _Texts]], batch: _Batch
-    ) -> tuple[list[tuple[Skeleton, _Texts]], Join | None]:
-        """Plain conjunctions of rare shapes, term by term (see `assemble`), and what has to be compiled whole."""
-        rare = [(f, split_terms(s)) for s, f in grouped if len(f.rows) < FEW_TEXTS]
-        apart = [(found, terms) for found, terms in rare if terms is not None]
-        rows = np.array([row for found, _ in apart for row in found.rows], np.int64)
-        if rows.size < ENOUGH_TEXTS:
-            return grouped, None
-        by_term: dict[Skeleton, tuple[list[int], list[tuple[LiteralText, ...]]]] = {}
-        first_number = 0
-        for found, terms in apart:
-            literals = list(zip(*found.slots, strict=True)) or [()] * len(found.rows)
-            for term, first, end in terms:
-                owners, values = by_term.setdefault(term, ([], []))
-                owners += range(first_number, first_number + len(found.rows))
-                values += [every[first:end] for every in literals]
-            first_number += len(found.rows)
-        good = np.ones(rows.size, bool)
-        groups = [
-            g for term, (owners, values) in by_term.items() for g in self._term(term, owners, values, batch, good)
-        ]
-        if not good.any():
-            return grouped, None
-        number = np.where(good, np.cumsum(good) - 1, -1)
-        join = Join(rows[good], [(group, number[owners]) for group, owners in groups])
-        joined = set(join.rows.tolist())
-        return [(s, f) for s, f in ((s, _without(f, joined)) for s, f in grouped) if f.rows], join
-
-    def _term(
-        self,
-        term: Skeleton,
-        owners: list[int],
-        values: list[tuple[LiteralText, ...]],
-        batch: _Batch,
-        good: npt.NDArray[np.bool_],
-    ) -> Iterable[tuple[Group, npt.NDArray[np.int64]]]:
-        """One term for all texts that have it; texts for which it is not a plain box are marked in `good`."""
-        owner = np.array(owners, np.int64)
-        own = _Batch([_rebuilt(term, v) for v in values], pool=batch.pool)
-        for group in self._prepare(term, _Texts(list(range(len(values))), list(zip(*values, strict=True))), own):
-            if self._is_plain(group.clauses):
-                yield group, owner[group.rows]
-            else:
-                good[owner[group.rows]] = False
-        good[owner[list(own.errors)]] = False
-
-    def _is_plain(self, clauses: list[Clause]) -> bool:
-        """One box of scalar attributes."""
-        return (
-            len(clauses) == 1
-            and not clauses[0].residuals
-            and not any(self.schema.is_set(self.schema.number_of(v.column)) for v in clauses[0].values)
-        )
+                named = group._replace(attributes=term.attributes[group.rows], attribute=int(term.attributes[0]))
+                yield named, form.terms[term.is_negated]
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
@@ -289,14 +307,28 @@ class Compiler:
         start, end = next(islice(literal_spans(text, cut), self.limits.terms, None))
         return FilterError("limit", too_many_terms(self.limits.terms), text=text, start=start, end=end)
 
-    def _prepare(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[Group]:
-        """Groups of one skeleton, checked, normalised and placed; texts that do not compile are reported."""
-        for form, shape, members in self._forms(skeleton, found, batch):
-            group = self._group(form, shape, found, members, batch)
-            if group is not None:
-                yield group
+    def _prepare(
+        self,
+        skeleton: Skeleton,
+        found: _Slots,
+        batch: _Batch,
+        *,
+        arithmetic: bool | None = None,
+        is_negated: bool | None = None,
+    ) -> Iterable[tuple[_Form, Group]]:
+        """Groups of one skeleton, checked, normalised and placed; texts that do not compile are reported.
 
-    def _forms(self, skeleton: Skeleton, found: _Texts, batch: _Batch) -> Iterable[tuple[_Form, Shape, Sequence[int]]]:
+        `is_negated` is told of terms: whether their falsity is wanted. `arithmetic`: see `has_arithmetic`.
+        """
+        for form, shape, members in self._forms(skeleton, found, batch, arithmetic):
+            atoms = self._shape(form).atoms if is_negated is None else _term_form(form, is_negated).atoms
+            group = self._group(form, atoms, shape, found, members, batch)
+            if group is not None:
+                yield form, group
+
+    def _forms(
+        self, skeleton: Skeleton, found: _Slots, batch: _Batch, arithmetic: bool | None = None
+    ) -> Iterable[tuple[_Form, Shape, Sequence[int]]]:
         """The forms that the texts of one skeleton have, each with its members."""
         rows, slots = found
         if len(slots) > self.limits.terms:
@@ -308,19 +340,27 @@ class Compiler:
                 }
             )
             return
-        arithmetic = has_arithmetic(skeleton)
+        arithmetic = has_arithmetic(skeleton) if arithmetic is None else arithmetic
         for kinds, members in _split([slot_kinds(texts, arithmetic=arithmetic) for texts in slots], len(rows)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [[_like_form(kind, slots[s][m]) for m in members] for s, kind in variant.like_slots]
+            forms = [_like_forms(kind, [slots[s][m] for m in members]) for s, kind in variant.like_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
 
-    def _group(self, form: _Form, shape: Shape, found: _Texts, members: Sequence[int], batch: _Batch) -> Group | None:
+    def _group(
+        self,
+        form: _Form,
+        atoms: tuple[Atom, ...],
+        shape: Shape,
+        found: _Slots,
+        members: Sequence[int],
+        batch: _Batch,
+    ) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
         rows, slots = found
         literals = self._literals(slots, members)
@@ -331,11 +371,16 @@ class Compiler:
             if not members:
                 return None
             literals = self._literals(slots, members)
-        placed = {predicate: place(predicate, literals, self.schema, batch.pool) for predicate in form.predicates}
+        placed = [self._place(atom, literals, batch.pool) for atom in atoms]
         chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
-        return Group(np.array(chosen, np.int64), form.clauses, literals, placed)
+        return Group(np.array(chosen, np.int64), atoms, literals, placed)
 
-    def _is_readable(self, form: _Form, shape: Shape, found: _Texts, member: int, batch: _Batch) -> bool:
+    def _place(self, atom: Atom, literals: Literals, pool: StringPool) -> Ragged | None:
+        if isinstance(atom, Predicate):
+            return place(atom, literals, self.schema, pool)
+        return place_constant(atom, literals) if is_set(atom) else None
+
+    def _is_readable(self, form: _Form, shape: Shape, found: _Slots, member: int, batch: _Batch) -> bool:
         try:
             self._check_literals(form, self._literals(found.slots, [member]))
         except LiteralFault as fault:
@@ -346,7 +391,7 @@ class Compiler:
             return False
         return True
 
-    def _literals(self, slots: list[tuple[LiteralText, ...]], members: Sequence[int]) -> Literals:
+    def _literals(self, slots: Sequence[Sequence[LiteralText]], members: Sequence[int]) -> Literals:
         whole = not slots or len(members) == len(slots[0])
         texts = slots if whole else [[texts[m] for m in members] for texts in slots]
         return Literals(texts, len(members), self.schema.zone)
@@ -407,10 +452,18 @@ class Compiler:
             node = _replace_likes(
                 variant.node, {slot: name for (slot, _), name in zip(variant.like_slots, form, strict=True)}
             )
-            clauses = normalize(node, self.limits.clauses)
-            predicates = tuple(dict.fromkeys(t for c in clauses for v in c.values for t in v.predicates))
-            known = variant.forms[form] = _Form(node, clauses, predicates, nodes_with_literals(node))
+            known = variant.forms[form] = _Form(node, nodes_with_literals(node))
         return known
+
+    def _clauses(self, form: _Form) -> list[Clause]:
+        if form.clauses is None:
+            form.clauses = normalize(form.node, self.limits.clauses)
+        return form.clauses
+
+    def _shape(self, form: _Form) -> ShapeClauses:
+        if form.shape is None:
+            form.shape = shape_of_clauses(self._clauses(form), self.schema)
+        return form.shape
 
     def _relocated(self, error: FilterError, text: str, skeleton: Skeleton, kinds: SlotKinds) -> FilterError:
         shape, _ = self._parsed(skeleton, are_strings(kinds))
@@ -422,18 +475,25 @@ def _characters(skeleton: Skeleton) -> int:
     return sum(map(len, skeleton))
 
 
-def _without(found: _Texts, rows: set[int]) -> _Texts:
-    """The texts of a skeleton that are not among `rows`."""
-    kept = [i for i, row in enumerate(found.rows) if row not in rows]
-    if len(kept) == len(found.rows):
-        return found
-    return _Texts([found.rows[i] for i in kept], [tuple(texts[i] for i in kept) for texts in found.slots])
+def _by_shape(
+    texts: CutTexts, shape: npt.NDArray[np.int64], left: npt.NDArray[np.bool_]
+) -> Iterable[tuple[Skeleton, npt.NDArray[np.int64], list[list[LiteralText]]]]:
+    """The texts that are left, those of one shape together: skeleton, members, and literals slot by slot."""
+    if not left.any():
+        return
+    here = np.flatnonzero(left)
+    order = here[np.argsort(shape[here], kind="stable")]
+    literal_ptr = texts.literal_ptr
+    for members in np.split(order, np.flatnonzero(np.diff(shape[order])) + 1):
+        skeleton = texts.skeleton(int(members[0]))
+        first = literal_ptr[members]
+        yield skeleton, members, [texts.literals[first + slot].tolist() for slot in range(len(skeleton) - 1)]
 
 
-def _rebuilt(skeleton: Skeleton, literals: tuple[LiteralText, ...]) -> str:
-    """The text of a term."""
-    texts = [t if isinstance(t, str) else ", ".join(t) for t in literals]
-    return skeleton[0] + "".join(t + s for t, s in zip(texts, skeleton[1:], strict=True))
+def _term_form(form: _Form, is_negated: bool) -> TermForm:
+    if is_negated not in form.terms:
+        form.terms[is_negated] = form_of_logic(push_truth(form.node, Truth.FALSE if is_negated else Truth.TRUE))
+    return form.terms[is_negated]
 
 
 # -- rows and slots ---------------------------------------------------------------------------------------------------
@@ -461,6 +521,11 @@ def _like_slots(node: Node) -> tuple[tuple[int, str], ...]:
 
 def _has_form(node: Like) -> bool:
     return literals_of(node.item, in_lower_case=node.kind == "ilike") is not None
+
+
+def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
+    known = {literal: _like_form(kind, literal) for literal in set(literals)}
+    return [known[literal] for literal in literals]
 
 
 def _like_form(kind: str, literal: LiteralText) -> str:

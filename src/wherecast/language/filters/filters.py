@@ -25,6 +25,7 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
 from wherecast.language.expression import Param
 from wherecast.language.filters.normalize import Residual
+from wherecast.language.sequences import take_ranges
 
 BEFORE, AT, AFTER = 0, 1, 2
 
@@ -62,14 +63,6 @@ class Filters(NamedTuple):
 
 
 # -- choosing and joining ----------------------------------------------------------------------------------------------
-
-
-def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
-    """Positions of the chosen ranges of a CSR pointer, one after the other, and their own pointer."""
-    sizes = ptr[chosen + 1] - ptr[chosen]
-    out_ptr = np.zeros(chosen.size + 1, np.int64)
-    np.cumsum(sizes, out=out_ptr[1:])
-    return np.repeat(ptr[chosen] - out_ptr[:-1], sizes) + np.arange(out_ptr[-1]), out_ptr
 
 
 def take_filters(filters: Filters, chosen: Longs) -> Filters:

@@ -231,6 +231,15 @@ def number_body(literal: str) -> str:
 
 def read_number(literal: str) -> tuple[int, int]:
     """A numeric literal as an exact (unscaled integer, scale)."""
+    whole, _, fraction = literal.partition(".")
+    try:
+        return int(whole + fraction), len(fraction)
+    except ValueError:
+        return _read_number(literal)
+
+
+def _read_number(literal: str) -> tuple[int, int]:
+    """The same of a literal with an exponent or a suffix."""
     body = number_body(literal).lower()
     negative, body = body.startswith("-"), body.lstrip("-")
     mantissa, _, exponent = body.partition("e")
@@ -316,7 +325,7 @@ class Literals:
         """One value per row; decimals as (unscaled, scale)."""
         if param not in self._scalars:
             texts = self.texts[param.slot]
-            if not all(isinstance(t, str) for t in texts):
+            if tuple in set(map(type, texts)):
                 raise ValueError("a list of values stands where one value is expected")
             self._scalars[param] = _read(param, texts, self.zone)  # type: ignore[arg-type]
         return self._scalars[param]
@@ -514,6 +523,8 @@ def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
             raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":
             check_regex(pattern, limits.regex_steps)
+            continue
+        if "\\" not in pattern and pattern.count("%") + pattern.count("_") <= limits.wildcards:
             continue
         # Whatever passes compiles; RE2 gets to see it when there is something to match.
         wildcards = sum(is_wildcard for is_wildcard, _ in like_parts(pattern))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.language.filters.filters import take_ranges
+from wherecast.language.sequences import take_ranges
 from wherecast.papers.topss.database_relations import PredicateRows
 
 

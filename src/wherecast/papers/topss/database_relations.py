@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes, EventCodes
 from wherecast.kernels.arrays import Ints, Longs
-from wherecast.language.filters.filters import take_ranges
+from wherecast.language.sequences import take_ranges
 from wherecast.matchers.protocol import Hits
 
 #: Events in a word.

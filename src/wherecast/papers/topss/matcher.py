@@ -29,7 +29,7 @@ from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, check_rows
 from wherecast.kernels.arrays import Ints, Longs, Numbers, Words
 from wherecast.kernels.rows import Rows
-from wherecast.language.filters.filters import take_ranges
+from wherecast.language.sequences import take_ranges
 from wherecast.matchers.protocol import Arrays, Hits, Matcher
 from wherecast.papers.topss.association import Association, BitMatrix, ByteMatrix, ListAssociation
 from wherecast.papers.topss.kernels.counting import tally_predicates

@@ -1,0 +1,36 @@
+"""Sequences of numbers, many in one array: sequence i is `values[ptr[i]:ptr[i + 1]]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from wherecast.kernels.arrays import Longs
+
+
+def pointer(sizes: Iterable[int], n: int) -> Longs:
+    """Where each of `n` sequences of these sizes begins, and the end."""
+    ptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.fromiter(sizes, np.int64, n), out=ptr[1:])
+    return ptr
+
+
+def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
+    """The places of the values of the chosen sequences, one after the other, and the pointer of these."""
+    sizes = ptr[chosen + 1] - ptr[chosen]
+    out_ptr = np.zeros(chosen.size + 1, np.int64)
+    np.cumsum(sizes, out=out_ptr[1:])
+    return np.repeat(ptr[chosen] - out_ptr[:-1], sizes) + np.arange(out_ptr[-1]), out_ptr
+
+
+def number_sequences(ptr: Longs, values: Longs) -> Longs:
+    """A number for each sequence, equal for equal ones; numbers begin at 0."""
+    sizes = np.diff(ptr)
+    out, most = np.zeros(sizes.size, np.int64), int(values.max(initial=0)) + 1
+    place, longer = 0, np.flatnonzero(sizes)
+    while longer.size:
+        _, out[longer] = np.unique(out[longer] * most + values[ptr[longer] + place], return_inverse=True)
+        place += 1
+        longer = longer[sizes[longer] > place]
+    return np.unique(out * (place + 1) + sizes, return_inverse=True)[1]
