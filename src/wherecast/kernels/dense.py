@@ -120,7 +120,7 @@ def count_dense(
     tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs
 ) -> None:
     """Add the matches of leaves first:end to `counts`."""
-    _, _, _, leaves, columns, maps, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):
@@ -190,7 +190,7 @@ def weigh_dense(
     totals: Longs,
 ) -> None:  # fmt: skip
     """Add the weights of the matches of leaves first:end to `totals`."""
-    _, _, _, leaves, columns, maps, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     ptr, rows = planes
@@ -260,7 +260,7 @@ def list_dense(
     out: Ints,
 ) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
-    _, _, _, leaves, columns, maps, slots = tree
+    _, _, _, leaves, columns, maps, slots, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     for leaf in range(first, end):
@@ -319,7 +319,7 @@ def expand_dense(
 
     An event's part of `out` ends at `ends`; `clauses` is scratch for those of a leaf and 64 more.
     """
-    _, _, _, leaves, columns, maps, slots = tree
+    _, _, _, leaves, columns, maps, slots, _, _ = tree
     codes, list_ptr, list_codes = batch
     _, places, found, _ = scratch
     base = 0

@@ -13,7 +13,11 @@ The naive matcher looks at every clause. The tree looks at few of them, and at 6
   form serves an attribute of five values, where rows are exact, and a slice of one with half a million. ANDing one
   row per column leaves the candidates. A *folded* column, of codes 0, 1 and 2, has no row for code 0: it is the AND of
   the other two, as the clauses that do not ask for 1 or for 2 are those that do not ask at all.
-- A *row leaf* (few clauses) and the candidates of inexact columns are checked against their boxes (`kernels.rows`).
+- A *row leaf* has no bitmaps. Beside each slot stands a *guard*: the rarest constraint that the way to the leaf has not
+  settled, in 32 bits (column, first and last of 256 buckets). 64 guards make a word of candidates, as rows of bits do,
+  and are read one after the other, where a box is somewhere else in memory. With many optional columns nearly every
+  clause of a leaf asks for other columns than its neighbours: no bitmap serves, and the guard refuses nearly all.
+- Candidates that neither bitmaps nor guards decide are checked against their boxes (`kernels.rows`).
 
 A column is an attribute, except that the second and further constraints of a clause on one array attribute have
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
@@ -54,6 +58,9 @@ from wherecast.kernels.rows import Points, Rows, box_holds
 LEAF_WORDS = 64
 #: Fields of a leaf.
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
+#: In a row leaf with guards SURE is 1 and MAP the place of the first guard.
+#: Parts of a packed guard: column | whether it decides its clause | first bucket | last bucket.
+DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
 #: Parts of a packed leaf column: column number | shift | bucket bits | folded | first row.
 SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
@@ -72,6 +79,8 @@ class LookupTree(NamedTuple):
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
+    guards: Ints  # packed, see DECIDES_AT; those of a leaf follow each other
+    near: Ints  # (columns,) low bits of a code that the buckets of guards leave out
 
 
 class Projected(NamedTuple):
@@ -229,6 +238,27 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Sc
 
 
 @inlined
+def find_guarded(
+    guards: Ints, near: Ints, first: Scalar, end: Scalar, codes: Ints, event: Scalar
+) -> tuple[Scalar, Scalar]:
+    """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
+
+    A guard lets an event with a list of codes pass.
+    """
+    found, sure = ZERO, ZERO
+    for at in range(first, end):
+        guard = np.int64(guards[at])
+        column = guard & 0x7FFF
+        code = np.int64(codes[event, column])
+        bucket = code >> near[column]
+        passes = (bucket >= (guard >> FIRST_AT) & 255) & (bucket <= (guard >> LAST_AT) & 255)
+        bit = np.uint64(at - first)
+        found |= np.uint64(passes | (code < 0)) << bit
+        sure |= np.uint64(passes & ((guard >> DECIDES_AT) & 1)) << bit
+    return found, sure
+
+
+@inlined
 def list_bits(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, one by one."""
     while word != ZERO:
@@ -301,7 +331,7 @@ def descend(
     A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
     with a larger array.
     """
-    nodes, tests, table, leaves, columns, maps, slots = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near = tree
     row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
     point_codes, point_ptr, point_lists = points
@@ -326,10 +356,16 @@ def descend(
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
                 if checked:
                     find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
+            guarded = words == 0 and leaves[leaf, SURE] > 0
             for i in range((size + 63) >> 6):
                 word = found[i] if words > 0 else first_bits(size - 64 * i)
-                if not checked or words > 0:
-                    certain = sure[i] if checked else word
+                certain = sure[i] if words > 0 else ZERO
+                if guarded:
+                    guard = leaves[leaf, MAP] + 64 * i
+                    end = min(guard + 64, leaves[leaf, MAP] + size)
+                    word, certain = find_guarded(guards, near, guard, end, codes, event)
+                if not checked or words > 0 or guarded:
+                    certain = certain if checked else word
                     word &= ~certain
                     if HAS_COMPRESS and popcount(certain) > 8:
                         n = list_word(certain, slots, first + 64 * i, out, n)
@@ -348,7 +384,7 @@ def descend(
 @hot
 def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, _ = tree
+    nodes, tests, table, leaves, columns, maps, _, guards, near = tree
     codes, list_ptr, list_codes = batch
     stack, places, found, sure = scratch
     for event in range(codes.shape[0]):
@@ -364,7 +400,12 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             leaf = item - 1
             totals[1] += 1
             totals[2] += leaves[leaf, SIZE]
-            if leaves[leaf, WORDS] == 0:
+            if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
+                end = leaves[leaf, MAP] + leaves[leaf, SIZE]
+                for guard in range(leaves[leaf, MAP], end, 64):
+                    word, certain = find_guarded(guards, near, guard, min(guard + 64, end), codes, event)
+                    totals[3] += popcount(word & ~certain)
+            elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]
             elif leaves[leaf, CHECKED] > 0:
                 find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)

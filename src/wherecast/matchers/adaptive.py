@@ -49,7 +49,7 @@ from wherecast.kernels.descent import (
 from wherecast.kernels.events import count_subscriptions, drop_repeats
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
-from wherecast.matchers.adaptive_check import check_adaptive
+from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
@@ -143,7 +143,7 @@ class AdaptiveMatcher(Matcher):
     def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes) -> Self:
         """The matcher of these boxes whose `arrays()` these are; nothing is copied."""
         columns = Projection(**{k: arrays[k] for k in Projection._fields})
-        tree = LookupTree(**{k: arrays[f"tree_{k}"] for k in LookupTree._fields})
+        tree = read_tree(arrays)
         return cls(columns, tree, rows_of(boxes), arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
