@@ -46,14 +46,14 @@ from wherecast.kernels.descent import (
     mark_codes,
     tally_descend,
 )
-from wherecast.kernels.events import count_subscriptions, drop_repeats
+from wherecast.kernels.events import count_subscriptions
 from wherecast.kernels.jit import frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Arrays, Matcher
+from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
@@ -61,8 +61,6 @@ CANDIDATES, MATCHES = 2, 4
 
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
-#: Ids that are sorted in Python.
-_FEW_IDS = 64
 
 _NONE_DIED = np.zeros(0, np.int64)
 
@@ -245,18 +243,7 @@ class AdaptiveMatcher(Matcher):
                 size = max(size, int(1.1 * ptr[stop] / stop * (n_events - stop)) + least)
             start = stop
         ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return self._once(ptr, ids) if self._replicated and events.list_codes.size else (ptr, ids)
-
-    def _once(self, ptr: Longs, ids: Ints) -> tuple[Longs, Ints]:
-        """Each id once per event: with a stamp per clause where there are many ids, by sorting where there are few."""
-        if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
-            distinct = sorted(set(ids.tolist()))
-            return np.array([0, len(distinct)]), np.array(distinct, np.int32)
-        if ids.size * 16 > self.n_clauses:
-            size = drop_repeats(ids, ptr, np.full(self.n_clauses, -1, np.int32))
-            return ptr, ids[:size]
-        keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
-        return np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32)
+        return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""
