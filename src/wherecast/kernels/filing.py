@@ -544,8 +544,8 @@ def choose_tests(
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        # Columns, at most, of the child that is met.
-        child = min(present, (start[c + 1] - start[c] - spared[c]) * length)
+        # Bitmap columns, at most, of the child that is met.
+        child = min(present, (start[c + 1] - start[c] - spared[c]) * length) * mapped_share
         lookups = popcount(levels[c])
         met = min(visits[c], presence[c] * (lookups if children[c] == 0 else 1))
         visit = met * (costs[1] + child * costs[2])
