@@ -133,10 +133,14 @@ def test_guards_stand_for_the_rarest_constraint_that_is_left(listed: bool, large
     assert matcher.arrays()["tree_guards"].size > 0
 
 
+def few_boxes() -> Boxes:
+    """Too few clauses for bitmaps."""
+    return make_boxes([[(0, [(k, k)]), (1, [(k, k + 3)])] for k in range(1, 8)], [500, 500])
+
+
 def test_a_matcher_stored_without_guards_is_opened() -> None:
     """Earlier versions checked the box of every clause in a leaf without bitmaps."""
-    boxes = make_boxes([[(0, [(k, k)]), (1, [(k, k + 3)])] for k in range(1, 400)], [500, 500])
-    events = make_events([[k, k + 1] for k in range(0, 400, 7)], 2)
+    boxes, events = few_boxes(), make_events([[k, k + 1] for k in range(12)], 2)
     arrays = dict(AdaptiveMatcher.build(boxes, events).arrays())
     leaves = arrays["tree_leaves"].copy()
     unmapped = leaves[:, WORDS] == 0
@@ -153,7 +157,7 @@ def test_a_matcher_stored_without_guards_is_opened() -> None:
 )
 def test_forged_guards_are_refused(name: str, value: int) -> None:
     """A guard names a column that there is; its buckets leave out bits that a code has."""
-    boxes = make_boxes([[(0, [(k, k)]), (1, [(k, k + 3)])] for k in range(1, 400)], [500, 500])
+    boxes = few_boxes()
     arrays = dict(AdaptiveMatcher.build(boxes).arrays())
     arrays[name] = arrays[name].copy()
     arrays[name][0] = value
@@ -163,7 +167,7 @@ def test_forged_guards_are_refused(name: str, value: int) -> None:
 
 def test_a_leaf_with_too_few_guards_is_refused() -> None:
     """The guards of a leaf are all there."""
-    boxes = make_boxes([[(0, [(k, k)]), (1, [(k, k + 3)])] for k in range(1, 400)], [500, 500])
+    boxes = few_boxes()
     arrays = dict(AdaptiveMatcher.build(boxes).arrays())
     arrays["tree_guards"] = arrays["tree_guards"][:-1]
     with pytest.raises(SnapshotError, match="tree_leaves"):
