@@ -33,7 +33,7 @@ from wherecast.language.filters.filters import Filters
 from wherecast.matchers.registry import find_matcher
 
 CASES = Path(__file__).with_name("search_cases.toml")
-EVENTS, ROUNDS, KEPT = 1_000, 5, 10
+EVENTS, ROUNDS, KEPT = 2_000, 5, 10
 #: Sets beyond this ratio are what the search looks for.
 BAD = 2.0
 

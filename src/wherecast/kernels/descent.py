@@ -324,14 +324,30 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, codes: I
 
 
 @inlined
-def fetch_leaf(leaves: Longs, guards: Ints, maps: Words, item: Scalar) -> None:
-    """Bring what the leaf that an item of the stack may be begins with into the cache."""
+def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> None:
+    """Bring what a leaf begins with into the cache: its columns, or its guards. An item of the stack may also be a node."""
     if item > 0:
-        place = leaves[item - 1, MAP]
         if leaves[item - 1, WORDS] > 0:
-            prefetch(maps, place)
+            prefetch(columns, leaves[item - 1, COLUMN])
         else:
-            prefetch(guards, place)
+            prefetch(guards, leaves[item - 1, MAP])
+
+
+@inlined
+def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Scalar, item: Scalar) -> None:
+    """Bring the rows that an event will ask of a bitmap leaf into the cache."""
+    if item <= 0 or leaves[item - 1, WORDS] == 0:
+        return
+    words, base, sure = leaves[item - 1, WORDS], leaves[item - 1, MAP], leaves[item - 1, SURE]
+    for at in range(leaves[item - 1, COLUMN], leaves[item - 1, COLUMN_END]):
+        packed = columns[at]
+        bucket = (np.int64(codes[event, packed & 0xFFFF]) >> ((packed >> SHIFT_AT) & 31)) & (
+            (1 << ((packed >> BITS_AT) & 31)) - 1
+        )
+        row = base + ((packed >> ROW_AT) + bucket) * words
+        prefetch(maps, row)
+        if sure > 0:
+            prefetch(maps, row + sure * words)
 
 
 @inlined
@@ -395,7 +411,8 @@ def descend(
                 top = push_children(nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top)
                 continue
             if top > 1:
-                fetch_leaf(leaves, guards, maps, np.int64(stack[top - 2]))
+                fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
+                fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
             leaf = item - 1
             first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
             checked = leaves[leaf, CHECKED] > 0
