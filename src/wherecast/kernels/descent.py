@@ -79,7 +79,8 @@ class LookupTree(NamedTuple):
     tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
     table: Ints  # 0 nothing, k > 0 leaf k - 1, k < 0 node -k; a hash holds pairs (key, child)
     leaves: Longs  # (leaves, 8) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`,
-    # whether something is left to check, number of rows before the sure rows (0: none)
+    # whether something is left to check | column in which all clauses need a value + 1 (0: none) << 1, number of rows
+    # before the sure rows (0: none)
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
@@ -243,19 +244,32 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Sc
 
 
 @inlined
+def near_bucket(code: Scalar, shift: Scalar) -> Scalar:
+    """The bucket of a code in guards: 0 for code 0 alone, then as many codes as the low bits tell apart."""
+    return (code + (np.int64(1) << shift) - 1) >> shift
+
+
+@inlined
+def is_needless(leaves: Longs, leaf: Scalar, codes: Ints, event: Scalar) -> Scalar:
+    """Whether all clauses of a leaf ask for a value in a column in which the event has none."""
+    needed = leaves[leaf, CHECKED] >> 1
+    return needed > 0 and codes[event, needed - 1] == 0
+
+
+@inlined
 def find_guarded(
     guards: Ints, near: Ints, first: Scalar, end: Scalar, codes: Ints, event: Scalar
 ) -> tuple[Scalar, Scalar]:
     """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
 
-    A guard lets an event with a list of codes pass.
+    A guard lets an event with a list of codes pass. Code 0, NULL, has a bucket of its own.
     """
     found, sure = ZERO, ZERO
     for at in range(first, end):
         guard = np.int64(guards[at])
         column = guard & 0x7FFF
         code = np.int64(codes[event, column])
-        bucket = code >> near[column]
+        bucket = near_bucket(code, near[column])
         passes = (bucket >= (guard >> FIRST_AT) & 255) & (bucket <= (guard >> LAST_AT) & 255)
         bit = np.uint64(at - first)
         found |= np.uint64(passes | (code < 0)) << bit
@@ -414,6 +428,8 @@ def descend(
                 fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
                 fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
             leaf = item - 1
+            if is_needless(leaves, leaf, codes, event):
+                continue
             first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
             checked = leaves[leaf, CHECKED] > 0
             if n + count + size + 64 > out.size:
@@ -469,6 +485,8 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
                 top = push_children(nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top)
                 continue
             leaf = item - 1
+            if is_needless(leaves, leaf, codes, event):
+                continue
             totals[1] += 1
             totals[2] += leaves[leaf, SIZE]
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:

@@ -52,6 +52,7 @@ from wherecast.kernels.descent import (
     SLOT,
     SURE,
     WORDS,
+    near_bucket,
 )
 from wherecast.kernels.jit import ONE, Scalar, jit, popcount
 
@@ -129,7 +130,7 @@ def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, lis
     if best < 0:
         return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
     c = np.int64(column[best])
-    first, last = np.int64(lo[best]) >> near[c], np.int64(hi[best]) >> near[c]
+    first, last = near_bucket(np.int64(lo[best]), near[c]), near_bucket(np.int64(hi[best]), near[c])
     decides = np.int64(unsettled == 1 and near[c] == 0)
     return c | decides << DECIDES_AT | first << FIRST_AT | last << LAST_AT
 
@@ -137,13 +138,13 @@ def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, lis
 @jit
 def count_checks(
     members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-    passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+    passed: Singles, width: Ints, near: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """How many boxes of a leaf are expected to be checked: behind its bitmaps, and behind guards."""
     by_maps, by_guards = 0.0, 0.0
     for i in range(first, end):
         may, holds, rarest = 1.0, 1.0, 1.0
-        mapped, exact, unsettled = True, True, 0
+        mapped, exact, decides, unsettled = True, True, True, 0
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
             c = column[k]
             if path_shift[c] == 0:
@@ -151,20 +152,22 @@ def count_checks(
             unsettled += 1
             mapped &= bits[c] >= 0
             exact &= is_exact(c, width, bits, shifts)
-            if bits[c] >= 0 and path_shift[c] < 0:
-                may *= passed[k]
-                holds *= chance[k]
-            rarest = min(rarest, guard_chance(k, column, list_at, filed, chance, path_shift))
+            guarded = guard_chance(k, column, list_at, filed, chance, path_shift)
+            if bits[c] >= 0:
+                may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + 1 / (1 << bits[c]))
+                holds *= chance[k] if path_shift[c] < 0 else guarded
+            rarest = min(rarest, guarded)
+            decides &= near[c] == 0 and list_at[k] < 0
         if not exact:
             by_maps += min(2 * (may - holds), may) if crowded and mapped else may
-        if unsettled > 1:
+        if unsettled > 1 or not decides:
             by_guards += rarest
     return by_maps, by_guards
 
 
 @jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-              passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
+              passed: Singles, width: Ints, near: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
               bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
@@ -203,7 +206,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
     if not guarded and thrift == THRIFT:
         by_maps, by_guards = count_checks(members, first, end, ptr, column, list_at, filed, chance, passed, width,
-                                          path_shift, crowded, bits, shifts)  # fmt: skip
+                                          near, path_shift, crowded, bits, shifts)  # fmt: skip
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
         guarded = size * GUARD + STRAY_CYCLES * by_guards < bitmaps
     if guarded:
@@ -314,10 +317,31 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 
 
 @jit
+def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, presence: Singles,
+                counts: Ints) -> Scalar:  # fmt: skip
+    """Of the columns in which all clauses of a leaf need a value, the one that the fewest events have; -1 if there is none.
+
+    NULL shares a cell with the lowest values, so events without a value meet leaves that cannot match. `counts` is all
+    zero before and after.
+    """
+    best, rarest = np.int64(-1), np.float32(2.0)
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            counts[column[k]] += lo[k] > 0
+    for k in range(ptr[members[first]], ptr[members[first] + 1]):
+        if counts[column[k]] == end - first and presence[column[k]] < rarest:
+            best, rarest = np.int64(column[k]), presence[column[k]]
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            counts[column[k]] = 0
+    return best
+
+
+@jit
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, leaves: Longs, columns: Longs,
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, presence: Singles, leaves: Longs, columns: Longs,
     maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and guards."""
@@ -325,6 +349,7 @@ def build_leaves(
     path_shift = np.full(n_columns, -1, np.int32)
     path_key = np.zeros(n_columns, np.int32)
     load = np.zeros(n_columns, np.int32)
+    counts = np.zeros(n_columns, np.int32)
     touched = np.zeros(n_columns, np.int32)
     bits = np.full(n_columns, -1, np.int32)
     shifts = np.zeros(n_columns, np.int32)
@@ -334,13 +359,15 @@ def build_leaves(
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
-        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, path_shift,
+        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, near, path_shift,
                                      thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
             leaves[leaf, CHECKED] = undecided
+            if undecided:
+                leaves[leaf, CHECKED] |= find_needed(members, first, end, ptr, column, lo, presence, counts) + 1 << 1
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])

@@ -106,6 +106,7 @@ def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -
     fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size, tree.maps.size))
     fits &= guarded | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")
+    stored.within(leaves[:, descent.CHECKED] >> 1, 0, width.size + 1, "tree_leaves")
     ends = np.concatenate(([0], leaves[:, descent.COLUMN_END]))
     stored.offsets(ends, tree.columns.size, "tree_leaves")
     stored.require(np.array_equal(leaves[:, descent.COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")

@@ -170,7 +170,8 @@ def bucket_shift(width: Ints) -> Ints:
 
 def near_shift(width: Ints) -> Ints:
     """Low bits of a code that the buckets of guards leave out."""
-    return np.maximum(np.ceil(np.log2(width)).astype(np.int32) - GUARD_BITS, 0).astype(np.int32)
+    most = (1 << GUARD_BITS) - 1  # buckets, besides that of code 0
+    return np.maximum(np.ceil(np.log2(np.maximum(width - 1, 1) / most)), 0).astype(np.int32)
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:

@@ -295,6 +295,7 @@ class TreeBuilder:
             np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
             np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
             c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, near_shift(self.columns.width),
+            self.presence,
         )  # fmt: skip
         leaves = np.zeros((sizes.size, 8), np.int64)
         n_columns, n_words, n_guards = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64),
