@@ -96,7 +96,9 @@ def draw_set(shape: Shape) -> Set:
     denied = (rng.random(n) < shape.unequal) & (k > terms)
     not_attr = np.where(denied, order[:, min(terms, k - 1)], -1).astype(np.int32)
     owner = np.repeat(np.arange(shape.subscriptions), shape.clauses)
-    clauses = Clauses(owner, attr, lo.astype(np.int32), hi.astype(np.int32), not_attr, draw_values(rng, shape, (n, 1))[:, 0])
+    clauses = Clauses(
+        owner, attr, lo.astype(np.int32), hi.astype(np.int32), not_attr, draw_values(rng, shape, (n, 1))[:, 0]
+    )
     points = draw_values(rng, shape, (EVENTS, k)).astype(np.int32)
     points[rng.random(points.shape) >= np.minimum(shape.presence * weight / weight.mean(), 1)] = -1
     return Set(clauses, points)
@@ -144,7 +146,9 @@ def measure(shape: Shape) -> dict[str, object]:
     """CPU microseconds per event of each contestant, the ratio, and what the plan says."""
     clauses, points = draw_set(shape)
     names = [f"a{a}" for a in range(shape.attributes)]
-    events = pa.table({name: pa.array(points[:, a].astype(np.int64), mask=points[:, a] < 0) for a, name in enumerate(names)})
+    events = pa.table(
+        {name: pa.array(points[:, a].astype(np.int64), mask=points[:, a] < 0) for a, name in enumerate(names)}
+    )
     engine = load_engine(dict.fromkeys(names, "long"), compile_clauses(clauses))
     engine.plan(events)
     contestants = dict(make_contestants(shape, clauses, points, engine, events))
@@ -184,7 +188,10 @@ def make_contestants(
         lo[rows, clauses.attr], hi[rows, clauses.attr], constrained[rows, clauses.attr] = clauses.lo, clauses.hi, True
         tree, out = TreeBuilder(lo, hi, constrained, points[:1000]).finish(), np.empty(1 << 20, np.int32)
         whole = shape.clauses == 1
-        yield "tree", lambda: int(search_tree(*tree, points, out)) if whole else min(search_tree(*tree, points, out), -1)
+        yield (
+            "tree",
+            lambda: int(search_tree(*tree, points, out)) if whole else min(search_tree(*tree, points, out), -1),
+        )
 
 
 def time_scan(engine: Engine, events: pa.Table) -> float:
@@ -242,7 +249,9 @@ def main() -> None:
     worst = search(given.minutes, given.seed)
     sys.stdout.write(f"# the worst: ratios {[ratio for ratio, _ in worst]}\n")
     for _, shape in worst:
-        sys.stdout.write("[[case]]\n" + "".join(f"{name} = {value}\n" for name, value in shape._asdict().items()) + "\n")
+        sys.stdout.write(
+            "[[case]]\n" + "".join(f"{name} = {value}\n" for name, value in shape._asdict().items()) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -463,7 +463,9 @@ def descend(
                         n = check_waiting(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event,
                                           waiting, count, out, n)  # fmt: skip
                         count = 0
-        n = check_waiting(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event, waiting, count, out, n)
+        n = check_waiting(
+            row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event, waiting, count, out, n
+        )
         ptr[event + 1] = begin + n
     return codes.shape[0]
 

@@ -119,7 +119,8 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
                path_shift: Ints, near: Ints) -> Scalar:  # fmt: skip
     """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
-    best, rarest, unsettled = np.int64(-1), np.float32(1.0), 0
+    best: Scalar = np.int64(-1)
+    rarest, unsettled = np.float32(1.0), 0
     for k in range(ptr[clause], ptr[clause + 1]):
         if path_shift[column[k]] == 0:
             continue
