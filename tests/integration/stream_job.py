@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -21,9 +22,11 @@ SUBSCRIPTIONS = [
     *((i, f"symbol = '{SYMBOLS[i % 12]}' AND price < {i}") for i in range(1, 60)),
 ]
 
-#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
-#: every third batch, and a point comes in every other.
+#: Changes are applied at the beginning of every third batch.
+CHANGE_EVERY = 3
+#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere; at one point in each batch.
 INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
+INTO_JDBC = ["staging filled", "rows and key in"]
 INTO_FOREACH = ["function begins", "function half done", "function ends"]
 NOT_COMMITTED = "done but not committed"
 POINTS = {
@@ -33,6 +36,7 @@ POINTS = {
         *(f"dead {point}" for point in INTO_PARQUET),
         NOT_COMMITTED,
     ],
+    "jdbc": [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
     "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
 }
 
@@ -49,13 +53,23 @@ def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
+def read_output(folder: Path, name: str) -> pa.Table:
+    """What a sink has, with the number of the batch in `batch_id`."""
+    if not (folder / "database").exists():
+        return ds.dataset(folder / name, format="parquet", partitioning="hive").to_table()
+    with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
+        table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
+    # A file is a batch.
+    return table.append_column("batch_id", pa.array([row // EVENTS for row in table["row"].to_pylist()]))
+
+
 def check_matches(
     folder: Path, pins: Mapping[int, int], subscriptions_at: Callable[[int], list[tuple[int, str]]]
 ) -> set[int]:
     """Every event of every file is there, once per subscription of the version that its batch pinned; versions used."""
     events = ds.dataset(folder / "events", format="parquet").to_table()
     place = {row: i for i, row in enumerate(events["row"].to_pylist())}
-    found = ds.dataset(folder / "matches", format="parquet", partitioning="hive").to_table()
+    found, dead = read_output(folder, "matches"), read_output(folder, "dead")
     versions_used, delivered = set(), Counter[int]()
     for batch in sorted(set(found["batch_id"].to_pylist())):
         mine = found.filter(pa.compute.equal(found["batch_id"], batch))
@@ -71,7 +85,6 @@ def check_matches(
     # Every good event matches, so each one shows in the batch that had it; none may show in two.
     poison = {row for row, error in zip(place, events["__wherecast_error"].to_pylist(), strict=True) if error}
     assert delivered == Counter(row for row in place if row not in poison)
-    dead = ds.dataset(folder / "dead", format="parquet", partitioning="hive").to_table()
     assert Counter(dead["row"].to_pylist()) == Counter(poison)
     assert set(dead["error"].to_pylist()) == {"poison"}
     return versions_used

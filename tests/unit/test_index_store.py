@@ -35,7 +35,7 @@ from wherecast.spark.index import (
     write_layer,
 )
 from wherecast.spark.progress import BatchReport, Reports
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem
 from wherecast.spark.stream import Batch
 

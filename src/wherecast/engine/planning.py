@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from wherecast.engine.segment import Segment
 from wherecast.language.events.events import EventBatch
+from wherecast.progress import progress
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +75,10 @@ class Replanner:
     def learn(self, events: EventBatch, segments: Sequence[Segment]) -> None:
         """Plan for these events, now."""
         sample = events.sample(SAMPLE)
-        for segment in segments:
-            self._plan(segment, sample)
+        with progress("planning", sum(s.boxes.n_clauses for s in segments)) as step:
+            for segment in segments:
+                self._plan(segment, sample)
+                step.advance(segment.boxes.n_clauses)
         self.sample = sample  # last: segments to come are not to be built for what could not be planned
 
     def tell(self, segment: Segment) -> dict[str, float | int]:

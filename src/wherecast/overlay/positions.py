@@ -109,7 +109,7 @@ class SubIdLayout:
         return subscription & ((1 << self.count_bits) - 1)
 
 
-#: A value as lists hold it: a sortable key (see `language.keys`), or the UTF-8 bytes of a string.
+#: A value as lists hold it: a sortable key (see `language.events.keys`), or the UTF-8 bytes of a string.
 Key = int | bytes
 #: How values with an order are placed.
 Mode = Literal["chord", "opchord"]

@@ -128,7 +128,7 @@ def probe_events(filters: Filters, schema: Schema) -> EventBatch:
 
 
 def _values(keys: npt.NDArray[np.int64], attribute: Attribute, strings: list[str]) -> pa.Array:
-    """Values of an attribute, from their positions (see `language.filters`); NULLs if there are none."""
+    """Values of an attribute, from their positions (see `language.filters.filters`); NULLs if there are none."""
     if not keys.size:
         return pa.nulls(PROBES, canonical_type(attribute))
     values = from_positions(attribute, keys, strings)

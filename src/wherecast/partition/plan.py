@@ -74,7 +74,7 @@ class Plan:
         """Plan a set of filters.
 
         Args:
-            filters: What to spread, see `language.compile`.
+            filters: What to spread, see `language.filters.compile`.
             weights: Subscriptions per filter, at least 1 each (`weigh` counts those of compiled texts).
             schema: The schema of the filters.
             n_servers: How many servers there are.

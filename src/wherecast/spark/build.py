@@ -22,6 +22,8 @@ from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
+from wherecast.progress import ProgressStep, shown
+from wherecast.progress import progress as steps
 from wherecast.spark.columns import Rule, schema_in_session, select_attributes
 from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
 from wherecast.spark.store import IndexStoreError, Store
@@ -89,6 +91,7 @@ def build_index(
     sequence: int = 0,
     start_over: bool = False,
     matcher: str = "adaptive",
+    progress: bool = False,
 ) -> Built:
     """Build a new version of the index at `path` from all subscriptions, and make it current.
 
@@ -107,6 +110,7 @@ def build_index(
             and all before it. The next change has a higher number.
         start_over: Build even if that undoes changes; numbers of changes go on from `sequence`.
         matcher: Name of the matching algorithm.
+        progress: Show on a terminal or in a notebook which step it is at; the log says it anyway.
 
     Raises:
         IndexStoreError: The index has changes above `sequence`.
@@ -114,11 +118,12 @@ def build_index(
     """
     schema = schema_in_session(schema, subscriptions.sparkSession)
     index, rows = Index(path), read_rows(subscriptions)
-    with index.begin() as before:
+    with index.begin() as before, shown(progress), steps("building the index", 3) as step:
         _check_sequence(before, sequence, start_over=start_over)
-        manifest, plan, refused = _build(index, rows, schema, strategy, servers, events, matcher)
+        manifest, plan, refused = _build(index, rows, schema, strategy, servers, events, matcher, step)
         parent = None if before is None else before.version
         committed = index.commit(replace(manifest, sequence=sequence, parent=parent))
+        step.advance()
     return Built(index, committed, plan, quarantine_frame(rows.sparkSession, refused))
 
 
@@ -147,6 +152,7 @@ def _build(
     servers: int | None,
     events: DataFrame | None,
     matcher: str,
+    step: ProgressStep,
 ) -> tuple[Manifest, Plan | None, pa.Table]:
     """Write plan and layers: the manifest to commit, the open plan, and the rows that are left out."""
     sample = None if events is None else _take_sample(events, schema)
@@ -162,9 +168,11 @@ def _build(
             saved = save_plan(index.store, plan)
             placed = parts.mapInArrow(PlaceTask(index.url, saved).place, PARTS)
         n_servers = 1 if plan is None else plan.n_servers
+        step.advance()
         task = ServerBuilder(index.url, schema, matcher, sample)
         result = placed.repartitionById(n_servers, "server").mapInArrow(task.build_servers, _RESULT)
         layers, attributes, bad = _collect(result.toArrow())
+        step.advance()
     finally:
         parts.unpersist()
     manifest = Manifest(

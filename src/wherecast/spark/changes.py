@@ -61,7 +61,7 @@ from wherecast.spark.files import CheckFiles
 from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.servers import compact
-from wherecast.spark.sinks import Sink
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (

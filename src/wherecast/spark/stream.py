@@ -40,7 +40,7 @@ from wherecast.spark.index import Index, Manifest
 from wherecast.spark.match import NAMES, Numbers, check_columns, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
-from wherecast.spark.sinks import Kafka, Parquet, Sink
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
@@ -290,13 +290,17 @@ def stream(
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
-    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters)
+    chosen.refuse_clashes([FOUND[output]], events, subscribers)
+    found, own = chosen.found(output), own_columns(events)
+    sink = sink.expect(
+        [*own, found, *([] if subscribers is None else subscribers.columns)], "" if output == "counts" else found
+    )
+    if dead_letters is not None:
+        added = ["error", *(["message"] if MESSAGE in events.columns else [])]
+        chosen.refuse_clashes(added, events)
+        dead_letters = dead_letters.expect([*own, *map(chosen.column, added)], "")
     if index.versions():
         check_columns(events, index.read())
-    if isinstance(sink, Kafka):
-        sink = replace(sink, found="" if output == "counts" else chosen.found(output))
-    if isinstance(dead_letters, Kafka):
-        dead_letters = replace(dead_letters, found="")
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
     sink.admit(place.stream())
     if dead_letters is not None:
@@ -313,27 +317,6 @@ def stream(
     if name:
         writer = writer.queryName(name)
     return MatchQuery(writer.start(), reports)
-
-
-def _refuse_clashes(
-    names: Names,
-    events: DataFrame,
-    sink: Sink,
-    output: Output,
-    subscribers: DataFrame | None,
-    dead_letters: Sink | None,
-) -> None:
-    """Raises SchemaError if two columns of a sink would have one name."""
-    names.refuse_clashes([FOUND[output]], events, subscribers)
-    own = own_columns(events)
-    if isinstance(sink, Parquet):
-        sink.check_columns([*own, names.found(output), *([] if subscribers is None else subscribers.columns)])
-    if dead_letters is None:
-        return
-    added = ["error", *(["message"] if MESSAGE in events.columns else [])]
-    names.refuse_clashes(added, events)
-    if isinstance(dead_letters, Parquet):
-        dead_letters.check_columns([*own, *map(names.column, added)])
 
 
 def _view(frame: DataFrame) -> str:

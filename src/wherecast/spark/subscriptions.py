@@ -164,7 +164,7 @@ class CompileTask:
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
             filter_of, faults = compiled.filter_of[incoming.text_of], find_faults(rows)
-            refused = {row: reason_of(error) for row, error in incoming.refused(compiled).items()} | faults
+            refused = {row: reason_of(error) for row, error in incoming.refused(compiled.errors).items()} | faults
             bad = np.array(sorted(refused), np.int64)
             good = np.delete(np.arange(filter_of.size), bad)
             if good.size:
