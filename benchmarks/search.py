@@ -249,9 +249,7 @@ def main() -> None:
     worst = search(given.minutes, given.seed)
     sys.stdout.write(f"# the worst: ratios {[ratio for ratio, _ in worst]}\n")
     for _, shape in worst:
-        sys.stdout.write(
-            "[[case]]\n" + "".join(f"{name} = {value}\n" for name, value in shape._asdict().items()) + "\n"
-        )
+        sys.stdout.write("  { " + ", ".join(f"{name} = {value}" for name, value in shape._asdict().items()) + " },\n")
 
 
 if __name__ == "__main__":
