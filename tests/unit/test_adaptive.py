@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, truth
 
+from wherecast.errors import SnapshotError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
+from wherecast.kernels.descent import MAP, SURE, WORDS
 from wherecast.matchers.adaptive import AdaptiveMatcher
 from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts
 
@@ -106,6 +108,70 @@ def test_many_optional_columns_are_filed_by_what_an_event_has() -> None:
     events, nothing = make_events(codes[:20].tolist(), 200), (np.zeros(1, np.int64), np.zeros(0, np.int32))
     matcher = check(make_boxes(clauses, [60] * 200), events, sample=EventCodes(codes, *nothing))
     assert matcher.stats()["candidates_per_event"] < 100
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_guards_stand_for_the_rarest_constraint_that_is_left(listed: bool, large: int) -> None:
+    """Points, ranges, lists and NULL beside each slot, in columns of fewer and of more codes than a guard has buckets."""
+    rng = np.random.default_rng(9)
+    widths = [40, 200, 257, 5_000, 90] * 12
+    clauses: list[list[Constraint]] = []
+    for _ in range(large):
+        clause: list[Constraint] = []
+        for c in rng.choice(len(widths), 3, replace=False).tolist():
+            a = int(rng.integers(0, widths[c] - 1))
+            b = int(rng.integers(a, widths[c]))
+            kinds = [[(a, a)], [(max(a, 1), b)], [(0, 0)], [(max(a, 1), int(FAR))], [(0, a), (a + 2, int(FAR))]]
+            clause.append((c, kinds[int(rng.choice(5, p=[0.5, 0.2, 0.05, 0.15, 0.1]))]))
+        clauses.append(clause)
+    codes = [[int(rng.integers(0, w)) if rng.random() < 0.3 else 0 for w in widths] for _ in range(40)]
+    rows: list[list[int | list[int]]] = [list(row) for row in codes]
+    if listed:
+        for row in rows[::2]:
+            row[7], row[13] = [1, 5, 250], [1, 80, 4_000]
+    matcher = check(make_boxes(clauses, widths), make_events(rows, len(widths)), sample=make_events(rows, len(widths)))
+    assert matcher.arrays()["tree_guards"].size > 0
+
+
+def few_boxes() -> Boxes:
+    """Too few clauses for bitmaps."""
+    return make_boxes([[(0, [(k, k)]), (1, [(k, k + 3)])] for k in range(1, 8)], [500, 500])
+
+
+def test_a_matcher_stored_without_guards_is_opened() -> None:
+    """Earlier versions checked the box of every clause in a leaf without bitmaps."""
+    boxes, events = few_boxes(), make_events([[k, k + 1] for k in range(12)], 2)
+    arrays = dict(AdaptiveMatcher.build(boxes, events).arrays())
+    leaves = arrays["tree_leaves"].copy()
+    unmapped = leaves[:, WORDS] == 0
+    assert (leaves[unmapped, SURE] == 1).any()
+    leaves[unmapped, SURE] = leaves[unmapped, MAP] = 0
+    del arrays["tree_guards"], arrays["tree_near"]
+    arrays["tree_leaves"] = leaves
+    AdaptiveMatcher.check(arrays, pack_boxes(boxes), None)
+    assert found(AdaptiveMatcher.from_arrays(arrays, pack_boxes(boxes)), events) == truth(boxes, events)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tree_guards", 0x7FFF), ("tree_guards", -1), ("tree_near", 32), ("tree_near", -1)]
+)
+def test_forged_guards_are_refused(name: str, value: int) -> None:
+    """A guard names a column that there is; its buckets leave out bits that a code has."""
+    boxes = few_boxes()
+    arrays = dict(AdaptiveMatcher.build(boxes).arrays())
+    arrays[name] = arrays[name].copy()
+    arrays[name][0] = value
+    with pytest.raises(SnapshotError, match=name):
+        AdaptiveMatcher.check(arrays, pack_boxes(boxes), None)
+
+
+def test_a_leaf_with_too_few_guards_is_refused() -> None:
+    """The guards of a leaf are all there."""
+    boxes = few_boxes()
+    arrays = dict(AdaptiveMatcher.build(boxes).arrays())
+    arrays["tree_guards"] = arrays["tree_guards"][:-1]
+    with pytest.raises(SnapshotError, match="tree_leaves"):
+        AdaptiveMatcher.check(arrays, pack_boxes(boxes), None)
 
 
 @PLANS

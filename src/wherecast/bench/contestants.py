@@ -138,18 +138,22 @@ def candidates_per_event(engine: Engine) -> float | None:
 # -- baselines --------------------------------------------------------------------------------------------------------
 
 
+#: Files of the prototypes of workloads that `floor.py` does not suit.
+_PROTOTYPES = {"geo": "geo_grid.py"}
+
+
 def floor_contestant(workload: Workload) -> Contestant:
     """The throw-away prototype for this workload: numbers in, counts out."""
-    floor = _load_floor()
+    floor = _load_floor(_PROTOTYPES.get(workload.name, "floor.py"))
     prototype, seconds = timed(lambda: floor.build(workload.name, workload.predicates, workload.events))
     return Contestant("floor", prototype.count, seconds, prototype.nbytes)
 
 
 @cache
-def _load_floor() -> Any:
-    """The module of the prototypes; loaded once, so that it compiles once."""
-    path = declared_folder() / "floor.py"
-    spec = importlib.util.spec_from_file_location("wherecast_bench_floor", path)
+def _load_floor(file: str) -> Any:
+    """The module of some prototypes; loaded once, so that it compiles once."""
+    path = declared_folder() / file
+    spec = importlib.util.spec_from_file_location(f"wherecast_bench_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

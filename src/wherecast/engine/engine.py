@@ -588,6 +588,7 @@ class Engine:
                     "codes": {s.codebook.column_text(c): int(s.boxes.widths[c]) for c in s.codebook.used},
                     "matcher": s.matcher.name,
                     **s.matcher.stats(),
+                    **self._planner.tell(s),
                 }
                 for s in segments
             ],

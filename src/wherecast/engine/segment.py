@@ -33,7 +33,7 @@ from wherecast.language.events.values import Stored
 from wherecast.language.filters.canonical import digest_filters
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
-from wherecast.matchers.protocol import Hits, Matcher
+from wherecast.matchers.protocol import Hits, Matcher, each_once
 from wherecast.progress import ProgressStep, progress
 
 ALIVE = np.int64(2**62)
@@ -216,10 +216,9 @@ class Segment:
                 errors.append(EventError(each.message(limits, owner), row=int(events.rows[each.row])))
             raise OverworkError(errors)
 
-    def _distinct_filters(self, hits: Hits) -> tuple[Longs, npt.NDArray[np.int32]]:
+    def _distinct_filters(self, hits: Hits) -> Hits:
         """Clauses to filters, each filter once per event."""
-        key = np.unique((_event_ids(hits.event_ptr) << 32) | self.boxes.filter_ids[hits.clause_ids])
-        return _pointer(key >> 32, hits.event_ptr.size - 1), (key & 0xFFFFFFFF).astype(np.int32)
+        return each_once(Hits(hits.event_ptr, self.boxes.filter_ids[hits.clause_ids]), self.boxes.n_filters)
 
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""

@@ -123,6 +123,15 @@ def encode_double(starts: Longs, table: Ints, scale: Scale, low: np.int64, step:
 
 
 @hot
+def clear_nulls(valid: Bytes, offset: int, codes: Ints) -> None:
+    """Code 0 where a value is NULL: `valid` has a bit per value, the first at `offset`."""
+    for i in range(codes.size):
+        at = offset + i
+        if not (valid[at >> 3] >> (at & 7)) & 1:
+            codes[i] = 0
+
+
+@hot
 def buckets_into(keys: Longs, scale: Scale, low: np.int64, step: np.int64, last: int, out: Longs) -> None:
     """The bucket of every key (for building a table)."""
     for i in range(keys.size):

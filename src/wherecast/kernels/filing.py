@@ -25,7 +25,8 @@ a second set of rows for its inexact columns: bit i says that clause i *surely* 
 clauses that may hold and do not surely hold are checked: those with an end of an interval in the event's bucket.
 
 A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
-cheaper to check on the survivors. A leaf with few clauses has no bitmaps at all.
+cheaper to check on the survivors. Where guards (see `descent`) are estimated to cost less, and in a leaf with few
+clauses, there are no bitmaps at all.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from wherecast.kernels.descent import (
     CHECKED,
     COLUMN,
     COLUMN_END,
+    DECIDES_AT,
+    FIRST_AT,
     FOLD_AT,
+    LAST_AT,
     LEAF_WORDS,
     MAP,
     ROW_AT,
@@ -48,6 +52,7 @@ from wherecast.kernels.descent import (
     SLOT,
     SURE,
     WORDS,
+    near_bucket,
 )
 from wherecast.kernels.jit import ONE, Scalar, jit, popcount
 
@@ -59,8 +64,12 @@ EXACT_CODES = 64
 COARSE_BITS = 4
 #: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
-#: Cycles of checking one clause, of one leaf column, of one leaf: decide between rows and bitmaps.
-CHECK, PER_COLUMN, PER_LEAF = 8, 6, 30
+#: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
+GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
+#: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
+STRAY_CYCLES = 32.0
+#: Bits of the buckets of a guard.
+GUARD_BITS = 8
 #: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
 CROWDED = 1 / 16
 
@@ -99,13 +108,73 @@ def path_of(
 
 
 @jit
-def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints, thrift: Scalar,
-              crowded: Scalar, load: Ints, touched: Ints, bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
+def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance: Singles, path_shift: Ints) -> Scalar:
+    """Chance that a guard made of constraint k lets an event pass that has come this far; a list is no guard."""
+    if list_at[k] >= 0:
+        return np.float32(1.0)
+    return chance[k] if path_shift[column[k]] < 0 else min(np.float32(1.0), chance[k] / filed[k])
+
+
+@jit
+def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
+               path_shift: Ints, near: Ints) -> Scalar:  # fmt: skip
+    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
+    best: Scalar = np.int64(-1)
+    rarest, unsettled = np.float32(1.0), 0
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if path_shift[column[k]] == 0:
+            continue
+        unsettled += 1
+        passes = guard_chance(k, column, list_at, filed, chance, path_shift)
+        if passes < rarest:
+            best, rarest = k, passes
+    if best < 0:
+        return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
+    c = np.int64(column[best])
+    first, last = near_bucket(np.int64(lo[best]), near[c]), near_bucket(np.int64(hi[best]), near[c])
+    decides = np.int64(unsettled == 1 and near[c] == 0)
+    return c | decides << DECIDES_AT | first << FIRST_AT | last << LAST_AT
+
+
+@jit
+def count_checks(
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
+    passed: Singles, width: Ints, near: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """How many boxes of a leaf are expected to be checked: behind its bitmaps, and behind guards."""
+    by_maps, by_guards = 0.0, 0.0
+    for i in range(first, end):
+        may, holds, rarest = 1.0, 1.0, 1.0
+        mapped, exact, decides, unsettled = True, True, True, 0
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            c = column[k]
+            if path_shift[c] == 0:
+                continue
+            unsettled += 1
+            mapped &= bits[c] >= 0
+            exact &= is_exact(c, width, bits, shifts)
+            guarded = guard_chance(k, column, list_at, filed, chance, path_shift)
+            if bits[c] >= 0:
+                may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + 1 / (1 << bits[c]))
+                holds *= chance[k] if path_shift[c] < 0 else guarded
+            rarest = min(rarest, guarded)
+            decides &= near[c] == 0 and list_at[k] < 0
+        if not exact:
+            by_maps += min(2 * (may - holds), may) if crowded and mapped else may
+        if unsettled > 1 or not decides:
+            by_guards += rarest
+    return by_maps, by_guards
+
+
+@jit
+def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
+              passed: Singles, width: Ints, near: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
+              bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
     Returns the number of touched columns and the words. `load` is all zero before and after.
     """
-    n_touched, rows = 0, 0
+    n_touched = 0
     for i in range(first, end):
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
             c = column[k]
@@ -114,9 +183,8 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
                     touched[n_touched] = c
                     n_touched += 1
                 load[c] += 1
-                rows += 1
     size = end - first
-    n_maps, map_bytes = 0, 0
+    n_maps = 0
     for t in range(n_touched):
         c = touched[t]
         if path_shift[c] > 0 and width[c] > EXACT_CODES:
@@ -131,17 +199,22 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
             bits[c] = -1
         else:
             n_maps += 1
-            map_bytes += needed
             if crowded and shifts[c] > 0:
                 bits[c] += 1
                 shifts[c] -= 1
         load[c] = 0
-    few = size * CHECK < PER_LEAF + PER_COLUMN * n_maps and rows * ROW_BYTES <= map_bytes + 64
-    if size <= ROW_LEAF or few or n_maps == 0 or size > 64 * LEAF_WORDS:
+    words = (size + 63) // 64
+    guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
+    if not guarded and thrift == THRIFT:
+        by_maps, by_guards = count_checks(members, first, end, ptr, column, list_at, filed, chance, passed, width,
+                                          near, path_shift, crowded, bits, shifts)  # fmt: skip
+        bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
+        guarded = size * GUARD + STRAY_CYCLES * by_guards < bitmaps
+    if guarded:
         for t in range(n_touched):
             bits[touched[t]] = -1
         return n_touched, 0
-    return n_touched, (size + 63) // 64
+    return n_touched, words
 
 
 @jit
@@ -245,31 +318,57 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 
 
 @jit
+def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, presence: Singles,
+                counts: Ints) -> Scalar:  # fmt: skip
+    """Of the columns in which all clauses of a leaf need a value, the one that the fewest events have; -1 if there is none.
+
+    NULL shares a cell with the lowest values, so events without a value meet leaves that cannot match. `counts` is all
+    zero before and after.
+    """
+    best, rarest = np.int64(-1), np.float32(2.0)
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            counts[column[k]] += lo[k] > 0
+    for k in range(ptr[members[first]], ptr[members[first] + 1]):
+        if counts[column[k]] == end - first and presence[column[k]] < rarest:
+            best, rarest = np.int64(column[k]), presence[column[k]]
+    for i in range(first, end):
+        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+            counts[column[k]] = 0
+    return best
+
+
+@jit
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    chance: Singles, width: Ints, leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], fill: Scalar,
-) -> tuple[Scalar, Scalar]:  # fmt: skip
-    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns and map words."""
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, presence: Singles, leaves: Longs, columns: Longs,
+    maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
+) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
+    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and guards."""
     n_columns = width.size
     path_shift = np.full(n_columns, -1, np.int32)
     path_key = np.zeros(n_columns, np.int32)
     load = np.zeros(n_columns, np.int32)
+    counts = np.zeros(n_columns, np.int32)
     touched = np.zeros(n_columns, np.int32)
     bits = np.full(n_columns, -1, np.int32)
     shifts = np.zeros(n_columns, np.int32)
     folds = np.zeros(n_columns, np.int32)
-    n_packed, n_words = 0, 0
+    n_packed, n_words, n_guards = 0, 0, 0
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
-        n_touched, words = plan_leaf(members, first, end, ptr, column, width, path_shift, thrift[leaf],
-                                     crowded, load, touched, bits, shifts, folds)  # fmt: skip
+        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, near, path_shift,
+                                     thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
+        undecided = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
-            leaves[leaf, CHECKED] = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
+            leaves[leaf, CHECKED] = undecided
+            if undecided:
+                leaves[leaf, CHECKED] |= find_needed(members, first, end, ptr, column, lo, presence, counts) + 1 << 1
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
@@ -299,11 +398,18 @@ def build_leaves(
         if fill:
             leaves[leaf, COLUMN_END] = n_packed
             leaves[leaf, SURE] = rows if sure else 0
+        if words == 0 and undecided:
+            if fill:
+                leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
+                for i in range(first, end):
+                    guards[n_guards + i - first] = np.int32(pack_guard(members[i], ptr, column, lo, hi, list_at, filed,
+                                                                       chance, path_shift, near))  # fmt: skip
+            n_guards += end - first
         for t in range(n_touched):
             bits[touched[t]] = -1
             folds[touched[t]] = 0
         path_of(leaf, parent, step, path, path_shift, path_key, 1)
-    return n_packed, n_words
+    return n_packed, n_words, n_guards
 
 
 # -- tests of a node ---------------------------------------------------------------------------------------------------
@@ -313,8 +419,6 @@ def build_leaves(
 RARE = 0.5
 #: A clause may be filed under a constraint this much more likely than its rarest.
 KIN = 1.5
-#: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
-STRAY_CYCLES = 32.0
 #: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
 THRIFT = 2
 #: Up to this many codes, the codes that a test answers are counted exactly.
@@ -333,6 +437,16 @@ def left_over(
             product *= passed[k] if mapped[column[k]] else np.float32(1.0)
             undecided |= width[column[k]] > EXACT_CODES or not mapped[column[k]]
     return product if undecided else 0.0
+
+
+@jit
+def rarest_left(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools) -> Scalar:
+    """Chance that the guard of a clause leaves it to be checked."""
+    rarest = np.float32(1.0)
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if not used[column[k]]:
+            rarest = min(rarest, passed[k])
+    return rarest
 
 
 @jit
@@ -440,9 +554,13 @@ def choose_tests(
     present = (np.diff(start) > 0).sum()
     mapped = find_mapped(start, members.size, width)
     work = np.empty(members.size, np.float32)
+    mapped_share = 0.0
     for i in range(members.size):
         checks = STRAY_CYCLES * left_over(members[i], ptr, column, passed, used, mapped, width)
-        work[i] = min(mapped.sum() * costs[3] / 64 + checks, STRAY_CYCLES)
+        guarded = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, column, passed, used)
+        by_maps = mapped.sum() * costs[3] / 64 + checks
+        work[i] = min(by_maps, guarded)
+        mapped_share += (by_maps < guarded) / members.size
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
     spared = np.zeros(n_columns, np.float32)
@@ -454,8 +572,8 @@ def choose_tests(
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
-        # Columns, at most, of the child that is met.
-        child = min(present, (start[c + 1] - start[c] - spared[c]) * length)
+        # Bitmap columns, at most, of the child that is met.
+        child = min(present, (start[c + 1] - start[c] - spared[c]) * length) * mapped_share
         lookups = popcount(levels[c])
         met = min(visits[c], presence[c] * (lookups if children[c] == 0 else 1))
         visit = met * (costs[1] + child * costs[2])
@@ -463,7 +581,8 @@ def choose_tests(
         leaves = min(children[c], filed_here / ROW_LEAF)
         # A leaf has the columns of its own clauses, however many others the node has.
         in_leaf = min(present, filed_here / max(leaves, np.float32(1.0)) * length)
-        price[c] = (lookups * costs[0] + visit) * costs[4] + leaves * in_leaf * costs[5]
+        memory = leaves * in_leaf * costs[5] * mapped_share  # guards take little
+        price[c] = (lookups * costs[0] + visit) * costs[4] + memory
     chosen[:] = -1
     tested = np.zeros(n_columns, np.bool_)
     n_tests = 0

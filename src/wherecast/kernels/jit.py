@@ -150,6 +150,9 @@ if config.DISABLE_JIT:
         """Copy source[at:at + 8] to target[n:n + 8], which may have wider integers."""
         target[n : n + 8] = source[at : at + 8]
 
+    def prefetch(array: Any, at: Any) -> None:
+        """Bring array[at] into the cache; `at` may be anywhere."""
+
     def add_word(word: Any, hits: Any, at: Any) -> None:
         """Add bit i of the word to hits[at + i], for all 64."""
         for i in range(64):
@@ -240,6 +243,19 @@ else:
             return context.get_dummy_value()
 
         return types.void(source, types.int64, target, types.int64), generate
+
+    @intrinsic
+    def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
+        """Bring array[at] into the cache; `at` may be anywhere."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+            how = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))  # to be read, soon, as data
+            _call(builder, "llvm.prefetch.p0", ir.VoidType(), place, *how)
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), generate
 
     @intrinsic
     def add_word(typing_context: Any, word: Any, hits: Any, at: Any) -> Any:

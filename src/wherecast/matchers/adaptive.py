@@ -40,6 +40,7 @@ from wherecast.kernels.dense import (
 from wherecast.kernels.descent import (
     LEAF_WORDS,
     SIZE,
+    WAITING,
     WORDS,
     LookupTree,
     Projected,
@@ -48,15 +49,15 @@ from wherecast.kernels.descent import (
     mark_codes,
     tally_descend,
 )
-from wherecast.kernels.events import count_subscriptions, drop_repeats
+from wherecast.kernels.events import count_subscriptions
 from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point
-from wherecast.matchers.adaptive_check import check_adaptive
+from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
-from wherecast.matchers.protocol import Arrays, Matcher
+from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
 
 #: Place of the matches among the numbers of `_tally`.
 CANDIDATES, MATCHES = 2, 4
@@ -64,8 +65,6 @@ CANDIDATES, MATCHES = 2, 4
 
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
-#: Ids that are sorted in Python.
-_FEW_IDS = 64
 
 #: Codes in lists of one event that get room before the first event.
 _LIST_CODES = 64
@@ -150,7 +149,7 @@ class AdaptiveMatcher(Matcher):
     def from_arrays(cls, arrays: Arrays, boxes: PackedBoxes) -> Self:
         """The matcher of these boxes whose `arrays()` these are; nothing is copied."""
         columns = Projection(**{k: arrays[k] for k in Projection._fields})
-        tree = LookupTree(**{k: arrays[f"tree_{k}"] for k in LookupTree._fields})
+        tree = read_tree(arrays)
         return cls(columns, tree, rows_of(boxes), arrays["facts"], arrays["visits"], arrays["word_weights"])
 
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
@@ -269,7 +268,8 @@ class AdaptiveMatcher(Matcher):
         codes, list_ptr, list_codes = batch
         longest = max(list_codes.size, 1) if len(codes) == 1 else int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
-        return plain(Scratch(stack, places, np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)))
+        found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
+        return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32)))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""
@@ -291,18 +291,7 @@ class AdaptiveMatcher(Matcher):
                 size = max(size, int(1.1 * ptr[stop] / stop * (n_events - stop)) + least)
             start = stop
         ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return self._once(ptr, ids) if self._replicated and events.list_codes.size else (ptr, ids)
-
-    def _once(self, ptr: Longs, ids: Ints) -> tuple[Longs, Ints]:
-        """Each id once per event: with a stamp per clause where there are many ids, by sorting where there are few."""
-        if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
-            distinct = sorted(set(ids.tolist()))
-            return np.array([0, len(distinct)]), np.array(distinct, np.int32)
-        if ids.size * 16 > self.n_clauses:
-            size = drop_repeats(ids, ptr, np.full(self.n_clauses, -1, np.int32))
-            return ptr, ids[:size]
-        keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
-        return np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32)
+        return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""

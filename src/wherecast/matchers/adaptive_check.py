@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels import descent
-from wherecast.kernels.arrays import Ints
+from wherecast.kernels.arrays import Ints, Numbers
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_plan import weigh_words
 
@@ -18,7 +20,7 @@ _VISITS = 5
 def check_adaptive(stored: StoredArrays, boxes: PackedBoxes, weights: Ints | None) -> None:
     """Raises SnapshotError unless the arrays can be matched with; `weights` are those of the clauses, if they count."""
     width = _check_columns(stored, boxes)
-    tree = _read_tree(stored)
+    tree = _check_arrays(stored, width)
     n_clauses, first, end, stack, replicated = stored.column("facts", np.int64, size=5).tolist()
     stored.require(n_clauses == boxes.n_clauses and replicated in (0, 1), "facts", "does not fit the boxes")
     stored.require(0 <= first <= end <= len(tree.leaves), "facts", f"has no leaves {first} .. {end}")
@@ -46,7 +48,21 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
     return width
 
 
-def _read_tree(stored: StoredArrays) -> descent.LookupTree:
+def read_tree(arrays: Mapping[str, Numbers]) -> descent.LookupTree:
+    """The tree among the arrays of a matcher; those of earlier versions have no guards."""
+    none = dict.fromkeys(("tree_guards", "tree_near"), np.zeros(0, np.int32))
+    given = {**none, **arrays}
+    return descent.LookupTree(**{k: given[f"tree_{k}"] for k in descent.LookupTree._fields})
+
+
+def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:
+    """That the arrays of the tree have their types; and the buckets of guards, which are then safe to look up."""
+    guards = near = np.zeros(0, np.int32)
+    if "tree_guards" in stored:
+        guards, near = stored.column("tree_guards", np.int32), stored.column("tree_near", np.int32, size=width.size)
+        stored.within(near, 0, 32, "tree_near")
+        stored.within(guards & 0x7FFF, 0, max(width.size, 1), "tree_guards")
+        stored.require(width.size or not guards.size, "tree_guards", "has no columns")
     return descent.LookupTree(
         stored.table("tree_nodes", np.int32, 4),
         stored.table("tree_tests", np.int32, 5),
@@ -55,6 +71,8 @@ def _read_tree(stored: StoredArrays) -> descent.LookupTree:
         stored.column("tree_columns", np.int64),
         stored.column("tree_maps", np.uint64),
         stored.column("tree_slots", np.int32),
+        guards,
+        near,
     )
 
 
@@ -84,8 +102,11 @@ def _check_leaves(stored: StoredArrays, tree: descent.LookupTree, width: Ints) -
     stored.require(slots >= 0, "tree_slots", "has no padding")
     fits = (slot >= 0) & (size >= 0) & (slot <= slots) & (size <= slots - slot)
     fits &= (words == 0) | ((words == (size + 63) >> 6) & (words <= descent.LEAF_WORDS))
-    fits &= (place >= 0) & (place <= tree.maps.size) & (sure >= 0) & (sure <= tree.maps.size)
+    guarded = (words == 0) & (sure == 1)
+    fits &= (place >= 0) & (place <= np.where(guarded, tree.guards.size - size, tree.maps.size))
+    fits &= guarded | ((sure >= 0) & (sure <= np.where(words > 0, tree.maps.size, 0)))
     stored.require(fits.all(), "tree_leaves", "has a leaf beyond the slots or maps")
+    stored.within(leaves[:, descent.CHECKED] >> 1, 0, width.size + 1, "tree_leaves")
     ends = np.concatenate(([0], leaves[:, descent.COLUMN_END]))
     stored.offsets(ends, tree.columns.size, "tree_leaves")
     stored.require(np.array_equal(leaves[:, descent.COLUMN], ends[:-1]), "tree_leaves", "has columns in no order")

@@ -26,7 +26,7 @@ from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
-from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
+from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES, GUARD_BITS
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
 
@@ -244,6 +244,12 @@ def _whole_cells(lo: Ints, hi: Ints, shift: Ints) -> tuple[Ints, Ints]:
 def bucket_shift(width: Ints) -> Ints:
     """Low bits of a code of a wide column that the bitmap of a leaf, which is not the cell of a test, leaves out."""
     return np.ceil(np.log2(width)).astype(np.int32) - COARSE_BITS
+
+
+def near_shift(width: Ints) -> Ints:
+    """Low bits of a code that the buckets of guards leave out."""
+    most = (1 << GUARD_BITS) - 1  # buckets, besides that of code 0
+    return np.maximum(np.ceil(np.log2(np.maximum(width - 1, 1) / most)), 0).astype(np.int32)
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:

@@ -35,7 +35,7 @@ from wherecast.kernels.filing import (
     fill_hash,
     list_cells,
 )
-from wherecast.matchers.adaptive_conditions import STEP, Conditions, sample_codes
+from wherecast.matchers.adaptive_conditions import STEP, Conditions, near_shift, sample_codes
 from wherecast.matchers.projection import Projection
 
 #: Most clauses of a leaf.
@@ -294,16 +294,19 @@ class TreeBuilder:
             leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
             np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
             np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
-            c.list_lo, c.list_hi, c.chance, self.columns.width,
+            c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, near_shift(self.columns.width),
+            self.presence,
         )  # fmt: skip
         leaves = np.zeros((sizes.size, 8), np.int64)
-        n_columns, n_words = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64), 0)
+        n_columns, n_words, n_guards = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64),
+                                                    np.zeros(0, np.int32), 0)  # fmt: skip
         columns, maps = np.zeros(n_columns, np.int64), np.zeros(n_words, np.uint64)
-        build_leaves(*given, leaves, columns, maps, 1)
+        guards = np.zeros(n_guards, np.int32)
+        build_leaves(*given, leaves, columns, maps, guards, 1)
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         self._set_dense_apart(nodes, leaves)
         return LookupTree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
-                    np.concatenate([members, np.zeros(64, np.int32)]))  # fmt: skip
+                    np.concatenate([members, np.zeros(64, np.int32)]), guards, near_shift(self.columns.width))  # fmt: skip
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
         """Take the root's rest leaves out of the tree if bitmaps decide all of them."""

@@ -16,9 +16,12 @@ from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
+from wherecast.kernels.events import drop_repeats
 
 #: The state of a matcher, by name.
 Arrays = dict[str, Numbers]
+#: Ids that are sorted in Python.
+_FEW_IDS = 64
 
 
 class Hits(NamedTuple):
@@ -26,6 +29,22 @@ class Hits(NamedTuple):
 
     event_ptr: Longs  # (events + 1,)
     clause_ids: Ints  # each clause at most once per event
+
+
+def each_once(hits: Hits, n_ids: int) -> Hits:
+    """Each id, of so many, once per event: with a stamp per id where there are many hits, by sorting where there are few.
+
+    With stamps the ids keep their order, and `hits` is written over.
+    """
+    ptr, ids = hits
+    if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
+        distinct = sorted(set(ids.tolist()))
+        return Hits(np.array([0, len(distinct)]), np.array(distinct, np.int32))
+    if ids.size * 16 > n_ids:
+        size = drop_repeats(ids, ptr, np.full(n_ids, -1, np.int32))
+        return Hits(ptr, ids[:size])
+    keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
+    return Hits(np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32))
 
 
 class Matcher(ABC):

@@ -96,4 +96,5 @@ def _reference_entries() -> tuple[CatalogueEntry, ...]:
         _reference("light", "100 binary properties, a tenth of them tested; events with few ones"),
         _reference("gryphon", "30 attributes of 5 values, equality"),
         _reference("range", "6 floats, 2-4 two-sided ranges of very different widths"),
+        _reference("geo", "boxes around cities, some with a category, a highest price, hours; large cities crowd"),
     )

@@ -1,4 +1,4 @@
-"""Five reference workloads, seeded: the same name and scale give the same subscriptions and events everywhere.
+"""Six reference workloads, seeded: the same name and scale give the same subscriptions and events everywhere.
 
 | name    | what it is                                                                  | subscriptions at scale 1 |
 |---------|-----------------------------------------------------------------------------|--------------------------|
@@ -7,6 +7,7 @@
 | light   | 100 binary properties, 10 % of them tested; events with few ones            | 200,000                  |
 | gryphon | 30 attributes of 5 values, equality, popularity 0.98 * 0.85^i               | 100,000                  |
 | range   | 6 float attributes, 2-4 two-sided ranges, widths 0.5..200 of 1000           | 500,000                  |
+| geo     | boxes around cities (Zipf), some with a category, a highest price, hours    | 200,000                  |
 """
 
 from __future__ import annotations
@@ -183,13 +184,69 @@ class Range(Source):
         return np.round(rng.random((5000, 6)) * 1000, 3).clip(0, 999.999)
 
 
+class Geo(Source):
+    """Offers near a place; both those who ask and what is offered crowd in the large cities."""
+
+    seed, size = 6, 200_000
+    fields = (("lat", "double"), ("lon", "double"), ("category", "string"), ("price", "double"), ("hour", "long"))
+    cities, spread = 1_000, 0.15  # degrees around the middle of a city
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.middle = np.stack([rng.uniform(-60, 70, self.cities), rng.uniform(-180, 180, self.cities)], 1)
+        popularity = 1 / np.arange(1, self.cities + 1.0)
+        self.popularity = popularity / popularity.sum()
+
+    def _places(self, rng: np.random.Generator, n: int) -> Floats:
+        city = rng.choice(self.cities, n, p=self.popularity)
+        return self.middle[city] + rng.normal(0, self.spread, (n, 2))
+
+    def filters(self, rng: np.random.Generator, n: int) -> Conjunctions:
+        """A box of 0.01 to 0.2 degrees; 60 % name one of 50 categories, 40 % a highest price, 30 % hours of the day."""
+        middle = self._places(rng, n)
+        half = np.exp(rng.uniform(np.log(0.005), np.log(0.1), (n, 2)))
+        hour = rng.integers(0, 20, n)
+        highest = np.round(np.exp(rng.normal(3.5, 1.0, n)), 2)
+        everybody = np.ones(n, bool)
+        category, price, hours = (rng.random(n) < share for share in (0.6, 0.4, 0.3))
+        tests = [
+            (everybody, 0, ABOVE, np.round(middle[:, 0] - half[:, 0], 4)),
+            (everybody, 0, BELOW, np.round(middle[:, 0] + half[:, 0], 4)),
+            (everybody, 1, ABOVE, np.round(middle[:, 1] - half[:, 1], 4)),
+            (everybody, 1, BELOW, np.round(middle[:, 1] + half[:, 1], 4)),
+            (category, 2, EQUAL, np.minimum(rng.zipf(1.3, n), 50)),
+            (price, 3, BELOW, highest),
+            (hours, 4, ABOVE, hour - 1),
+            (hours, 4, BELOW, hour + rng.integers(2, 8, n)),
+        ]
+        parts = [(np.flatnonzero(some), attr, op, value) for some, attr, op, value in tests]
+        owner, attr, op, value = (
+            np.concatenate(c)
+            for c in zip(*((o, np.full(o.size, a), np.full(o.size, p), v[o]) for o, a, p, v in parts), strict=True)
+        )
+        return Conjunctions.of(n, owner, attr, op, value.astype(float))
+
+    def events(self, rng: np.random.Generator) -> Floats:
+        """Offers in the same cities."""
+        n = 5_000
+        price = np.round(np.exp(rng.normal(3.0, 1.0, n)), 2)
+        category, hour = np.minimum(rng.zipf(1.3, n), 50), rng.integers(0, 24, n)
+        return np.column_stack([np.round(self._places(rng, n), 5), category, price, hour]).astype(float)
+
+
 def pick_attributes(rng: np.random.Generator, n_attributes: int, k: Longs) -> tuple[Longs, Longs]:
     """k[i] distinct attributes for each of k.size subscriptions, as rows."""
     order = np.argsort(rng.random((k.size, n_attributes)), axis=1)
     return np.repeat(np.arange(k.size), k), order[np.arange(n_attributes)[None, :] < k[:, None]]
 
 
-SOURCES: dict[str, type[Source]] = {"topss": Topss, "stock": Stock, "light": Light, "gryphon": Gryphon, "range": Range}
+SOURCES: dict[str, type[Source]] = {
+    "topss": Topss,
+    "stock": Stock,
+    "light": Light,
+    "gryphon": Gryphon,
+    "range": Range,
+    "geo": Geo,
+}
 
 
 def make_workload(name: str, scale: float = 1.0) -> Workload:
