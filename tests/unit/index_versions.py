@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from wherecast.engine.engine import Engine
-from wherecast.spark.index import Index, Layer, Manifest, write_layer
+from wherecast.spark.index import Index
+from wherecast.spark.layers import write_layer
+from wherecast.spark.manifest import Layer, Manifest
 
 
 @lru_cache

@@ -17,7 +17,9 @@ from wherecast.engine.engine import Engine
 from wherecast.language.events.schema import Schema
 from wherecast.spark import changes as changes_module
 from wherecast.spark.changes import Applied, News, SiftTask, Unapplied, check_changes, commit_changes
-from wherecast.spark.index import Index, Manifest, write_layer
+from wherecast.spark.index import Index
+from wherecast.spark.layers import write_layer
+from wherecast.spark.manifest import Manifest
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double"})
 COLUMNS = pa.schema(

@@ -22,7 +22,8 @@ from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.changes import ChangeRunner
 from wherecast.spark.clean import Pins, pinned_versions
-from wherecast.spark.index import Index, open_layers
+from wherecast.spark.index import Index
+from wherecast.spark.layers import open_layers
 from wherecast.spark.store import LEASES, IndexStoreError, StaleVersionError, Store
 
 

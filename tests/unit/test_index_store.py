@@ -23,17 +23,9 @@ from wherecast.language.filters.compile import Compiler
 from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.build import Built
 from wherecast.spark.clean import Pins, pinned_versions, stream_name
-from wherecast.spark.index import (
-    REMOVED,
-    Index,
-    Manifest,
-    _header,
-    layer_checksum,
-    open_layers,
-    open_plan,
-    save_plan,
-    write_layer,
-)
+from wherecast.spark.index import Index
+from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.progress import BatchReport, Reports
 from wherecast.spark.sinks import Parquet
 from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem

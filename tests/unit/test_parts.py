@@ -14,7 +14,8 @@ from wherecast.language.events.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark import subscriptions as subscriptions_module
 from wherecast.spark.build import ServerBuilder
-from wherecast.spark.index import Layer, open_layers, save_plan
+from wherecast.spark.layers import open_layers, save_plan
+from wherecast.spark.manifest import Layer
 from wherecast.spark.store import Store
 from wherecast.spark.subscriptions import CompileTask, PlaceTask, filters_and_weights, read_parts
 

@@ -23,7 +23,9 @@ from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.spark.columns import Rule, schema_in_session, select_attributes
-from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
+from wherecast.spark.index import Index
+from wherecast.spark.layers import save_plan, write_layer, write_segment
+from wherecast.spark.manifest import Layer, Manifest
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.subscriptions import (
     PARTS,

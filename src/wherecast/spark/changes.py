@@ -58,7 +58,9 @@ from wherecast.language.filters.filters import take_filters
 from wherecast.matchers.registry import find_matcher
 from wherecast.spark.columns import ERROR, MESSAGE, Rule
 from wherecast.spark.files import CheckFiles
-from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
+from wherecast.spark.index import Index
+from wherecast.spark.layers import save_plan, write_layer, write_segment
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.servers import compact
 from wherecast.spark.sinks import Sink

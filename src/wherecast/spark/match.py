@@ -58,7 +58,8 @@ from wherecast.spark.columns import (
     resolve,
     without_dots,
 )
-from wherecast.spark.index import Index, Manifest
+from wherecast.spark.index import Index
+from wherecast.spark.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession

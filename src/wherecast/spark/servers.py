@@ -29,7 +29,9 @@ from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
 from wherecast.spark.columns import renamed, select_attributes, without_dots
-from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.index import Index
+from wherecast.spark.layers import open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.store import StaleVersionError
 from wherecast.spark.subscriptions import filters_and_weights
 

@@ -36,7 +36,8 @@ from wherecast.partition.balance import imbalance
 from wherecast.spark.clean import Pins
 from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_columns, quoted
 from wherecast.spark.files import CheckFiles
-from wherecast.spark.index import Index, Manifest
+from wherecast.spark.index import Index
+from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import NAMES, Numbers, check_columns, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer

@@ -27,7 +27,8 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.partition.plan import Plan
-from wherecast.spark.index import SavedPlan, open_plan
+from wherecast.spark.layers import open_plan
+from wherecast.spark.manifest import SavedPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
