@@ -22,7 +22,7 @@ from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
-from wherecast.spark.columns import Rule, schema_in_session, select_attributes
+from wherecast.spark.columns import NameRule, schema_in_session, select_attributes
 from wherecast.spark.index import Index
 from wherecast.spark.layers import save_plan, write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest
@@ -215,7 +215,7 @@ def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
 
 def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
     """The parts of rows: equal filters meet in one task."""
-    task = CompileTask(schema, Rule.of(rows.sparkSession).case_sensitive)
+    task = CompileTask(schema, NameRule.of(rows.sparkSession).case_sensitive)
     return rows.repartition(_parallelism(rows), "filter").mapInArrow(task.compile, PARTS)
 
 

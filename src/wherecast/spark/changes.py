@@ -56,7 +56,7 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import take_filters
 from wherecast.matchers.registry import find_matcher
-from wherecast.spark.columns import ERROR, MESSAGE, Rule
+from wherecast.spark.columns import ERROR, MESSAGE, NameRule
 from wherecast.spark.files import CheckFiles
 from wherecast.spark.index import Index
 from wherecast.spark.layers import save_plan, write_layer, write_segment
@@ -328,7 +328,7 @@ def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
     error in a column `__wherecast_error` is refused with it.
     """
     index = Index(index) if isinstance(index, str) else index
-    case_sensitive = Rule.of(changes.sparkSession).case_sensitive
+    case_sensitive = NameRule.of(changes.sparkSession).case_sensitive
     return commit_changes(index, lambda manifest: read_changes(changes, manifest), case_sensitive=case_sensitive)
 
 

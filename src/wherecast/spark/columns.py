@@ -50,12 +50,12 @@ Path = tuple[str, ...]
 Output = Literal["pairs", "lists", "counts"]
 #: Which of the `Names` says what matches.
 FOUND: dict[Output, str] = {"pairs": "subscription", "lists": "subscriptions", "counts": "matches"}
-#: Names that are one by a `Rule`.
+#: Names that are one by a `NameRule`.
 Groups = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NameRule:
     """When two names are the same."""
 
     case_sensitive: bool
@@ -129,7 +129,7 @@ class Names:
 
         `added` are keys, such as `error`.
         """
-        rule, own = Rule.of(events.sparkSession), own_columns(events)
+        rule, own = NameRule.of(events.sparkSession), own_columns(events)
         columns = rule.group(own)
         for name in own:
             if name.lower().startswith(PREFIX):
@@ -170,7 +170,7 @@ def quote(*path: str) -> str:
     return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
-def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rule) -> dict[str, Path]:
+def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: NameRule) -> dict[str, Path]:
     """Where each attribute is: its column, or the field of a column. Those that are not there are left out.
 
     Raises SchemaError if one that is needed could be in several places, or in none because its column has no fields.
@@ -191,7 +191,7 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
 class _Levels:
     """The names of columns, and of fields in them where somebody looked."""
 
-    def __init__(self, struct: StructType, rule: Rule) -> None:
+    def __init__(self, struct: StructType, rule: NameRule) -> None:
         self.struct = struct
         self.rule = rule
         self._groups: dict[Path, Groups] = {}
@@ -236,7 +236,7 @@ def renamed(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     """The attributes that events have, each a column of its own name."""
-    found = resolve(events.schema, schema, (), Rule.of(events.sparkSession))
+    found = resolve(events.schema, schema, (), NameRule.of(events.sparkSession))
     if not found:
         return events
     from pyspark.sql import functions as F  # noqa: N812
@@ -244,7 +244,7 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     return events.select(*(F.col(quote(*path)).alias(schema[name].column) for name, path in found.items()))
 
 
-def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
+def conform(events: pa.RecordBatch, form: pa.Schema, rule: NameRule) -> pa.RecordBatch:
     """The columns of `form` that a batch has, under the names of `form`; so are the fields of structs."""
     found, columns = {}, rule.group(events.schema.names)
     for field in form:
@@ -256,7 +256,7 @@ def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(list(found.values()), list(found))
 
 
-def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
+def _conformed(array: pa.Array, kind: pa.DataType, rule: NameRule) -> pa.Array:
     if array.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return array
     inside = [field.name for field in array.type]

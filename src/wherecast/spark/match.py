@@ -45,10 +45,10 @@ from wherecast.spark.columns import (
     SERVER,
     SERVERS,
     WHY,
+    NameRule,
     Names,
     Output,
     Path,
-    Rule,
     check_batch,
     check_moments,
     check_session,
@@ -163,7 +163,7 @@ def match(
 def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
     """Where attributes are. Raises SchemaError if that is not clear, or none is there that a filter asks for."""
     known = Schema.from_json(manifest.schema)
-    found = resolve(events.schema, known, manifest.attributes, Rule.of(events.sparkSession))
+    found = resolve(events.schema, known, manifest.attributes, NameRule.of(events.sparkSession))
     if manifest.attributes and not found.keys() & set(manifest.attributes):
         names = ", ".join(a.name for a in known)
         raise SchemaError(f"the events have none of the attributes that filters ask for ({names}); check the columns")
@@ -497,7 +497,7 @@ def register_table_function(
     if columns is None:
         columns = schema.to_spark()
     wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
-    rule, subscription = Rule.of(spark), Names.of(names).subscription
+    rule, subscription = NameRule.of(spark), Names.of(names).subscription
     _refuse_names(wanted.names, subscription, rule)
     kind = LongType() if manifest.id_type == "bigint" else StringType()
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
@@ -518,7 +518,7 @@ def register_table_function(
     spark.udtf.register(name, function)
 
 
-def _refuse_names(columns: list[str], subscription: str, rule: Rule) -> None:
+def _refuse_names(columns: list[str], subscription: str, rule: NameRule) -> None:
     groups = rule.group(columns)
     for name in columns:
         rule.find(name, groups)
