@@ -415,6 +415,27 @@ class Engine:
         types = {kind for s in segments for kind in s.subscriptions.ids.types}
         return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
 
+    def slots(self) -> int:
+        """How many places there are for subscriptions, those of removed ones included: places are below it."""
+        return sum(map(len, self._readable()[1]))
+
+    def places(self, ids: IdList | None = None) -> npt.NDArray[np.int64]:
+        """Where subscriptions are if the slots of all segments are laid end to end, as `Matches.places` counts them.
+
+        By default of all subscriptions, in the order of `ids()`. Ids that do not exist have -1.
+        """
+        state, segments, _ = self._readable()
+        starts = np.cumsum([0, *map(len, segments)])
+        if ids is None:
+            alive = [np.flatnonzero(s.alive(state.version)) + first for s, first in zip(segments, starts, strict=False)]
+            return np.concatenate([np.zeros(0, np.int64), *alive])
+        wanted = read_ids(ids)
+        found = np.full(len(wanted), -1, np.int64)
+        for segment, first in zip(segments, starts, strict=False):
+            slots = segment.find_many(wanted, state.version)
+            found = np.where(slots >= 0, slots + first, found)
+        return found
+
     def filters(self) -> tuple[Filters, npt.NDArray[np.int64]]:
         """The registered filters and the number of subscriptions of each.
 

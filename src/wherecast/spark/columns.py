@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
 PREFIX = "__wherecast"
-IDS, SERVER, SERVERS, WHY = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers", f"{PREFIX}_why"
+IDS, SERVER, SERVERS = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers"
+#: Fields of a match, where it is more than an id.
+ID, WHY = "id", "why"
 #: Why an event cannot be used; NULL if it can.
 ERROR = f"{PREFIX}_error"
 #: Candidates of a piece of a batch, on its first event; 0 on the others.
@@ -124,10 +126,16 @@ class Names:
         """What the column is called that says what matches."""
         return self.column(FOUND[output])
 
-    def refuse_clashes(self, added: Iterable[str], events: DataFrame, subscribers: DataFrame | None = None) -> None:
+    def refuse_clashes(
+        self,
+        added: Iterable[str],
+        events: DataFrame,
+        subscribers: DataFrame | None = None,
+        rules: Iterable[str] = (),
+    ) -> None:
         """Raises SchemaError if the events or the subscribers have a column that is to be added, or each other's.
 
-        `added` are keys, such as `error`.
+        `added` are keys, such as `error`; `rules` are names of rule columns.
         """
         rule, own = NameRule.of(events.sparkSession), own_columns(events)
         columns = rule.group(own)
@@ -139,7 +147,21 @@ class Names:
             rule.find(name, columns)
         others = rule.group([] if subscribers is None else subscribers.columns)
         others.pop("id", None)
+        added, shown = list(added), rule.group(rules)
+        for spellings in shown.values():
+            for whose, names in (("events", columns), ("subscribers", others)):
+                clash = rule.find(spellings[0], names)
+                if clash is not None:
+                    raise SchemaError(
+                        f"both the {whose} and the rules have a column {clash!r}; give that of the rules another name: "
+                        f"columns={{{clash!r}: '...'}}"
+                    )
         for key in added:
+            if rule.find(self.column(key), shown) is not None:
+                raise SchemaError(
+                    f"the rules have a column {self.column(key)!r}, and matching adds one of that name; give that of the "
+                    f"rules another name: columns={{{self.column(key)!r}: '...'}}"
+                )
             for whose, names in (("events", columns), ("subscribers", others)):
                 clash = rule.find(self.column(key), names)
                 if clash is not None:
@@ -151,6 +173,11 @@ class Names:
             clash = rule.find(spellings[0], columns)
             if clash is not None:
                 raise SchemaError(f"both the events and the subscribers have a column {clash!r}; rename or drop one")
+
+
+def rule_field(number: int) -> str:
+    """What the field of a rule column is called on the way: its own name may be that of another field."""
+    return f"rule{number}"
 
 
 def own_columns(events: DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""Index: a versioned directory of built subscriptions, the one thing that build, match and stream share.
+"""Index: a versioned directory of built rules, and everything that can be done with it.
 
 On disk
 -------
@@ -8,6 +8,7 @@ On disk
       versions/000000007.json      one manifest per version, never changed; the newest is the current one
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
+      quarantine/51b2d4e6873f0c9a/ rules that are refused
       writers/<number>.json        who is making a new version, see `clean`
       pins/<checkpoint>/           versions that a stream may replay, see `clean`
       reports/<checkpoint>.json    what became of the last batches of a stream, see `progress`
@@ -25,18 +26,36 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from wherecast.engine.engine import Engine
+from wherecast.errors import UnknownIdError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
-from wherecast.spark.layers import open_layers, open_plan
+from wherecast.spark.layers import open_layers, open_plan, open_rules
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.rules import RuleTable, arrow_form, columns_of
 from wherecast.spark.store import VERSIONS, IndexStoreError, StaleVersionError, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from wherecast.engine.checks import SubscriptionId
+    from wherecast.engine.explain import Explanation
+    from wherecast.language.events.schema import SchemaSource
+    from wherecast.partition.plan import Strategy
+    from wherecast.spark.changes import Applied
+    from wherecast.spark.columns import Output
+    from wherecast.spark.files import CheckFiles
+    from wherecast.spark.match import Numbers, RuleColumns
+    from wherecast.spark.servers import Rebalancer
+    from wherecast.spark.sinks import Sink
+    from wherecast.spark.stream import MatchQuery
 
 _COMMITTING = threading.Lock()
 
@@ -46,11 +65,180 @@ _SHOWN = 10
 
 
 class Index:
-    """An index directory: reads and commits its versions. Cheap to create; tasks create their own from `url`."""
+    """An index directory: build it, match events against it, keep it up to date, look at its versions.
+
+    Cheap to create: nothing is read before it is asked for. Tasks create their own from `url`.
+    """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.store = Store(url)
         self.url = self.store.url
+
+    # What users do
+
+    @classmethod
+    def build(
+        cls,
+        rules: DataFrame,
+        path: str | os.PathLike[str],
+        *,
+        schema: SchemaSource,
+        id: str = "id",
+        filter: str = "filter",
+        strategy: Strategy = "broadcast",
+        servers: int | None = None,
+        sample: DataFrame | None = None,
+        sequence: int = 0,
+        start_over: bool = False,
+    ) -> Index:
+        """Build a new version of the index at `path` from a table of rules, and make it current.
+
+        All columns besides ids and filters are stored with the rules, for `match(columns=...)`. Rules that cannot be used are
+        left out, logged, and listed by `quarantine()`.
+
+        Args:
+            rules: The table; see `id` and `filter`.
+            path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
+            schema: Of the events: their DataFrame, a StructType, an Arrow schema, a mapping, a file. A column whose type cannot
+                be used matters only if a filter names it.
+            id: What the table calls the ids, integers or strings. `sync` and `apply` expect the same name.
+            filter: What it calls the filters.
+            strategy: How rules are spread over servers, see `build_index`.
+            servers: How many servers, by default as many as Spark runs tasks at a time.
+            sample: Some events, to plan for.
+            sequence: Number of the last change that the table contains, where there is a change log.
+            start_over: Build even if that undoes changes.
+        """
+        from wherecast.spark.build import build_index
+
+        built = build_index(
+            rules,
+            schema,
+            os.fspath(path),
+            id=id,
+            filter=filter,
+            strategy=strategy,
+            servers=servers,
+            events=sample,
+            sequence=sequence,
+            start_over=start_over,
+        )
+        return built.index
+
+    def match(
+        self,
+        events: DataFrame,
+        *,
+        columns: RuleColumns = (),
+        output: Output = "pairs",
+        version: int | None = None,
+        unmatched: bool = False,
+        explain: bool = False,
+        on_error: Literal["raise", "skip", "keep"] = "raise",
+        numbers: Numbers | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> DataFrame:
+        """Events with the rules that they satisfy: `events.transform(index.match)`.
+
+        Args:
+            events: Batch or stream; columns are found by name.
+            columns: Rule columns to add to each match, such as `["severity", "owner"]`, as they are in the version; a mapping
+                gives them other names, `*` asks for all.
+            output: `pairs`: the event and one `subscription` per row. `lists`: one row per event with an array
+                `subscriptions`, of ids, or of structs if there are `columns`. `counts`: the number `matches`.
+            version: By default the current one, decided now.
+            unmatched: Whether `lists` and `counts` keep events that match nothing.
+            explain: Adds `explanation` to pairs; for a few events.
+            on_error: For events that do not fit the schema, see `wherecast.spark.match`.
+            numbers: Filled with counts once the result has been computed.
+            names: Other names for added columns, such as `{"subscription": "rule_id"}`.
+        """
+        from wherecast.spark.match import match
+
+        return match(
+            events,
+            self,
+            columns=columns,
+            output=output,
+            version=version,
+            unmatched=unmatched,
+            explain=explain,
+            on_error=on_error,
+            numbers=numbers,
+            names=names,
+        )
+
+    def stream(
+        self,
+        events: DataFrame,
+        sink: Sink,
+        checkpoint: str,
+        *,
+        columns: RuleColumns = (),
+        output: Output = "pairs",
+        dead_letters: Sink | None = None,
+        rebalancer: Rebalancer | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        names: Mapping[str, str] | None = None,
+        check_files: CheckFiles | None = None,
+    ) -> MatchQuery:
+        """Start matching a stream of events. Every batch pins one version, with its rules and their columns.
+
+        See `wherecast.spark.stream` for the arguments.
+        """
+        from wherecast.spark.stream import stream
+
+        return stream(
+            events,
+            self,
+            sink,
+            checkpoint,
+            columns=columns,
+            output=output,
+            dead_letters=dead_letters,
+            rebalancer=rebalancer,
+            trigger=trigger,
+            name=name,
+            names=names,
+            check_files=check_files,
+        )
+
+    def apply(self, changes: DataFrame) -> Applied:
+        """Commit a version with numbered changes: `sequence`, `op` (`upsert` or `delete`), id, filter and rule columns.
+
+        The columns of ids and filters have the names that the index was built with. A rule column that is missing is NULL.
+        """
+        from wherecast.spark.changes import apply_changes
+
+        return apply_changes(changes, self)
+
+    def compact(self) -> Manifest:
+        """Merge the layers of every server into one, as a new version, in the active Spark session."""
+        from wherecast.spark.servers import compact
+        from wherecast.spark.session import active_session
+
+        return compact(active_session(), self)
+
+    def quarantine(self, version: int | None = None) -> DataFrame:
+        """Rules of the table that a version does not have because they are refused: `id`, `filter`, `reason`, `position`."""
+        from wherecast.spark.quarantine import open_quarantine
+        from wherecast.spark.session import active_session
+        from wherecast.spark.subscriptions import quarantine_frame
+
+        refused = open_quarantine(self.store, self.read(version).quarantine)
+        return quarantine_frame(active_session(), refused)
+
+    def explain(self, event: Mapping[str, object], id: SubscriptionId, *, version: int | None = None) -> Explanation:
+        """Why an event does or does not satisfy a rule: each clause, each predicate. Raises UnknownIdError."""
+        manifest = self.read(version)
+        for server in range(len(manifest.servers)):
+            engine = self.serve(manifest, server)
+            if id in engine:
+                return engine.explain(event, id)
+        raise UnknownIdError(f"version {manifest.version} of {self.url} has no rule {id!r:.80}")
+
+    # Versions
 
     def __repr__(self) -> str:
         return f"Index({self.url!r})"
@@ -72,7 +260,9 @@ class Index:
         """The current version. Raises IndexStoreError if there is none."""
         versions = self.versions()
         if not versions:
-            raise IndexStoreError(f"there is no index at {self.url!r}; build one with wherecast.spark.build_index")
+            raise IndexStoreError(
+                f"there is no index at {self.url!r}; build one with Index.build (wherecast.spark.build_index)"
+            )
         return versions[-1]
 
     def read(self, version: int | None = None) -> Manifest:
@@ -168,6 +358,18 @@ class Index:
         """The open engine of a server. Raises IndexStoreError if a file is missing or damaged."""
         with self._explained(manifest):
             return open_layers(self.url, manifest.servers[server])
+
+    def serve_rules(self, manifest: Manifest, server: int) -> RuleTable:
+        """The open columns of the rules of a server, by their place in its engine. Raises IndexStoreError as `serve` does."""
+        engine = self.serve(manifest, server)
+        with self._explained(manifest):
+            rules = open_rules(self.url, manifest.servers[server], arrow_form(columns_of(manifest)))
+        if len(rules) != engine.slots():
+            raise IndexStoreError(
+                f"the layers of server {server} of {self.url} have {engine.slots():,} places for subscriptions and "
+                f"{len(rules):,} rules; build the index again"
+            )
+        return rules
 
     def plan(self, manifest: Manifest) -> Plan | None:
         """How events are routed; None if there is only one server. Raises IndexStoreError as `serve` does."""

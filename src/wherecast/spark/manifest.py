@@ -2,8 +2,10 @@
 
 The first line of a manifest says what it is and holds the SHA-256 of the rest, so that half a manifest is never taken for
 one. Whoever can write a manifest can write its checksum too. So every field is checked for its type, and folders for their
-names: a manifest cannot lead a reader out of its index. Format 2 added the checksum of the plan and the gaps in the sequence
-of changes; indexes of format 1 are read as before.
+names: a manifest cannot lead a reader out of its index.
+
+Format 2 added the checksum of the plan and the gaps in the sequence of changes, format 3 the columns of rules and the
+quarantine. Indexes of older formats are read as before: they have none of these.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
-from wherecast.spark.store import LAYERS, PLANS, IndexStoreError
+from wherecast.spark.store import LAYERS, PLANS, QUARANTINES, IndexStoreError
 
 FORMAT = "wherecast-index"
-FORMAT_VERSION = 2
-_READABLE = (1, 2)
+FORMAT_VERSION = 3
+_READABLE = (1, 2, 3)
 _NUMBER = re.compile("[0-9a-f]{16}")
 _NONE = type(None)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -31,14 +33,30 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "created": (str,),
     "parent": (int, _NONE),
     "compacted": (bool,),
+    "columns": (str,),
+    "id_column": (str,),
+    "filter_column": (str,),
+    "synced": (bool,),
 }
 _LAYER_TYPES: dict[str, tuple[type, ...]] = {
     "folder": (str,),
     "checksum": (str,),
     "subscriptions": (int,),
     "nbytes": (int,),
+    "rules": (str, _NONE),
 }
 _PLAN_TYPES: dict[str, tuple[type, ...]] = {"folder": (str,), "checksum": (str, _NONE)}
+_QUARANTINE_TYPES: dict[str, tuple[type, ...]] = {"folder": (str,), "checksum": (str,), "rules": (int,)}
+#: What fields are in manifests of a format that did not have them.
+_LAYER_DEFAULTS: dict[str, Any] = {"rules": None}
+_DEFAULTS: dict[str, Any] = {
+    "gaps": (),
+    "columns": "",
+    "id_column": "id",
+    "filter_column": "filter",
+    "quarantine": None,
+    "synced": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,8 @@ class Layer:
     subscriptions: int
     """Added by this layer."""
     nbytes: int
+    rules: str | None = None
+    """SHA-256 of the file with the columns of its rules, see `rules`; None: it has none."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -68,6 +88,17 @@ class SavedPlan:
     folder: str
     checksum: str | None
     """SHA-256 of its manifest, which in turn holds those of all its files; None: saved before there was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedQuarantine:
+    """Rules that are refused, in a folder of the index; see `quarantine`."""
+
+    folder: str
+    checksum: str
+    """SHA-256 of its file."""
+    rules: int
+    """How many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +125,15 @@ class Manifest:
     """Whether every server has one layer made of all the changes before it."""
     gaps: tuple[tuple[int, int], ...] = ()
     """Numbers up to `sequence` whose changes are not in it, see `changes`."""
+    columns: str = ""
+    """Names and types of the rule columns, a Spark schema as JSON; empty: it has none."""
+    id_column: str = "id"
+    filter_column: str = "filter"
+    """What the table of rules calls its ids and filters."""
+    quarantine: SavedQuarantine | None = None
+    """Rules of the table that are not in it because they are refused; None: there are none."""
+    synced: bool = False
+    """Whether it was made to equal a table, see `sync`."""
 
     @property
     def subscriptions(self) -> int:
@@ -103,8 +143,8 @@ class Manifest:
     @property
     def folders(self) -> set[str]:
         """All that it names in the index."""
-        plan = () if self.plan is None else (self.plan.folder,)
-        return {*plan, *(layer.folder for layers in self.servers for layer in layers)}
+        single = {saved.folder for saved in (self.plan, self.quarantine) if saved is not None}
+        return single | {*(layer.folder for layers in self.servers for layer in layers)}
 
     def to_bytes(self) -> bytes:
         body = json.dumps(asdict(self), indent=1).encode()
@@ -148,16 +188,19 @@ def _header(body: bytes) -> bytes:
 
 def _read_fields(stored: Any) -> Manifest:
     """A manifest of its JSON. Raises ValueError, KeyError or TypeError if that is not one."""
-    found = dict(stored)
-    plan = found["plan"]
+    found = {**_DEFAULTS, **stored}
+    plan, quarantine = found["plan"], found["quarantine"]
     if isinstance(plan, str):  # format 1
         plan = {"folder": plan, "checksum": None}
     found["plan"] = None if plan is None else SavedPlan(**_checked_folder(plan, _PLAN_TYPES, PLANS))
+    if quarantine is not None:
+        found["quarantine"] = SavedQuarantine(**_checked_folder(quarantine, _QUARANTINE_TYPES, QUARANTINES))
     found["servers"] = tuple(
-        tuple(Layer(**_checked_folder(layer, _LAYER_TYPES, LAYERS)) for layer in layers) for layers in found["servers"]
+        tuple(Layer(**_checked_folder({**_LAYER_DEFAULTS, **layer}, _LAYER_TYPES, LAYERS)) for layer in layers)
+        for layers in found["servers"]
     )
     found["attributes"] = tuple(found["attributes"])
-    found["gaps"] = tuple((first, last) for first, last in found.get("gaps", ()))
+    found["gaps"] = tuple((first, last) for first, last in found["gaps"])
     manifest = Manifest(**_checked(found, _TYPES))
     _check_fields(manifest)
     return manifest

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from wherecast.spark.columns import (
     CANDIDATES,
     ERROR,
     FOUND,
+    ID,
     IDS,
     PREFIX,
     SERVER,
@@ -56,10 +57,12 @@ from wherecast.spark.columns import (
     quoted,
     renamed,
     resolve,
+    rule_field,
     without_dots,
 )
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.rules import RuleTable, arrow_form, choose_columns, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -96,6 +99,8 @@ class Numbers:
 
 
 _EVENT = f"{PREFIX}_event"
+#: Rule columns that a caller asks for: names, names with other ones for the result, or `*`.
+RuleColumns: TypeAlias = Iterable[str] | Mapping[str, str] | str
 
 
 def match(
@@ -110,6 +115,7 @@ def match(
     on_error: Literal["raise", "skip", "keep"] = "raise",
     numbers: Numbers | None = None,
     names: Mapping[str, str] | Names | None = None,
+    columns: RuleColumns = (),
 ) -> DataFrame:
     """Match events against an index: `events.transform(match, index)`.
 
@@ -129,35 +135,47 @@ def match(
         numbers: Filled with counts once the result has been computed.
         names: Other names for the columns that are added, such as `{"subscription": "rule"}`, where the events have columns
             of these names.
+        columns: Rule columns to add to each match, as they are in the version: their names, a mapping to other names, or
+            `*` for all. In `lists`, the elements of `subscriptions` are then structs of the id and these columns.
     """
     if on_error not in ("raise", "skip", "keep"):
         raise ValueError(f"on_error must be 'raise', 'skip' or 'keep', got {on_error!r}")
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
     names = Names.of(names)
+    rules = choose_rules(columns, output, manifest, events.sparkSession)
     added = [FOUND[output], *(["explanation"] if explain else []), *(["error"] if on_error == "keep" else [])]
-    names.refuse_clashes(added, events, subscribers)
+    names.refuse_clashes(added, events, subscribers, rules.values() if output == "pairs" else ())
     found_at = check_columns(events, manifest)
     plain = without_dots(events.columns)
     events = renamed(events, plain)
     known = Schema.from_json(manifest.schema)
-    columns = tuple((known[name].column, (plain.get(path[0], path[0]), *path[1:])) for name, path in found_at.items())
+    where = tuple((known[name].column, (plain.get(path[0], path[0]), *path[1:])) for name, path in found_at.items())
     task = MatchTask(
         index.url,
         manifest,
         counts=output == "counts",
-        explain=explain,
+        explain=explain and output == "pairs",
         tally=numbers is not None,
         strict=on_error == "raise",
-        columns=columns,
+        columns=where,
+        rules=tuple(rules),
     )
     if manifest.plan is None:
         found = _match_here(events, task, numbers)
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(events, task, output, numbers, keep_events=keep_events, keep_errors=keep_errors)
-    result = _shape(found, output, subscribers, unmatched, names, keep_errors=on_error == "keep")
+    result = _shape(found, output, subscribers, unmatched, names, rules, keep_errors=on_error == "keep")
     return renamed(result, {other: name for name, other in plain.items()})
+
+
+def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark: SparkSession) -> dict[str, str]:
+    """Rule columns that are asked for, and what the result calls them."""
+    rules = choose_columns(chosen, manifest, spark) if chosen else {}
+    if rules and output == "counts":
+        raise SchemaError("output='counts' tells no rules, so it has no rule columns; use 'pairs' or 'lists'")
+    return rules
 
 
 def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
@@ -233,12 +251,16 @@ def _route_fields() -> list[tuple[str, DataType]]:
 
 
 def _result_fields(task: MatchTask) -> list[tuple[str, DataType]]:
-    from pyspark.sql.types import ArrayType, LongType, StringType
+    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-    id_type = LongType() if task.manifest.id_type == "bigint" else StringType()
-    why: list[tuple[str, DataType]] = [(WHY, ArrayType(StringType()))] if task.explain else []
+    found: DataType = LongType() if task.manifest.id_type == "bigint" else StringType()
+    if task.is_wide:
+        known = columns_of(task.manifest)
+        why = [StructField(WHY, StringType())] if task.explain else []
+        rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
+        found = StructType([StructField(ID, found), *why, *rules])
     tally: list[tuple[str, DataType]] = [(CANDIDATES, LongType())] if task.tally else []
-    return [(IDS, LongType() if task.counts else ArrayType(id_type)), *why, *tally, (ERROR, StringType())]
+    return [(IDS, LongType() if task.counts else ArrayType(found)), *tally, (ERROR, StringType())]
 
 
 def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
@@ -249,31 +271,55 @@ def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
 
 
 def _shape(
-    found: DataFrame, output: Output, subscribers: DataFrame | None, unmatched: bool, names: Names, *, keep_errors: bool
+    found: DataFrame,
+    output: Output,
+    subscribers: DataFrame | None,
+    unmatched: bool,
+    names: Names,
+    rules: Mapping[str, str],
+    *,
+    keep_errors: bool,
 ) -> DataFrame:
     """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    own = [quoted(c) for c in found.columns if c not in (IDS, WHY, CANDIDATES, ERROR)]
+    own = [quoted(c) for c in found.columns if c not in (IDS, CANDIDATES, ERROR)]
     error = [F.col(ERROR).alias(names.error)] if keep_errors else []
     if output == "pairs":
-        return _pairs(found, own, error, subscribers, names)
+        return _pairs(found, own, error, subscribers, names, rules)
     any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
     wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
-    return found.where(wanted).select(*own, F.col(IDS).alias(names.found(output)), *error)
+    ids = F.col(IDS)
+    if rules:
+        ids = F.transform(ids, lambda match: F.struct(*_parts_of(match, names, rules)))
+    return found.where(wanted).select(*own, ids.alias(names.found(output)), *error)
+
+
+def _parts_of(match: Column, names: Names, rules: Mapping[str, str]) -> list[Column]:
+    """The id and the rule columns of a match, under the names that the caller knows."""
+    shown = [match[rule_field(n)].alias(name) for n, name in enumerate(rules.values())]
+    return [match[ID].alias(names.subscription), *shown]
 
 
 def _pairs(
-    found: DataFrame, own: list[Column], error: list[Column], subscribers: DataFrame | None, names: Names
+    found: DataFrame,
+    own: list[Column],
+    error: list[Column],
+    subscribers: DataFrame | None,
+    names: Names,
+    rules: Mapping[str, str],
 ) -> DataFrame:
     """A row for each id; of an event that has none, one row if it has an error that is kept."""
     from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, StructType
 
     explode = F.explode_outer if error else F.explode
-    if WHY in found.columns:
-        both = found.select(*own, explode(F.arrays_zip(IDS, WHY)).alias(IDS), *error)
-        ids = [F.col(f"{IDS}.{IDS}").alias(names.subscription), F.col(f"{IDS}.{WHY}").alias(names.explanation)]
-        pairs = both.select(*own, *ids, *([quoted(names.error)] if error else []))
+    found_type = cast("ArrayType", found.schema[IDS].dataType).elementType
+    if isinstance(found_type, StructType):
+        matches = found.select(*own, explode(IDS).alias(IDS), *error)
+        parts = _parts_of(F.col(IDS), names, rules)
+        why = [F.col(IDS)[WHY].alias(names.explanation)] if WHY in found_type.names else []
+        pairs = matches.select(*own, *parts, *why, *([quoted(names.error)] if error else []))
     else:
         pairs = found.select(*own, explode(IDS).alias(names.subscription), *error)
     if error:
@@ -287,6 +333,8 @@ def _pairs(
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000
+#: Bytes of matches with their rule columns, likewise.
+_BYTES = 256_000_000
 _FIRST_PIECE = 2_000
 #: Events of a piece whose candidates are counted, to stand for all: counting takes as long as matching.
 _TALLIED = 50
@@ -299,6 +347,14 @@ class Pace:
     """How many events are matched at a time; it follows what they match."""
 
     events: int = _FIRST_PIECE
+
+
+class Served(NamedTuple):
+    """What a task has open of a server."""
+
+    engine: Engine
+    rules: RuleTable | None
+    """None: no rule columns are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,16 +374,22 @@ class MatchTask:
     """An event that does not fit the schema fails the task; otherwise it carries its error."""
     columns: tuple[tuple[str, Path], ...]
     """Where attributes are (see `columns`); those that are not there are NULL."""
+    rules: tuple[str, ...] = ()
+    """Rule columns that go along with ids."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a match is a struct of its id and more."""
+        return self.explain or bool(self.rules)
 
     def match_here(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events against the one server of a broadcast index."""
-        engine, pace = Index(self.url).serve(self.manifest, 0), Pace()
+        server, pace = self._open(0), Pace()
         for batch in batches:
             good, refused = self._set_apart(batch)
             if refused.num_rows:
                 yield self._nothing(refused)
-            for piece, matches in self._match(engine, good, pace):
-                yield self._answer(engine, piece, matches)
+            yield from self._match(server, good, pace)
 
     def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events with the servers they go to."""
@@ -355,9 +417,12 @@ class MatchTask:
                 if server is None:  # nobody's: nothing matches, only errors are carried on
                     yield self._nothing(mine)
                     continue
-                engine = Index(self.url).serve(self.manifest, server)
-                for piece, matches in self._match(engine, mine, pace):
-                    yield self._answer(engine, piece, matches)
+                yield from self._match(self._open(server), mine, pace)
+
+    def _open(self, server: int) -> Served:
+        index = Index(self.url)
+        rules = index.serve_rules(self.manifest, server) if self.rules else None
+        return Served(index.serve(self.manifest, server), rules)
 
     def without(self, missing: set[str]) -> MatchTask:
         """The task for events that lack some columns."""
@@ -386,18 +451,19 @@ class MatchTask:
             raise EventError(str(refused.column(ERROR)[0]))
         return _own_columns(batch.filter(pc.is_null(batch.column(ERROR)))), refused
 
-    def _match(self, engine: Engine, batch: pa.RecordBatch, pace: Pace) -> Iterator[tuple[pa.RecordBatch, Matches]]:
-        """Pieces of a batch with their matches, cut so that not too many matches are held at a time."""
+    def _match(self, server: Served, batch: pa.RecordBatch, pace: Pace) -> Iterator[pa.RecordBatch]:
+        """A batch with its matches, in pieces, so that not too many matches are held at a time."""
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, pace.events)
-            matches = engine.match_batch(self._attributes(piece), on_error="raise" if self.strict else "skip")
-            per_event = max(matches.total() / max(piece.num_rows, 1), 0.01)
-            yield piece, matches
+            matches = server.engine.match_batch(self._attributes(piece), on_error="raise" if self.strict else "skip")
+            answer = self._answer(server, piece, matches)
+            share = max(matches.total() / _MATCHES, answer.column(IDS).nbytes / _BYTES) / max(piece.num_rows, 1)
+            yield answer
             start += piece.num_rows
-            pace.events = max(1, int(_MATCHES / per_event))
+            pace.events = max(1, int(1 / max(share, 0.01 / _MATCHES)))
 
-    def _answer(self, engine: Engine, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
+    def _answer(self, server: Served, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         """The events of a batch with what they match."""
         counts = np.zeros(batch.num_rows, np.int64)  # some may have been left out of matching
         counts[matches.rows] = matches.counts()
@@ -407,35 +473,55 @@ class MatchTask:
         else:
             ids = matches.to_list_array().flatten().cast(self._id_type)  # an engine without ids knows no type of them
             columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
-        if self.explain:
-            columns[WHY] = _explanations(engine, self._attributes(batch), columns[IDS])
+            if self.is_wide:
+                columns[IDS] = self._widen(server, columns[IDS], self._attributes(batch), matches)
         if self.tally:
             total = np.zeros(batch.num_rows, np.int64)
             sample = self._attributes(batch.slice(0, _TALLIED))
-            total[:1] = round(engine.candidates(sample) * batch.num_rows)
+            total[:1] = round(server.engine.candidates(sample) * batch.num_rows)
             columns[CANDIDATES] = pa.array(total)
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)
+
+    def _widen(self, server: Served, lists: pa.ListArray, events: pa.RecordBatch, matches: Matches) -> pa.ListArray:
+        """Lists of structs of lists of ids: with what was asked for beside them."""
+        parts = {ID: lists.flatten()}
+        if self.explain:
+            parts[WHY] = _explanations(server.engine, events, lists)
+        if server.rules is not None:
+            taken = server.rules.take(matches.places(), list(self.rules)).combine_chunks()
+            for number, column in enumerate(taken.columns):
+                parts[rule_field(number)] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        structs = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+        return pa.ListArray.from_arrays(lists.offsets, structs)
 
     @property
     def _id_type(self) -> pa.DataType:
         return pa.int64() if self.manifest.id_type == "bigint" else pa.string()
 
+    def _found_type(self) -> pa.DataType:
+        """What a match is."""
+        if not self.is_wide:
+            return self._id_type
+        form = arrow_form(columns_of(self.manifest))
+        why = [(WHY, pa.string())] if self.explain else []
+        return pa.struct(
+            [(ID, self._id_type), *why, *((rule_field(n), form.field(c).type) for n, c in enumerate(self.rules))]
+        )
+
     def _nothing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
-        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._id_type)
+        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._found_type())
         columns: dict[str, Any] = {IDS: none}
-        if self.explain:
-            columns[WHY] = _empty_lists(n, pa.string())
         if self.tally:
             columns[CANDIDATES] = pa.array(np.zeros(n, np.int64))
         return _extend(_own_columns(batch), {**columns, ERROR: batch.column(ERROR)})
 
 
-def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.ListArray:
+def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.Array:
     events = batch.to_pylist()
     texts = [str(engine.explain(events[row], id)) for row, ids in enumerate(lists.to_pylist()) for id in ids]
-    return pa.ListArray.from_arrays(lists.offsets, pa.array(texts, pa.string()))
+    return pa.array(texts, pa.string())
 
 
 def _empty_lists(n: int, kind: pa.DataType) -> pa.ListArray:

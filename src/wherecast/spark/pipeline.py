@@ -26,6 +26,7 @@ from wherecast.spark.files import CheckFiles, Folder, Opened
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import check_columns
+from wherecast.spark.rules import columns_of
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
@@ -191,14 +192,16 @@ class Pipeline:
 
     def _match(self, events: DataFrame, check: CheckFiles | None) -> MatchQuery:
         """Start matching."""
-        config = self.config
+        config, stored = self.config, columns_of(self.index.read()).names
+        join = config.subscribers and not stored  # an index of an older release has no columns
         return stream(
             events,
             self.index,
             self._sink("sink"),
             config.checkpoint_of("events"),
             output=cast("Output", config.output),
-            subscribers=self.subscriptions().drop("filter", "priority") if config.subscribers else None,
+            subscribers=self.subscriptions().drop("filter", "priority") if join else None,
+            columns=[name for name in stored if name != "priority"] if config.subscribers else (),
             dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
             rebalancer=None if config.plan.rebalance is None else Rebalancer(config.plan.rebalance),
             trigger=_trigger(config.trigger),

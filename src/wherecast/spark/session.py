@@ -226,6 +226,16 @@ def has_session() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
+def active_session() -> SparkSession:
+    """The session of this thread or process. Raises SessionError if there is none."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise SessionError("there is no Spark session; start one with wherecast.spark.create_session()")
+    return session
+
+
 def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(java_home())
     # Workers started by `python3` must find this environment's python, and its packages with it.

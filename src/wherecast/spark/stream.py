@@ -38,7 +38,7 @@ from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_co
 from wherecast.spark.files import CheckFiles
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.match import NAMES, Numbers, check_columns, match
+from wherecast.spark.match import NAMES, Numbers, RuleColumns, check_columns, choose_rules, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks import Kafka, Parquet, Sink
@@ -179,6 +179,7 @@ class BatchRunner:
     reports: Reports[BatchReport]
     names: Names
     check_files: CheckFiles | None
+    columns: RuleColumns
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -229,6 +230,7 @@ class BatchRunner:
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="skip" if self.dead_letters is None else "keep",
             numbers=numbers,
+            columns=self.columns,
             names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
         if self.dead_letters is None:
@@ -268,6 +270,7 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     names: Mapping[str, str] | None = None,
+    columns: RuleColumns = (),
     check_files: CheckFiles | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
@@ -286,14 +289,18 @@ def stream(
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
         names: As for `match`; `error` and `message` name the columns of dead letters.
+        columns: Rule columns to add to each match, as for `match`; they are those of the version that the batch has pinned.
         check_files: Where the source is a folder of files, called with the session and the files of every batch before they
             are read. What it raises stops the stream; the batch is not written, and comes again at the next start.
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
-    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters)
+    rules: dict[str, str] = {}
     if index.versions():
         check_columns(events, index.read())
+        rules = choose_rules(columns, output, index.read(), events.sparkSession)
+    shown = list(rules.values()) if output == "pairs" else []
+    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters, shown)
     if isinstance(sink, Kafka):
         sink = replace(sink, found="" if output == "counts" else chosen.found(output))
     if isinstance(dead_letters, Kafka):
@@ -307,7 +314,9 @@ def stream(
     else:
         pins.resume(place.newest())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files)
+    runner = BatchRunner(
+        index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files, columns
+    )
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)
@@ -323,12 +332,13 @@ def _refuse_clashes(
     output: Output,
     subscribers: DataFrame | None,
     dead_letters: Sink | None,
+    rules: list[str],
 ) -> None:
     """Raises SchemaError if two columns of a sink would have one name."""
-    names.refuse_clashes([FOUND[output]], events, subscribers)
+    names.refuse_clashes([FOUND[output]], events, subscribers, rules)
     own = own_columns(events)
     if isinstance(sink, Parquet):
-        sink.check_columns([*own, names.found(output), *([] if subscribers is None else subscribers.columns)])
+        sink.check_columns([*own, names.found(output), *rules, *([] if subscribers is None else subscribers.columns)])
     if dead_letters is None:
         return
     added = ["error", *(["message"] if MESSAGE in events.columns else [])]
