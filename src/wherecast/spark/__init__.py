@@ -2,12 +2,15 @@
 
 >>> from wherecast import spark as ws
 >>> session = ws.create_session()
->>> built = ws.build_index(subscriptions, schema, "index")
->>> events.transform(ws.match, "index").show()
+>>> index = ws.Index.build(rules, "index", schema=events, id="rule_id", filter="condition")
+>>> events.transform(index.match, columns=["severity"]).show()
+
+`Index` has everything as methods. The functions beside it do the same, and also take the path of an index.
 """
 
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
+from wherecast.spark.follow import TableQuery
 from wherecast.spark.index import Index
 from wherecast.spark.match import Numbers, match, register_table_function
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
@@ -16,6 +19,7 @@ from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink, SinkError
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
+from wherecast.spark.sync import Synced
 
 __all__ = [
     "Applied",
@@ -37,6 +41,8 @@ __all__ = [
     "Sink",
     "SinkError",
     "StaleVersionError",
+    "Synced",
+    "TableQuery",
     "Watch",
     "apply_changes",
     "build_index",

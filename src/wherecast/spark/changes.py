@@ -362,6 +362,11 @@ def commit_changes(index: Index, read: Callable[[Manifest], Unapplied], *, case_
     """Commit a version with the changes that `read` finds missing in the current one."""
     while True:
         with index.change() as manifest:
+            if manifest.synced:
+                raise IndexStoreError(
+                    f"the index {index.url} follows a table, and the next sync would undo changes of a log; change the table, "
+                    "or build the index again and apply changes from then on"
+                )
             rows, replayed = read(manifest)
             schema = Schema.from_json(manifest.schema)
             form = arrow_form(columns_of(manifest))
@@ -521,19 +526,20 @@ class ChangeRunner:
             )
         )
         if max(map(len, applied.manifest.servers)) > self.most_layers:
-            self._tidy(changes.sparkSession)
+            tidy(changes.sparkSession, self.index, self.keep_versions)
 
-    def _tidy(self, spark: SparkSession) -> None:
-        """Merge layers and remove old versions; what does not succeed now is done after a later batch."""
-        try:
-            compact(spark, self.index)
-        except StaleVersionError as error:
-            _log.info("layers are merged later: %s", error)
-            return
-        try:
-            self.index.clean(self.keep_versions)
-        except (IndexStoreError, OSError) as error:
-            _log.warning("old versions of the index could not be removed, trying again later: %s", error)
+
+def tidy(spark: SparkSession, index: Index, keep_versions: int) -> None:
+    """Merge layers and remove old versions; what does not succeed now is done after a later change."""
+    try:
+        compact(spark, index)
+    except StaleVersionError as error:
+        _log.info("layers are merged later: %s", error)
+        return
+    try:
+        index.clean(keep_versions)
+    except (IndexStoreError, OSError) as error:
+        _log.warning("old versions of the index could not be removed, trying again later: %s", error)
 
 
 def _letters(spark: SparkSession, quarantine: pa.Table) -> DataFrame:

@@ -26,10 +26,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wherecast.engine.engine import Engine
 from wherecast.errors import UnknownIdError
@@ -49,13 +49,15 @@ if TYPE_CHECKING:
     from wherecast.engine.explain import Explanation
     from wherecast.language.events.schema import SchemaSource
     from wherecast.partition.plan import Strategy
-    from wherecast.spark.changes import Applied
+    from wherecast.spark.changes import Applied, ChangesQuery
     from wherecast.spark.columns import Output
     from wherecast.spark.files import CheckFiles
+    from wherecast.spark.follow import TableQuery
     from wherecast.spark.match import Numbers, RuleColumns
     from wherecast.spark.servers import Rebalancer
     from wherecast.spark.sinks import Sink
     from wherecast.spark.stream import MatchQuery
+    from wherecast.spark.sync import Synced
 
 _COMMITTING = threading.Lock()
 
@@ -212,6 +214,61 @@ class Index:
         from wherecast.spark.changes import apply_changes
 
         return apply_changes(changes, self)
+
+    def sync(self, rules: DataFrame) -> Synced:
+        """Make the index equal to a table of rules, in one new version; in none if it is so already.
+
+        The table is the truth: a rule whose row is gone is removed, and one whose edit is refused is not live any more but in
+        the quarantine. Tasks compare ids and content, so only what differs comes to the driver.
+
+        Raises:
+            SubscriptionError: Ids occur more than once, or a column has another type than in the index.
+            IndexStoreError: There is no index yet, or it has numbered changes (`apply`), which a sync would undo.
+        """
+        from wherecast.spark.sync import sync_rules
+
+        return sync_rules(rules, self)
+
+    @overload
+    def follow(
+        self,
+        source: DataFrame,
+        checkpoint: str,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        dead_letters: Sink | None = None,
+    ) -> ChangesQuery: ...
+
+    @overload
+    def follow(
+        self, source: str | Callable[[], DataFrame], *, trigger: Mapping[str, Any] | None = None
+    ) -> TableQuery: ...
+
+    def follow(
+        self,
+        source: DataFrame | str | Callable[[], DataFrame],
+        checkpoint: str | None = None,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        dead_letters: Sink | None = None,
+    ) -> ChangesQuery | TableQuery:
+        """Keep the index up to date in the background, with a table or with a log of changes.
+
+        Args:
+            source: The name of a table, or a function that reads one, `lambda: spark.read.parquet("rules")`: it is synced again and
+                again. Or a streaming DataFrame of numbered changes, as for `apply`.
+            checkpoint: For a log: where Spark remembers how far it has come.
+            trigger: How often, as for `DataStreamWriter.trigger`; a table by default every 10 seconds.
+            dead_letters: For a log: a sink for refused and late changes.
+        """
+        from wherecast.spark.changes import follow_changes
+        from wherecast.spark.follow import follow_table
+
+        if isinstance(source, str) or callable(source) or not source.isStreaming:
+            return follow_table(source, self, trigger)  # type: ignore[arg-type]  # refuses a batch DataFrame
+        if checkpoint is None:
+            raise IndexStoreError("a log of changes is followed with a checkpoint; pass a folder for it")
+        return follow_changes(source, self, checkpoint, dead_letters=dead_letters, **(trigger or {}))
 
     def compact(self) -> Manifest:
         """Merge the layers of every server into one, as a new version, in the active Spark session."""

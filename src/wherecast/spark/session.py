@@ -227,13 +227,14 @@ def has_session() -> bool:
 
 
 def active_session() -> SparkSession:
-    """The session of this thread or process. Raises SessionError if there is none."""
+    """The session of this thread, else of the process. Raises SessionError if there is none."""
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise SessionError("there is no Spark session; start one with wherecast.spark.create_session()")
-    return session
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        raise SessionError("there is no Spark session; start one with wherecast.spark.create_session()") from None
 
 
 def _prepare_environment(master: str) -> None:
