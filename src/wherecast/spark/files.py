@@ -73,13 +73,13 @@ class Folder:
             return Opened(self._read_csv(columns))
         return self._open(self._with_own(columns, declared=declared))
 
-    def changes(self, id_type: str) -> Opened:
-        """Changes to the subscriptions; other columns are not read."""
-        columns = change_columns(id_type)
+    def changes(self, id_type: str, rules: StructType | None = None) -> Opened:
+        """Changes to the subscriptions, with their rule columns; other columns are not read. Lines of CSV have no rule columns."""
+        columns = change_columns(id_type, rules)
         if self._kind == "json":
-            return Opened(parse_changes(self._lines(columns), id_type, self._text_options(columns)))
+            return Opened(parse_changes(self._lines(columns), id_type, self._text_options(columns), rules))
         if self._kind == "csv":
-            return Opened(self._read_csv(columns))
+            return Opened(self._read_csv(change_columns(id_type)))
         return self._open(columns, others=True)
 
     @property

@@ -172,13 +172,15 @@ class Pipeline:
         return None if opened is None else opened.rows
 
     def _changes(self) -> Opened | None:
-        source, id_type = self.config.changes, self.index.read().id_type
+        source, manifest = self.config.changes, self.index.read()
         if source is None:
             return None
+        id_type, rules = manifest.id_type, columns_of(manifest)
         if source.source == "kafka":
             check_brokers("changes", str(source.servers))
-            return Opened(read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source)))
-        return self._folder("changes", source, stream=True).changes(id_type)
+            topic = str(source.servers), str(source.topic)
+            return Opened(read_changes(self.spark, *topic, id_type, rules, **_options(source)))
+        return self._folder("changes", source, stream=True).changes(id_type, rules)
 
     def _columns(self, source: SourceConfig) -> StructType:
         from pyspark.errors import PySparkException
