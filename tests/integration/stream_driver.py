@@ -1,8 +1,8 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
 Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
-`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet or foreach); matches go to
-`matches/`, dead letters to `dead/`. With the point `none` it runs to the end. Changes with a sequence number up to n are
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach or jdbc); matches go to
+`matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` it runs to the end. Changes with a sequence number up to n are
 applied when batch n begins, every third batch.
 """
 
@@ -20,13 +20,16 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
 from tests.integration.stream_job import NOT_COMMITTED, SCHEMA
+from tests.jars.artifacts import jdbc_jars
 from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.index import Index
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks import jdbc as jdbc_module
+from wherecast.spark.sinks.jdbc import Jdbc
+from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
 
@@ -88,11 +91,27 @@ def hook_parquet(reaper: Reaper, folder: Path) -> None:
         reaper.around(Store, "move", after=f"{prefix}batch in sight", only=here)
 
 
+def hook_jdbc(reaper: Reaper) -> None:
+    """Points on the way of a batch into a table, for the matches and for the dead letters."""
+    for prefix in ("", "dead "):
+        target = "dead" if prefix else "matches"
+
+        def is_staged(sink: Jdbc, _: Any, table: str, *__: Any, target: str = target) -> bool:
+            return sink.table == target != table
+
+        def here(_: Any, __: str, table: str, *___: Any, target: str = target) -> bool:
+            return table == target
+
+        reaper.around(Jdbc, "_save", after=f"{prefix}staging filled", only=is_staged)
+        reaper.around(jdbc_module._Database, "take_over", after=f"{prefix}rows and key in", only=here)
+
+
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
     reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
     hook_parquet(reaper, folder)
+    hook_jdbc(reaper)
     reaper.around(Index, "commit", before="change written", after="change committed")
     write, run = Parquet.write, BatchRunner.__call__
 
@@ -136,7 +155,9 @@ class Files:
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
     clean_module._KEPT = 1_000_000  # the test looks at all of them
-    session = ws.create_session("driver", master, **SETTINGS)
+    kind = (folder / "sink").read_text()
+    jars = {"spark.jars": ",".join(map(str, jdbc_jars()))} if kind == "jdbc" else {}
+    session = ws.create_session("driver", master, **SETTINGS, **jars)
     index = Index(str(folder / "index"))
     if not index.versions():
         strategy: Any = (folder / "strategy").read_text()
@@ -153,7 +174,9 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
     source = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
     sink: Any = ws.Parquet(str(folder / "matches"))
     dead: Any = ws.Parquet(str(folder / "dead"))
-    if (folder / "sink").read_text() == "foreach":
+    if kind == "jdbc":
+        sink, dead = (ws.Jdbc((folder / "jdbc").read_text(), table) for table in ("matches", "dead"))
+    if kind == "foreach":
         sink = ws.Foreach(Files(reaper, folder / "matches", ""))
         dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))
     query = ws.stream(

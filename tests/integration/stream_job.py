@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -24,6 +25,7 @@ SUBSCRIPTIONS = [
 #: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
 #: every third batch, and a point comes in every other.
 INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
+INTO_JDBC = ["staging filled", "rows and key in"]
 INTO_FOREACH = ["function begins", "function half done", "function ends"]
 NOT_COMMITTED = "done but not committed"
 POINTS = {
@@ -33,6 +35,7 @@ POINTS = {
         *(f"dead {point}" for point in INTO_PARQUET),
         NOT_COMMITTED,
     ],
+    "jdbc": [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
     "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
 }
 
@@ -49,6 +52,16 @@ def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
+def read_output(folder: Path, name: str) -> pa.Table:
+    """What a sink has, with the number of the batch in `batch_id`."""
+    if not (folder / "database").exists():
+        return ds.dataset(folder / name, format="parquet", partitioning="hive").to_table()
+    with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
+        table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
+    # A file is a batch.
+    return table.append_column("batch_id", pa.array([row // EVENTS for row in table["row"].to_pylist()]))
+
+
 def check_matches(
     folder: Path,
     pins: Mapping[int, int],
@@ -61,7 +74,7 @@ def check_matches(
     """
     events = ds.dataset(folder / "events", format="parquet").to_table()
     place = {row: i for i, row in enumerate(events["row"].to_pylist())}
-    found = ds.dataset(folder / "matches", format="parquet", partitioning="hive").to_table()
+    found, dead = read_output(folder, "matches"), read_output(folder, "dead")
     versions_used, delivered = set(), Counter[int]()
     for batch in sorted(set(found["batch_id"].to_pylist())):
         mine = found.filter(pa.compute.equal(found["batch_id"], batch))
@@ -80,7 +93,6 @@ def check_matches(
     # Every good event matches, so each one shows in the batch that had it; none may show in two.
     poison = {row for row, error in zip(place, events["__wherecast_error"].to_pylist(), strict=True) if error}
     assert delivered == Counter(row for row in place if row not in poison)
-    dead = ds.dataset(folder / "dead", format="parquet", partitioning="hive").to_table()
     assert Counter(dead["row"].to_pylist()) == Counter(poison)
     assert set(dead["error"].to_pylist()) == {"poison"}
     return versions_used

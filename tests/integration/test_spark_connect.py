@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 import pytest
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
-from tests.kafka.ports import free_ports, is_open
+from tests.servers.ports import free_ports, is_open
 
 from wherecast.spark.session import java_home
 

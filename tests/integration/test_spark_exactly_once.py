@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.integration.stream_job import (
     INTO_FOREACH,
+    INTO_JDBC,
     INTO_PARQUET,
     NOT_COMMITTED,
     SUBSCRIPTIONS,
@@ -23,6 +25,7 @@ from tests.integration.stream_job import (
     check_matches,
     make_events,
 )
+from tests.servers.postgresql import running_postgresql
 
 from wherecast.spark.index import Index
 
@@ -34,6 +37,7 @@ ROOT = Path(__file__).parents[2]
 KILLS = {
     ("parquet", "broadcast"): ["rows written", "manifest created", NOT_COMMITTED],
     ("parquet", "event-space"): ["before the write", "rows durable", "batch in sight"],
+    ("jdbc", "broadcast"): INTO_JDBC,
     ("foreach", "broadcast"): ["function half done"],
     ("foreach", "event-space"): ["function begins", "function ends"],
 }
@@ -43,6 +47,7 @@ ALL_KILLS = {
         *("dead rows written", "dead manifest created", "dead batch in sight", NOT_COMMITTED),
     ],
     ("parquet", "event-space"): INTO_PARQUET,
+    ("jdbc", "broadcast"): [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
     ("foreach", "broadcast"): [*INTO_FOREACH, "dead function half done", NOT_COMMITTED],
     ("foreach", "event-space"): INTO_FOREACH,
 }
@@ -51,10 +56,12 @@ ALL_KILLS = {
 def test_every_point_is_in_the_short_list() -> None:
     """No point on the way into a sink is left to the long run."""
     short = {
-        sink: {p for (s, _), points in KILLS.items() if s == sink for p in points} for sink in ("parquet", "foreach")
+        sink: {p for (s, _), points in KILLS.items() if s == sink for p in points}
+        for sink in ("parquet", "foreach", "jdbc")
     }
     assert short["parquet"] >= {*INTO_PARQUET}
     assert short["foreach"] >= {*INTO_FOREACH}
+    assert short["jdbc"] >= {*INTO_JDBC}
     assert KILLS.keys() == ALL_KILLS.keys()
 
 
@@ -135,12 +142,21 @@ def check_outcome(folder: Path) -> int:
 @pytest.mark.parametrize(("sink", "strategy"), list(KILLS))
 def test_killed_at_every_point(tmp_path: Path, sink: str, strategy: str) -> None:
     """The driver is killed -9 at each point, one after the other, and goes on each time; then it runs to the end."""
+    with ExitStack() as running:
+        if sink == "jdbc":
+            server = running.enter_context(running_postgresql())
+            (tmp_path / "database").write_text(server.url)
+            (tmp_path / "jdbc").write_text(server.jdbc_url)
+        kill_at_every_point(tmp_path, sink, strategy)
+
+
+def kill_at_every_point(folder: Path, sink: str, strategy: str) -> None:
     points = (ALL_KILLS if os.environ.get("WHERECAST_KILLS") == "all" else KILLS)[sink, strategy]
-    make_job(tmp_path, strategy, sink, 2 * len(points) + 2)
+    make_job(folder, strategy, sink, 2 * len(points) + 2)
     for number, point in enumerate(points):
-        finish(drive(tmp_path, point, 2 * (number + 1)), tmp_path, -signal.SIGKILL)
-    finish(drive(tmp_path), tmp_path, 0)
-    assert check_outcome(tmp_path) > len(points) // 2
+        finish(drive(folder, point, 2 * (number + 1)), folder, -signal.SIGKILL)
+    finish(drive(folder), folder, 0)
+    assert check_outcome(folder) > len(points) // 2
 
 
 def test_executors_are_killed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from wherecast.errors import SchemaError
 from wherecast.language.events.schema import Schema
 from wherecast.spark import kafka
 from wherecast.spark.progress import Reports
-from wherecast.spark.sinks import _keyed
+from wherecast.spark.sinks.kafka import _keyed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from wherecast import spark as ws
 from wherecast.errors import SchemaError
 from wherecast.spark.match import match
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.stream import stream
 
 if TYPE_CHECKING:

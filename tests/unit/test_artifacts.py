@@ -6,9 +6,9 @@ import hashlib
 import re
 
 import pytest
-from tests.kafka import maven
-from tests.kafka.artifacts import BROKER, CONNECTOR, PINS, Jar, broker_jars, connector_jars, fetch, read_pins
-from tests.kafka.maven import VARIABLE, MavenError, central, repository
+from tests.jars import maven
+from tests.jars.artifacts import BROKER, CONNECTOR, PINS, Jar, broker_jars, connector_jars, fetch, read_pins
+from tests.jars.maven import VARIABLE, MavenError, central, repository
 
 PATH = "org/example/thing/1.0/thing-1.0.jar"
 CONTENT = b"not really a jar"
@@ -95,8 +95,8 @@ def test_maven_is_used_where_it_is(monkeypatch):
         (folder / PATH).parent.mkdir(parents=True)
         (folder / PATH).write_bytes(CONTENT if len(asked) > 1 else b"damaged")
 
-    monkeypatch.setattr("tests.kafka.artifacts.find_maven", lambda: "mvn")
-    monkeypatch.setattr("tests.kafka.artifacts.copy_with_maven", copy)
+    monkeypatch.setattr("tests.jars.artifacts.find_maven", lambda: "mvn")
+    monkeypatch.setattr("tests.jars.artifacts.copy_with_maven", copy)
     with pytest.warns(UserWarning, match="trying without Maven"):
         (place,) = fetch([JAR])
     place.unlink()

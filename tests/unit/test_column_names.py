@@ -11,7 +11,7 @@ from wherecast.errors import FilterError, SchemaError
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.spark.columns import NameRule, Names, conform, resolve
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks.parquet import Parquet
 
 types = pytest.importorskip("pyspark.sql.types")
 

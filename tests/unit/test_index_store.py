@@ -27,7 +27,7 @@ from wherecast.spark.index import Index
 from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, open_plan, save_plan, write_layer
 from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.progress import BatchReport, Reports
-from wherecast.spark.sinks import Parquet
+from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem
 from wherecast.spark.stream import Batch
 

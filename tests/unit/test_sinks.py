@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from wherecast.spark.clean import Pins
+from wherecast.spark.config import SinkConfig
 from wherecast.spark.index import Index
-from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, SinkError
+from wherecast.spark.sinks.delta import Delta
+from wherecast.spark.sinks.foreach import Foreach
+from wherecast.spark.sinks.jdbc import Jdbc
+from wherecast.spark.sinks.kafka import Kafka
+from wherecast.spark.sinks.kinds import KINDS
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.stream import Batch, Checkpoint
 
@@ -255,3 +263,42 @@ def test_other_sinks_tell_streams_apart() -> None:
         sink.admit(None)
         sink.admit("two")
         assert not sink.holds(Batch(0, "two", "a"))
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_kinds_are_made_of_a_configuration(name: str, tmp_path: Path) -> None:
+    """Every kind that a file can name is made of the keys that it needs; the sink for dead letters too."""
+    keys = {"path": str(tmp_path), "servers": "a:1", "topic": "t", "url": "jdbc:postgresql://a/b", "table": "s.t"}
+    needed = {group[0]: keys[group[0]] for group in KINDS[name].needs}
+    sink = KINDS[name].of(SinkConfig(name, **needed), "wherecast-x")
+    assert isinstance(sink, KINDS[name])
+    assert isinstance(sink.expect(["row"], "subscription"), KINDS[name])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Jdbc("jdbc:postgresql://a/b", "matches; DROP TABLE x"), "expected a name such as 'matches'"),
+        (lambda: Jdbc("jdbc:quaint://a/b?password=secret", "matches"), r"the driver of jdbc:quaint://a/b is not known"),
+        (Delta, "either a path or the name of a table"),
+        (lambda: Delta("p", table="t"), "either a path or the name of a table"),
+    ],
+)
+def test_what_a_sink_cannot_be(make: Callable[[], Sink], message: str) -> None:
+    """A sink that could not work is refused when it is made."""
+    with pytest.raises(SinkError, match=message):
+        make()
+
+
+def test_a_sink_of_ones_own_needs_write_only() -> None:
+    """Everything else has a default."""
+
+    class Nowhere(Sink):
+        def write(self, matches: Any, batch: Batch) -> None:
+            pass
+
+    sink = Nowhere()
+    assert sink.expect(["a"], "") is sink
+    assert not sink.holds(Batch(1, "s", "o"))
+    with pytest.raises(TypeError, match="write"):
+        Sink()  # type: ignore[abstract]

@@ -16,7 +16,12 @@ from wherecast.spark.match import Numbers, match, register_table_function
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
-from wherecast.spark.sinks import Delta, Foreach, Kafka, Parquet, Sink, SinkError
+from wherecast.spark.sinks.delta import Delta
+from wherecast.spark.sinks.foreach import Foreach
+from wherecast.spark.sinks.jdbc import Jdbc
+from wherecast.spark.sinks.kafka import Kafka
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
 from wherecast.spark.sync import Synced
@@ -32,6 +37,7 @@ __all__ = [
     "Foreach",
     "Index",
     "IndexStoreError",
+    "Jdbc",
     "Kafka",
     "MatchQuery",
     "Numbers",

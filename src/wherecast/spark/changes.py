@@ -65,7 +65,7 @@ from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
 from wherecast.spark.rules import HASH, RULE, arrow_form, by_slot, columns_of, find_column, rule_struct, struct_rows
 from wherecast.spark.servers import compact
-from wherecast.spark.sinks import Sink
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (

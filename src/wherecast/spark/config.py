@@ -38,7 +38,7 @@
     path = "changes"
 
     [sink]
-    kind = "parquet"                    # parquet, kafka, delta
+    kind = "parquet"                    # parquet, kafka, delta, jdbc
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
 
@@ -73,6 +73,7 @@ from typing import Any, TypeVar
 from wherecast.errors import SchemaError, WherecastError
 from wherecast.language.events.schema import Schema
 from wherecast.spark.columns import Names
+from wherecast.spark.sinks.kinds import KINDS
 
 T = TypeVar("T")
 
@@ -125,6 +126,8 @@ class SinkConfig:
     path: str | None = None
     servers: str | None = None
     topic: str | None = None
+    url: str | None = None
+    table: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_column: str = "batch_id"
 
@@ -184,9 +187,9 @@ _CHOICES = {
     "plan.strategy": ("auto", "broadcast", "event-space", "filter-set"),
     "events.source": ("files", "kafka", "rate"),
     "changes.source": ("files", "kafka"),
-    "sink.kind": ("parquet", "kafka", "delta"),
-    "dead_letters.kind": ("parquet", "kafka", "delta"),
-    "refused_changes.kind": ("parquet", "kafka", "delta"),
+    "sink.kind": tuple(KINDS),
+    "dead_letters.kind": tuple(KINDS),
+    "refused_changes.kind": tuple(KINDS),
 }
 _AT_LEAST = {
     "subscriptions.sequence": 0,
@@ -197,7 +200,12 @@ _AT_LEAST = {
     "limits.layers": 1,
     "limits.versions": 2,  # a batch that is about to begin may still mean the last but one
 }
-_NEEDS = {"files": ("path",), "kafka": ("servers", "topic"), "rate": (), "parquet": ("path",), "delta": ("path",)}
+#: Keys that a source or a sink cannot do without: one of each group.
+_NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "files": (("path",),),
+    "rate": (),
+    **{name: kind.needs for name, kind in KINDS.items()},
+}
 _KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "a string"),
     "int": (int, "a whole number"),
@@ -274,9 +282,9 @@ def _table(kind: type[T], name: str, tables: Mapping[str, Any]) -> T:
             raise ConfigError(f"the key {key!r} is missing in [{name}]")
         _check_value(f"{name}.{key}", content.get(key), str(about.type))
     choice = content.get("source", content.get("kind"))
-    for key in _NEEDS.get(str(choice), ()):
-        if not content.get(key):
-            raise ConfigError(f"[{name}] of {choice} needs the key {key!r}")
+    for keys in _NEEDS.get(str(choice), ()):
+        if not any(content.get(key) for key in keys):
+            raise ConfigError(f"[{name}] of {choice} needs the key {' or '.join(map(repr, keys))}")
     return kind(**content)
 
 

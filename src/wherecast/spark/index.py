@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from wherecast.spark.follow import TableQuery
     from wherecast.spark.match import Numbers, RuleColumns
     from wherecast.spark.servers import Rebalancer
-    from wherecast.spark.sinks import Sink
+    from wherecast.spark.sinks.sink import Sink
     from wherecast.spark.stream import MatchQuery
     from wherecast.spark.sync import Synced
 

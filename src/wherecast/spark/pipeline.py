@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +29,8 @@ from wherecast.spark.match import check_columns
 from wherecast.spark.rules import columns_of
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
-from wherecast.spark.sinks import Delta, Kafka, Parquet, Sink
+from wherecast.spark.sinks.kinds import KINDS
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.stream import MatchQuery, stream
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Pipeline:
             config.checkpoint_of("events"),
             output=cast("Output", config.output),
             subscribers=self.subscriptions().drop("filter", "priority") if join else None,
-            columns=[name for name in stored if name != "priority"] if config.subscribers else (),
+            columns=[n for n in stored if n != "priority"] if config.subscribers and config.output == "pairs" else (),
             dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
             rebalancer=None if config.plan.rebalance is None else Rebalancer(config.plan.rebalance),
             trigger=_trigger(config.trigger),
@@ -238,13 +239,11 @@ class Pipeline:
 
     def _sink(self, table: str) -> Sink:
         sink: SinkConfig = getattr(self.config, table)
-        if sink.kind == "kafka":
-            check_brokers(table, str(sink.servers))
-            return Kafka(str(sink.topic), str(sink.servers), _texts(sink.options))
-        path = self.config.path(str(sink.path))
-        if sink.kind == "parquet":
-            return Parquet(path, batch_column=sink.batch_column)
-        return Delta(path, self._application(table))
+        if sink.servers is not None:
+            check_brokers(table, sink.servers)
+        path = None if sink.path is None else self.config.path(sink.path)
+        described = replace(sink, path=path, options=_texts(sink.options))
+        return KINDS[sink.kind].of(described, self._application(table))
 
     def _application(self, table: str) -> str:
         """What a Delta table calls the writer of a sink: others that write to that table must not be taken for it."""

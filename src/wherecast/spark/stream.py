@@ -41,7 +41,7 @@ from wherecast.spark.manifest import Manifest
 from wherecast.spark.match import NAMES, Numbers, RuleColumns, check_columns, choose_rules, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
-from wherecast.spark.sinks import Kafka, Parquet, Sink
+from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, Store
 
 if TYPE_CHECKING:
@@ -295,16 +295,21 @@ def stream(
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
-    rules: dict[str, str] = {}
+    rules: list[str] = []
     if index.versions():
         check_columns(events, index.read())
-        rules = choose_rules(columns, output, index.read(), events.sparkSession)
-    shown = list(rules.values()) if output == "pairs" else []
-    _refuse_clashes(chosen, events, sink, output, subscribers, dead_letters, shown)
-    if isinstance(sink, Kafka):
-        sink = replace(sink, found="" if output == "counts" else chosen.found(output))
-    if isinstance(dead_letters, Kafka):
-        dead_letters = replace(dead_letters, found="")
+        rules = list(choose_rules(columns, output, index.read(), events.sparkSession).values())
+    rules = rules if output == "pairs" else []  # in lists they are fields of the matches
+    chosen.refuse_clashes([FOUND[output]], events, subscribers, rules)
+    found, own = chosen.found(output), own_columns(events)
+    sink = sink.expect(
+        [*own, found, *rules, *([] if subscribers is None else subscribers.columns)],
+        "" if output == "counts" else found,
+    )
+    if dead_letters is not None:
+        added = ["error", *(["message"] if MESSAGE in events.columns else [])]
+        chosen.refuse_clashes(added, events)
+        dead_letters = dead_letters.expect([*own, *map(chosen.column, added)], "")
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
     sink.admit(place.stream())
     if dead_letters is not None:
@@ -323,28 +328,6 @@ def stream(
     if name:
         writer = writer.queryName(name)
     return MatchQuery(writer.start(), reports)
-
-
-def _refuse_clashes(
-    names: Names,
-    events: DataFrame,
-    sink: Sink,
-    output: Output,
-    subscribers: DataFrame | None,
-    dead_letters: Sink | None,
-    rules: list[str],
-) -> None:
-    """Raises SchemaError if two columns of a sink would have one name."""
-    names.refuse_clashes([FOUND[output]], events, subscribers, rules)
-    own = own_columns(events)
-    if isinstance(sink, Parquet):
-        sink.check_columns([*own, names.found(output), *rules, *([] if subscribers is None else subscribers.columns)])
-    if dead_letters is None:
-        return
-    added = ["error", *(["message"] if MESSAGE in events.columns else [])]
-    names.refuse_clashes(added, events)
-    if isinstance(dead_letters, Parquet):
-        dead_letters.check_columns([*own, *map(names.column, added)])
 
 
 def _view(frame: DataFrame) -> str:

@@ -1,10 +1,10 @@
-"""Jars of Kafka's broker and of Spark's Kafka connector.
+"""Jars of Kafka's broker, of Spark's Kafka connector and of PostgreSQL's JDBC driver.
 
-`broker.sha256` and `connector.sha256` beside this module name them all, as `sha256sum` does: a checksum, and the path of the
+The files `*.sha256` beside this module name them all, as `sha256sum` does: a checksum, and the path of the
 jar in a Maven repository. What is fetched is kept in the user's cache, so later runs need no network; a file whose checksum is
 another one is never used.
 
-To pin other versions, change the coordinates below and run `.venv/bin/python -m tests.kafka.artifacts`; that needs Maven.
+To pin other versions, change the coordinates below and run `.venv/bin/python -m tests.jars.artifacts`; that needs Maven.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kafka.maven import MavenError, copy_with_maven, download, find_maven
+from tests.jars.maven import MavenError, copy_with_maven, download, find_maven
 
 BROKER = (
     "org.apache.kafka:kafka_2.13:4.3.1",
@@ -31,6 +31,7 @@ CONNECTOR = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.13.1",
 )
+JDBC = ("org.postgresql:postgresql:42.7.14",)
 PINS = Path(__file__).parent
 
 
@@ -60,6 +61,11 @@ def connector_jars(spark_version: str) -> list[Path]:
     if connector != spark_version:
         warnings.warn(f"testing with the Kafka connector of Spark {connector} on Spark {spark_version}", stacklevel=2)
     return fetch(read_pins(PINS / "connector.sha256"))
+
+
+def jdbc_jars() -> list[Path]:
+    """PostgreSQL's JDBC driver, ready for `spark.jars`. Raises MavenError."""
+    return fetch(read_pins(PINS / "jdbc.sha256"))
 
 
 def read_pins(file: Path) -> list[Jar]:
@@ -116,7 +122,11 @@ def pin() -> None:
     maven = find_maven()
     if maven is None:
         raise MavenError("pinning needs Maven (mvn), which knows what a jar depends on")
-    for name, coordinates, is_whole in (("broker", BROKER, True), ("connector", CONNECTOR, False)):
+    for name, coordinates, is_whole in (
+        ("broker", BROKER, True),
+        ("connector", CONNECTOR, False),
+        ("jdbc", JDBC, False),
+    ):
         with tempfile.TemporaryDirectory() as folder:
             copy_with_maven(maven, Path(folder), coordinates, with_dependencies=is_whole)
             jars = sorted(Path(folder).rglob("*.jar"))

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kafka.artifacts import broker_jars
-from tests.kafka.ports import LOOPBACK, free_ports
+from tests.jars.artifacts import broker_jars
+from tests.servers.ports import LOOPBACK, free_ports
 from tests.spark_settings import JVM
 
 from wherecast.spark.session import find_java

@@ -1,0 +1,141 @@
+"""Parquet files: an attempt beside, one manifest per batch, then moved into sight."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from wherecast.errors import SchemaError
+from wherecast.spark.sinks.sink import Sink, SinkError
+from wherecast.spark.store import IndexStoreError, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from wherecast.spark.config import SinkConfig
+    from wherecast.spark.stream import Batch
+
+_MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
+_OWNER = f"{_MANIFESTS}/stream.json"
+
+
+class Parquet(Sink):
+    """Parquet files under `path`, one folder `batch_id=n` per micro-batch: read it with `spark.read.parquet(path)`.
+
+    The first stream that writes a batch owns the sink; others are refused.
+
+    `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files.
+    """
+
+    needs = (("path",),)
+
+    def __init__(self, path: str, *, batch_column: str = "batch_id") -> None:
+        self._store = Store(path)
+        self.path = self._store.url
+        self.batch_column = batch_column
+
+    @classmethod
+    def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - the folder knows its stream
+        return cls(str(config.path), batch_column=config.batch_column)
+
+    def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
+        """Raises SchemaError if one of the columns has the name of the folders."""
+        for name in columns:
+            if name.lower() == self.batch_column.lower():
+                raise SchemaError(
+                    f"the column {name!r} would be replaced by the number of the batch when the files are read; rename "
+                    f"it, or give the folders another name: Parquet(path, batch_column='...')"
+                )
+        return self
+
+    def admit(self, stream: str | None) -> None:
+        """The owner may come back; a new stream needs a sink without batches."""
+        owner = self._owner()
+        if owner is not None and owner != stream:
+            raise self._stranger(owner, stream)
+        if owner is None and stream is None and self._newest() >= 0:
+            raise self._stranger("of an unknown id", stream)
+
+    def holds(self, batch: Batch) -> bool:
+        """A batch is in when its manifest is; a move that was cut short is done now."""
+        self._claim(batch)
+        manifest = self._read(_manifest(batch), "attempt")
+        if manifest is None:
+            return False
+        if manifest.get("offsets", batch.offsets) != batch.offsets:
+            raise SinkError(
+                f"the sink {self.path} has batch {batch} of this stream, but from other source offsets: the checkpoint has "
+                f"lost its progress and counts its batches anew, so that new events would be taken for old ones; restore "
+                f"the checkpoint, or use a new checkpoint and a new sink"
+            )
+        self._show(str(manifest["attempt"]), batch)
+        return True
+
+    def write(self, matches: DataFrame, batch: Batch) -> None:
+        """Write aside, commit by creating the manifest, then move into sight."""
+        self.expect(matches.columns, "")
+        self._claim(batch)
+        attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
+        matches.write.parquet(f"{self.path}/{attempt}")
+        self._store.sync(attempt)
+        manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
+        # If it is there already, a run that was thought dead was quicker.
+        self._store.create(_manifest(batch), json.dumps(manifest).encode())
+        self.holds(batch)
+
+    def _claim(self, batch: Batch) -> None:
+        """Make the stream of a batch the owner if there is none, in one step; refuse it if there is another."""
+        owner = self._owner()
+        if owner is None:
+            # Written by a release that did not record the owner: the stream that goes on after these batches takes it over.
+            if self._newest() > batch:
+                raise self._stranger("of an unknown id", batch.stream)
+            self._store.create(_OWNER, json.dumps({"stream": batch.stream}).encode())
+            owner = self._owner()
+        if owner != batch.stream:
+            raise self._stranger(str(owner), batch.stream)
+
+    def _stranger(self, owner: str, stream: str | None) -> SinkError:
+        return SinkError(
+            f"the sink {self.path} holds batches of another stream ({owner}; this one is {stream or 'new'}), and both count "
+            f"from 0: batches of one would be taken for the other's; give this stream a sink of its own, or start it with "
+            f"the checkpoint that wrote this sink"
+        )
+
+    def _owner(self) -> str | None:
+        known = self._read(_OWNER, "stream")
+        return None if known is None else str(known["stream"])
+
+    def _newest(self) -> int:
+        """The highest batch number in the sink; -1 if there is none."""
+        names = (name.removesuffix(".json") for name in self._store.names(_MANIFESTS))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _read(self, name: str, key: str) -> dict[str, Any] | None:
+        """One of our files, which must have a key; None if it is not there."""
+        try:
+            content = json.loads(self._store.read(name))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            content = None
+        if not isinstance(content, dict) or key not in content:
+            raise IndexStoreError(f"{self.path}/{name} is damaged; restore it")
+        return content
+
+    def _show(self, attempt: str, batch: int) -> None:
+        if self._store.exists(attempt):
+            self._store.move(attempt, f"{self.batch_column}={batch}")
+        for name in self._store.names(_ATTEMPTS):  # of runs that were killed
+            if name.startswith(_attempt_prefix(batch)):
+                self._store.remove(f"{_ATTEMPTS}/{name}")
+
+
+def _attempt_prefix(batch: int) -> str:
+    return f"{batch:012d}-"
+
+
+def _manifest(batch: int) -> str:
+    return f"{_MANIFESTS}/{batch:012d}.json"

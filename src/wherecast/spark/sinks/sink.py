@@ -1,0 +1,61 @@
+"""What every sink promises, and what it may leave to its defaults."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from wherecast.errors import WherecastError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from wherecast.spark.config import SinkConfig
+    from wherecast.spark.stream import Batch
+
+
+class SinkError(WherecastError):
+    """A sink that cannot take the batches of a stream; the message says why and what to do."""
+
+
+class Sink(ABC):
+    """Takes the matches of a micro-batch. A sink of your own has a `write`; the rest has defaults."""
+
+    #: What a pipeline's file must say beside `kind`: one key of each group.
+    needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @classmethod
+    def of(cls, config: SinkConfig, application: str) -> Self:
+        """The sink that a pipeline's file describes, its path resolved; `application` names the pipeline and the sink's table."""
+        raise NotImplementedError(f"{cls.__name__} cannot be described in a file ({config.kind}, {application})")
+
+    def expect(self, columns: Sequence[str], found: str) -> Sink:  # noqa: ARG002 - most take any columns
+        """The sink for rows with these columns, of which `found` names the subscriptions (empty: none does). Raises SchemaError."""
+        return self
+
+    def admit(self, stream: str | None) -> None:  # noqa: B027 - most take all streams
+        """Raises SinkError if the sink belongs to another stream; None is a stream that starts for the first time."""
+
+    def holds(self, batch: Batch) -> bool:  # noqa: ARG002 - most find out when they write
+        """Whether this batch was written completely; then it is not matched again. Raises SinkError."""
+        return False
+
+    @abstractmethod
+    def write(self, matches: DataFrame, batch: Batch) -> None:
+        """Write a batch. Writing it twice must have the same result as writing it once."""
+
+
+@contextmanager
+def computed(rows: DataFrame) -> Iterator[DataFrame]:
+    """Rows that are computed whole before the first is written, for writers that are not a part of Spark's plan.
+
+    Such a writer would also compute them out of sight of the stream's observations, which would wait for ever.
+    """
+    held = rows.persist()
+    try:
+        held.count()
+        yield held
+    finally:
+        held.unpersist()
