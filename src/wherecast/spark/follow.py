@@ -4,8 +4,8 @@ Every look reads the whole table and syncs (see `sync`); one that finds nothing 
 and any files. A source that can tell what has changed since a version, such as a change data feed, may one day be asked for
 that alone: `RuleReader` is the place, and `sync_rules` what is called with the answer.
 
-A table may be wrong for a moment: an id twice, a column of another type. Then the look fails, is logged, and the next one
-comes in time; the index stays as it was. Any other error ends the query, as it ends a stream.
+A look may fail: the table has an id twice for a moment, or its files are being replaced. Then the index stays as it was, the
+error is logged, and the next look comes in time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wherecast.errors import SubscriptionError, WherecastError
+from wherecast.errors import WherecastError
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
 from wherecast.spark.sync import Synced, sync_rules
@@ -84,8 +84,8 @@ class TableQuery:
     def __init__(self, read: RuleReader, index: Index, interval_s: float | None) -> None:
         self._read, self._index, self._interval_s = read, index, interval_s
         self._outcomes: deque[Synced] = deque(maxlen=_KEPT)
-        self._looks = 0
-        self._failure: BaseException | None = None
+        self._begun = self._ended = 0
+        self._failure: Exception | None = None
         self._wake, self._stopping, self._looked = threading.Event(), threading.Event(), threading.Condition()
         self._thread = threading.Thread(target=self._run, name="wherecast-follow", daemon=True)
         self._thread.start()
@@ -105,12 +105,12 @@ class TableQuery:
         self._wake.set()
         self._thread.join()
 
-    def exception(self) -> BaseException | None:
-        """What ended the query, or why the last look failed."""
+    def exception(self) -> Exception | None:
+        """Why the last look failed; None if it did not."""
         return self._failure
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name for it
-        """Wait for the end; whether it has come. Raises what ended the query."""
+        """Wait for the end; whether it has come. Raises what made the last look fail."""
         self._thread.join(timeout)
         if not self._thread.is_alive() and self._failure is not None:
             raise self._failure
@@ -119,8 +119,8 @@ class TableQuery:
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name for it
         """Look now, and wait until a look that began after this call has ended. Raises what made it fail."""
         with self._looked:
-            wanted = self._looks + 2  # the one that is under way may have read the table already
-            while self.isActive and self._looks < wanted:
+            wanted = self._begun + 1  # one that is under way may have read the table already
+            while self.isActive and self._ended < wanted:
                 self._wake.set()
                 self._looked.wait(0.1)
         if self._failure is not None:
@@ -129,27 +129,23 @@ class TableQuery:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            goes_on = self._look()
+            self._begun += 1
+            self._look()
             with self._looked:
-                self._looks += 1
+                self._ended += 1
                 self._looked.notify_all()
-            if not goes_on or self._interval_s is None:
+            if self._interval_s is None:
                 return
             self._wake.wait(self._interval_s)
 
-    def _look(self) -> bool:
-        """Sync once; whether to go on."""
+    def _look(self) -> None:
+        """Sync once."""
         try:
             synced = sync_rules(self._read(), self._index)
-        except SubscriptionError as error:
+        except Exception as error:  # whatever it is, the next look may succeed
             self._failure = error
-            _log.error("the table is not followed, trying again: index=%s reason=%.500s", self._index.url, error)
-            return True
-        except Exception as error:  # noqa: BLE001 - whatever it is, `awaitTermination` raises it
-            self._failure = error
-            _log.exception("the table is not followed any more: index=%s", self._index.url)
-            return False
+            _log.exception("the table could not be followed, trying again: index=%s", self._index.url)
+            return
         self._failure = None
         if synced.committed:
             self._outcomes.append(synced)
-        return True
