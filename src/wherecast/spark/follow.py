@@ -142,7 +142,7 @@ class TableQuery:
         """Sync once."""
         try:
             synced = sync_rules(self._read(), self._index)
-        except Exception as error:  # whatever it is, the next look may succeed
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
             self._failure = error
             _log.exception("the table could not be followed, trying again: index=%s", self._index.url)
             return
