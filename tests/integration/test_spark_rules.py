@@ -89,7 +89,7 @@ def test_columns_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
     index = ws.Index.build(rules, tmp_path, schema=events, id="RULE_ID", filter="condition")
     with pytest.raises(SchemaError, match="no rule column 'ownr'; it has severity, owner"):
         index.match(events, columns=["ownr"])
-    with pytest.raises(SchemaError, match=r"both the events and the rules have a column 'owner'.*columns="):
+    with pytest.raises(SchemaError, match=r"both the events and the rules have a column 'Owner'.*columns="):
         index.match(events.selectExpr("*", "1 AS Owner"), columns=["owner"])
     with pytest.raises(SchemaError, match="matching adds one of that name"):
         index.match(events, columns={"owner": "subscription"})
