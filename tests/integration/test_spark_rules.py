@@ -189,6 +189,8 @@ def test_sync_refuses_what_has_no_truth(spark: SparkSession, tmp_path: Path) -> 
     index.sync(table(spark, FIRST[1:]))
     with pytest.raises(ws.IndexStoreError, match="follows a table"):
         index.apply(log)
+    other = build(spark, tmp_path / "b", [*FIRST, (1, "price > 0", 1, "x")])
+    assert counts(other.sync(table(spark, FIRST))) == (1, 0, 0, 0, True)  # its only row is in quarantine no more
     other = build(spark, tmp_path / "b", FIRST)
     other.apply(log)
     with pytest.raises(ws.IndexStoreError, match="has changes of a log up to number 1"):

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.index_versions import make_ruled_index, rule_rows
 
 from wherecast.engine.engine import Engine
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, open_rules, write_layer
-from wherecast.spark.manifest import Layer, Manifest
 from wherecast.spark.quarantine import open_quarantine, save_quarantine
 from wherecast.spark.rules import HASH, RULES, RuleTable
 from wherecast.spark.servers import carry_rules
@@ -24,24 +24,16 @@ from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.subscriptions import QUARANTINE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-FORM = pa.schema([(HASH, pa.int64()), ("owner", pa.string())])
-COLUMNS = json.dumps(
-    {"type": "struct", "fields": [{"name": "owner", "type": "string", "nullable": True, "metadata": {}}]}
-)
-
-
-def rows(numbers: list[int]) -> pa.Table:
-    return pa.table([numbers, [f"owner {n}" for n in numbers]], schema=FORM)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5), st.data())
 def test_rules_are_taken_by_place(sizes: list[int], data: st.DataObject) -> None:
     """Whatever the layers, place n is the n-th row of all."""
     starts = np.cumsum([0, *sizes]).tolist()
-    table = RuleTable([rows(list(range(start, start + size))) for start, size in zip(starts, sizes, strict=False)])
+    table = RuleTable([rule_rows(list(range(start, start + size))) for start, size in zip(starts, sizes, strict=False)])
     assert len(table) == starts[-1]
     wanted = data.draw(st.lists(st.integers(0, starts[-1] - 1), max_size=9)) if starts[-1] else []
-    assert table.take(np.array(wanted, np.int64)).combine_chunks() == rows(wanted).combine_chunks()
+    assert table.take(np.array(wanted, np.int64)).combine_chunks() == rule_rows(wanted).combine_chunks()
     assert table.take(np.array(wanted, np.int64), ["owner"]).column_names == ["owner"]
 
 
@@ -61,21 +53,10 @@ def test_places_follow_changes() -> None:
     assert [by_place[place] for place in matches.places().tolist()] == matches.subscription_ids().tolist()
 
 
-def make_index(path: Path) -> tuple[Index, Manifest, Layer]:
-    """An index with three rules."""
-    engine, index = Engine({"price": "double"}), Index(path)
-    engine.subscribe_many([(i, f"price > {i}") for i in (1, 2, 3)])
-    layer = write_layer(index.store, engine, rules=rows(engine.ids().to_pylist()))
-    manifest = Manifest(
-        0, engine.schema.to_json(), "bigint", None, ((layer,),), ("price",), 0, "", None, compacted=True
-    )
-    return index, index.commit(replace(manifest, columns=COLUMNS)), layer
-
-
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "other"])
 def test_damaged_rules_are_refused(tmp_path: Path, damage: str) -> None:
     """A file of rules that is not what the manifest says is not read; matching without columns does not need it."""
-    index, manifest, layer = make_index(tmp_path)
+    index, manifest, layer = make_ruled_index(tmp_path)
     file = tmp_path / layer.folder / RULES
     content = file.read_bytes()
     if damage == "remove":
@@ -90,12 +71,12 @@ def test_damaged_rules_are_refused(tmp_path: Path, damage: str) -> None:
 
 def test_rules_that_do_not_fit_their_engine(tmp_path: Path) -> None:
     """More rows than places, or other columns than the manifest has, are refused: a place would lead anywhere."""
-    index, manifest, layer = make_index(tmp_path)
+    index, manifest, layer = make_ruled_index(tmp_path)
     with pytest.raises(IndexStoreError, match="other columns"):
         index.serve_rules(replace(manifest, columns=""), 0)
     other = Engine({"price": "double"})
     other.subscribe(1, "price > 1")
-    short = write_layer(index.store, other, rules=rows([1]))
+    short = write_layer(index.store, other, rules=rule_rows([1]))
     shutil.copy(tmp_path / short.folder / RULES, tmp_path / layer.folder / RULES)
     forged = replace(manifest, servers=((replace(layer, rules=short.rules),),))
     with pytest.raises(IndexStoreError, match="3 places for subscriptions and 1 rules"):

@@ -176,8 +176,15 @@ def _list_rules(spark: SparkSession, index: Index, manifest: Manifest) -> DataFr
     refused = open_quarantine(index.store, manifest.quarantine)
     if not len(refused):
         return live
-    frame = spark.createDataFrame(refused.select(["id", HASH]), "id string, hash bigint")
+    frame = spark.createDataFrame(_held(refused), "id string, hash bigint")
     return live.unionAll(frame.select(F.col("id").cast(manifest.id_type), "hash", F.lit(0)))
+
+
+def _held(refused: pa.Table) -> pa.Table:
+    """Ids and hashes of a quarantine. A build refuses all rows of an id that occurs twice; what is left of them is looked at."""
+    counted = refused.group_by("id").aggregate([(HASH, "min"), (HASH, "count")])
+    once = pc.equal(counted[f"{HASH}_count"], 1)
+    return pa.table({"id": counted["id"], "hash": pc.if_else(once, counted[f"{HASH}_min"], None)})
 
 
 @dataclass(frozen=True, slots=True)
