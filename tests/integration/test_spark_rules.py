@@ -125,7 +125,7 @@ def table(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
     return spark.createDataFrame(rows, TABLE)
 
 
-def counts(synced: ws.Synced) -> tuple[int, int, int, int, bool]:
+def counts(synced: ws.SyncReport) -> tuple[int, int, int, int, bool]:
     return synced.added, synced.changed, synced.removed, synced.refused, synced.committed
 
 

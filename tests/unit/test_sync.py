@@ -19,7 +19,7 @@ from wherecast.spark.follow import follow_table
 from wherecast.spark.index import Index
 from wherecast.spark.rules import HASH
 from wherecast.spark.subscriptions import QUARANTINE
-from wherecast.spark.sync import ListTask, Synced
+from wherecast.spark.sync import ListTask, SyncReport
 
 
 def test_tasks_list_what_a_version_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +77,11 @@ def test_a_table_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     reads: list[Any] = []
     outcome: dict[str, Any] = {"now": True}
 
-    def sync(rows: Any, _: Index) -> Synced:
+    def sync(rows: Any, _: Index) -> SyncReport:
         reads.append(rows)
         if isinstance(outcome["now"], Exception):
             raise outcome["now"]
-        return Synced(manifest, 1, 0, 0, 0, committed=outcome["now"])
+        return SyncReport(manifest, 1, 0, 0, 0, committed=outcome["now"])
 
     monkeypatch.setattr(follow_module, "sync_rules", sync)
     source: Any = lambda: len(reads)  # noqa: E731

@@ -24,7 +24,7 @@ from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
-from wherecast.spark.sync import Synced
+from wherecast.spark.sync import SyncReport
 
 __all__ = [
     "Applied",
@@ -47,7 +47,7 @@ __all__ = [
     "Sink",
     "SinkError",
     "StaleVersionError",
-    "Synced",
+    "SyncReport",
     "TableQuery",
     "Watch",
     "apply_changes",

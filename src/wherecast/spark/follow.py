@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wherecast.errors import WherecastError
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
-from wherecast.spark.sync import Synced, sync_rules
+from wherecast.spark.sync import SyncReport, sync_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,7 @@ class TableQuery:
 
     def __init__(self, read: RuleReader, index: Index, interval_s: float | None) -> None:
         self._read, self._index, self._interval_s = read, index, interval_s
-        self._outcomes: deque[Synced] = deque(maxlen=_KEPT)
+        self._outcomes: deque[SyncReport] = deque(maxlen=_KEPT)
         self._begun = self._ended = 0
         self._failure: Exception | None = None
         self._wake, self._stopping, self._looked = threading.Event(), threading.Event(), threading.Condition()
@@ -91,7 +91,7 @@ class TableQuery:
         self._thread.start()
 
     @property
-    def reports(self) -> list[Synced]:
+    def reports(self) -> list[SyncReport]:
         """The last versions that were committed, oldest first."""
         return list(self._outcomes)
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from wherecast.spark.servers import Rebalancer
     from wherecast.spark.sinks.sink import Sink
     from wherecast.spark.stream import MatchQuery
-    from wherecast.spark.sync import Synced
+    from wherecast.spark.sync import SyncReport
 
 _COMMITTING = threading.Lock()
 
@@ -215,7 +215,7 @@ class Index:
 
         return apply_changes(changes, self)
 
-    def sync(self, rules: DataFrame) -> Synced:
+    def sync(self, rules: DataFrame) -> SyncReport:
         """Make the index equal to a table of rules, in one new version; in none if it is so already.
 
         The table is the truth: a rule whose row is gone is removed, and one whose edit is refused is not live any more but in

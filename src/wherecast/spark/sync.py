@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Synced:
+class SyncReport:
     """What a sync has done."""
 
     manifest: Manifest
@@ -80,17 +80,17 @@ class Synced:
         return self.manifest.version
 
     def __repr__(self) -> str:
-        return f"Synced(version {self.version}: {self._counts()})"
+        return f"SyncReport(version {self.version}: {self._counts()})"
 
     def _repr_html_(self) -> str:
-        return html_table("Synced", ("", ""), [("version", self.version), ("content", self._counts())])
+        return html_table("SyncReport", ("", ""), [("version", self.version), ("content", self._counts())])
 
     def _counts(self) -> str:
         done = f"{self.added:,} added, {self.changed:,} changed, {self.removed:,} removed"
         return f"{done if self.committed else 'nothing to do'}, {self.refused:,} refused"
 
 
-def sync_rules(rules: DataFrame, index: Index) -> Synced:
+def sync_rules(rules: DataFrame, index: Index) -> SyncReport:
     """Commit one version that equals a table of rules; none if the current version does.
 
     Raises:
@@ -120,7 +120,7 @@ def sync_rules(rules: DataFrame, index: Index) -> Synced:
         return synced
 
 
-def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[Synced, pa.Table]:
+def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[SyncReport, pa.Table]:
     """One attempt: what it has done, and the rules that it refused."""
     names, known = (manifest.id_column, manifest.filter_column), columns_of(manifest)
     rows = read_rows(rules, *names)
@@ -224,11 +224,11 @@ def _refuse_twice(differing: DataFrame | None, found: pa.Table) -> None:
 # Committing
 
 
-def _lay_over(rows: DataFrame, index: Index, manifest: Manifest, found: pa.Table) -> tuple[Synced, pa.Table]:
+def _lay_over(rows: DataFrame, index: Index, manifest: Manifest, found: pa.Table) -> tuple[SyncReport, pa.Table]:
     """Commit a version with the rows of the ids that were found to differ."""
     before = open_quarantine(index.store, manifest.quarantine)
     if not len(found):
-        return Synced(manifest, 0, 0, 0, len(before), committed=False), before.slice(0, 0)
+        return SyncReport(manifest, 0, 0, 0, len(before), committed=False), before.slice(0, 0)
     part, refused = _compile(_fetch(rows, found), manifest, NameRule.of(rows.sparkSession))
     members, rules = part
     gone = found.filter(pc.equal(found["live"].fill_null(0), 1))["id"]
@@ -236,10 +236,10 @@ def _lay_over(rows: DataFrame, index: Index, manifest: Manifest, found: pa.Table
     after = pa.concat_tables([kept, refused])
     added, changed, removed = _count(members, gone)
     if not (len(gone) or members.filter_of.size) and _content(after) == _content(before):
-        return Synced(manifest, 0, 0, 0, len(after), committed=False), refused
+        return SyncReport(manifest, 0, 0, 0, len(after), committed=False), refused
     changes = with_layers(index, manifest, members, rules, gone.combine_chunks())
     committed = index.commit(replace(changes, quarantine=save_quarantine(index.store, after), synced=True))
-    return Synced(committed, added, changed, removed, len(after), committed=True), refused
+    return SyncReport(committed, added, changed, removed, len(after), committed=True), refused
 
 
 def _fetch(rows: DataFrame, found: pa.Table) -> pa.Table:
@@ -283,7 +283,7 @@ def _content(refused: pa.Table) -> list[Any]:
     return sorted(zip(*(map(str, refused[name].to_pylist()) for name in ("id", HASH, "reason")), strict=True))
 
 
-def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: DataFrame) -> tuple[Synced, pa.Table]:
+def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: DataFrame) -> tuple[SyncReport, pa.Table]:
     """Commit a version that is built from the whole table, planned as the one before."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -300,4 +300,4 @@ def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: Da
     built, _, refused = build_version(index, rows, how)
     built = replace(built, id_column=manifest.id_column, filter_column=manifest.filter_column)
     committed = index.commit(replace(built, parent=manifest.version, synced=True))
-    return Synced(committed, **counts, refused=len(refused), committed=True), refused
+    return SyncReport(committed, **counts, refused=len(refused), committed=True), refused
