@@ -12,7 +12,7 @@ from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
 from wherecast.spark.follow import TableQuery
 from wherecast.spark.index import Index
-from wherecast.spark.match import Numbers, match, register_table_function
+from wherecast.spark.match import Numbers, match
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
@@ -25,6 +25,7 @@ from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
 from wherecast.spark.sync import SyncReport
+from wherecast.spark.table_function import register_table_function
 
 __all__ = [
     "Applied",
