@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,16 @@ def test_places_follow_changes() -> None:
     assert engine.places([20, 5, 4]).tolist() == [engine.slots() - 2, engine.slots() - 1, -1]
     matches = engine.match_batch([{"price": 9.0}, {"price": 0.5}])
     assert [by_place[place] for place in matches.places().tolist()] == matches.subscription_ids().tolist()
+    assert engine.ids_at(matches.places()).to_pylist() == matches.subscription_ids().tolist()
+
+
+@pytest.mark.parametrize("ids", [[], [5, 2**40, -1], ["b", "é", "7"], [7, "7", "x"]])
+def test_ids_at_places(ids: list[Any]) -> None:
+    """Ids of any type come back as given."""
+    engine = Engine({"price": "double"})
+    engine.subscribe_many([(id, "price > 1") for id in ids])
+    assert engine.ids_at(engine.places()) == engine.ids()
+    assert engine.ids_at(engine.places(ids)).to_pylist() == ids
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "other"])

@@ -460,10 +460,12 @@ class MatchTask:
         if self.counts:
             columns[IDS] = pa.array(counts)
         else:
-            ids = matches.to_list_array().flatten().cast(self._id_type)  # an engine without ids knows no type of them
+            places = None if server.rules is None else matches.places()
+            ids = matches.to_list_array().flatten() if places is None else server.engine.ids_at(places)
+            ids = ids.cast(self._id_type)  # an engine without ids knows no type of them
             columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
             if self.is_wide:
-                columns[IDS] = self._widen(server, columns[IDS], self._attributes(batch), matches)
+                columns[IDS] = self._widen(server, columns[IDS], self._attributes(batch), places)
         if self.tally:
             total = np.zeros(batch.num_rows, np.int64)
             sample = self._attributes(batch.slice(0, _TALLIED))
@@ -472,13 +474,15 @@ class MatchTask:
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)
 
-    def _widen(self, server: Served, lists: pa.ListArray, events: pa.RecordBatch, matches: Matches) -> pa.ListArray:
+    def _widen(
+        self, server: Served, lists: pa.ListArray, events: pa.RecordBatch, places: npt.NDArray[np.int64] | None
+    ) -> pa.ListArray:
         """Lists of structs of lists of ids: with what was asked for beside them."""
         parts = {ID: lists.flatten()}
         if self.explain:
             parts[WHY] = _explanations(server.engine, events, lists)
-        if server.rules is not None:
-            taken = server.rules.take(matches.places(), list(self.rules)).combine_chunks()
+        if server.rules is not None and places is not None:
+            taken = server.rules.take(places, list(self.rules)).combine_chunks()
             for number, column in enumerate(taken.columns):
                 parts[rule_field(number)] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
         structs = pa.StructArray.from_arrays(list(parts.values()), list(parts))
