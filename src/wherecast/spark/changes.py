@@ -63,7 +63,17 @@ from wherecast.spark.index import Index
 from wherecast.spark.layers import save_plan, write_layer, write_segment
 from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
-from wherecast.spark.rules import HASH, RULE, arrow_form, by_slot, columns_of, find_column, rule_struct, struct_rows
+from wherecast.spark.rules import (
+    HASH,
+    RULE,
+    arrow_form,
+    by_slot,
+    columns_of,
+    find_column,
+    plain_type,
+    rule_struct,
+    struct_rows,
+)
 from wherecast.spark.servers import compact
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, StaleVersionError
@@ -71,6 +81,7 @@ from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (
     INTEGERS,
     Part,
+    arrow_frame,
     id_values,
     priority_column,
     reason_of,
@@ -186,7 +197,7 @@ def _with_field(schema: StructType, name: str) -> StructType:
     """A schema of which every field may be NULL, and one of counts."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    fields = [StructField(f.name, f.dataType) for f in schema.fields]
+    fields = [StructField(f.name, plain_type(f.dataType)) for f in schema.fields]
     return StructType([*fields, StructField(name, LongType())])
 
 
@@ -543,6 +554,6 @@ def tidy(spark: SparkSession, index: Index, keep_versions: int) -> None:
 
 
 def _letters(spark: SparkSession, quarantine: pa.Table) -> DataFrame:
-    """Rows that were not applied, as dead letters. The types are said: Spark Connect cannot see those of an empty table."""
+    """Rows that were not applied, as dead letters."""
     names = ["error" if name == "reason" else name for name in quarantine.schema.names]
-    return spark.createDataFrame(quarantine.rename_columns(names), _DEAD_LETTERS)
+    return arrow_frame(spark, quarantine.rename_columns(names), _DEAD_LETTERS)

@@ -67,7 +67,7 @@ def rule_columns(rows: DataFrame, known: Iterable[str]) -> StructType:
         if len(names[rule.key(field.name)]) > 1:
             raise SubscriptionError(f"the rules have more than one column {field.name!r}; drop or rename one")
         _check_storable(field.name, field.dataType)
-    return StructType([StructField(f.name, _plain(f.dataType)) for f in others])
+    return StructType([StructField(f.name, plain_type(f.dataType)) for f in others])
 
 
 def _check_storable(name: str, kind: DataType) -> None:
@@ -85,7 +85,7 @@ def _check_storable(name: str, kind: DataType) -> None:
         ) from None
 
 
-def _plain(kind: DataType) -> DataType:
+def plain_type(kind: DataType) -> DataType:
     """A type that any values of its kind have: NULLs are allowed, and a column of nothing but NULLs is one of texts."""
     from pyspark.sql import types as T  # noqa: N812
 
@@ -93,11 +93,11 @@ def _plain(kind: DataType) -> DataType:
         case T.NullType():
             return T.StringType()
         case T.StructType():
-            return T.StructType([T.StructField(f.name, _plain(f.dataType)) for f in kind.fields])
+            return T.StructType([T.StructField(f.name, plain_type(f.dataType)) for f in kind.fields])
         case T.ArrayType():
-            return T.ArrayType(_plain(kind.elementType))
+            return T.ArrayType(plain_type(kind.elementType))
         case T.MapType():
-            return T.MapType(_plain(kind.keyType), _plain(kind.valueType))
+            return T.MapType(plain_type(kind.keyType), plain_type(kind.valueType))
     return kind
 
 
@@ -119,7 +119,7 @@ def rule_struct(
         kind = rows.schema[found[0]].dataType if found else NullType()
         if isinstance(kind, NullType):
             value = value.cast(field.dataType)
-        elif _plain(kind) != field.dataType:
+        elif plain_type(kind) != field.dataType:
             raise SubscriptionError(
                 f"the column {field.name!r} of the {what} holds {kind.simpleString()}, in the index it is "
                 f"{field.dataType.simpleString()}; cast it, or build the index again"
@@ -137,7 +137,7 @@ def stored_columns(rows: DataFrame) -> StructType:
     """The rule columns of rows that have a column `rule`."""
     from pyspark.sql.types import StructType
 
-    _, *fields = cast("StructType", _plain(rows.schema[RULE].dataType)).fields
+    _, *fields = cast("StructType", plain_type(rows.schema[RULE].dataType)).fields
     return StructType(fields)
 
 

@@ -130,7 +130,7 @@ def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table]:
     wrong = rows.groupBy("id").count().where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")).toArrow()
     if not len(wrong):
         return rows, QUARANTINE.empty_table()
-    ids = F.broadcast(spark.createDataFrame(wrong, f"wrong {id_type(rows)}"))
+    ids = F.broadcast(arrow_frame(spark, wrong, f"wrong {id_type(rows)}"))
     same = F.col("id").eqNullSafe(F.col("wrong"))
     unusable = rows.join(ids, same).toArrow()
     reasons = [
@@ -148,9 +148,17 @@ def quarantine(rows: pa.Table, reasons: list[str], positions: list[str | None] |
 
 
 def quarantine_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Quarantined rows as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table."""
+    """Quarantined rows as a DataFrame."""
     shown = table.select(["id", "filter", "reason", "position"])
-    return spark.createDataFrame(shown, "id string, filter string, reason string, position string")
+    return arrow_frame(spark, shown, "id string, filter string, reason string, position string")
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
+    """A table as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table.
+
+    In one piece: Spark loses the rows behind a piece that has none.
+    """
+    return spark.createDataFrame(table.combine_chunks(), schema)
 
 
 def reason_of(error: Exception) -> str:

@@ -45,7 +45,7 @@ from wherecast.spark.manifest import Manifest
 from wherecast.spark.quarantine import log_refused, open_quarantine, save_quarantine
 from wherecast.spark.rules import HASH, RULE, arrow_form, columns_of, stored_columns
 from wherecast.spark.store import IndexStoreError, StaleVersionError
-from wherecast.spark.subscriptions import CompileTask, id_type, quarantine, read_parts, read_rows
+from wherecast.spark.subscriptions import CompileTask, arrow_frame, id_type, quarantine, read_parts, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +176,7 @@ def _list_rules(spark: SparkSession, index: Index, manifest: Manifest) -> DataFr
     refused = open_quarantine(index.store, manifest.quarantine)
     if not len(refused):
         return live
-    frame = spark.createDataFrame(_held(refused), "id string, hash bigint")
+    frame = arrow_frame(spark, _held(refused), "id string, hash bigint")
     return live.unionAll(frame.select(F.col("id").cast(manifest.id_type), "hash", F.lit(0)))
 
 
@@ -247,7 +247,7 @@ def _fetch(rows: DataFrame, found: pa.Table) -> pa.Table:
     from pyspark.sql import functions as F  # noqa: N812
 
     wanted = found.filter(pc.greater(found["n"].fill_null(0), 0)).select(["id"])
-    ids = rows.sparkSession.createDataFrame(wanted.rename_columns(["wanted"]), f"wanted {id_type(rows)}")
+    ids = arrow_frame(rows.sparkSession, wanted.rename_columns(["wanted"]), f"wanted {id_type(rows)}")
     return rows.join(F.broadcast(ids), F.col("id").eqNullSafe(F.col("wanted")), "left_semi").toArrow()
 
 
