@@ -46,14 +46,12 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
 
 # The Kafka tests fetch a broker and Spark's connector from Maven Central once; CONTRIBUTING.md says how to name a mirror.
-test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark, then with Spark and Kafka
+test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark and Kafka
 	@status=0; \
 	echo '$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS)'; \
 	$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS) || status=$$?; \
-	echo '$(PYTEST) tests -m "spark" $(PARALLEL) $(ARGS)'; \
-	$(PYTEST) tests -m "spark" $(PARALLEL) $(ARGS) || status=$$?; \
-	echo '$(PYTEST) tests -m "kafka" $(ARGS)'; \
-	$(PYTEST) tests -m "kafka" $(ARGS) || status=$$?; \
+	echo '$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS)'; \
+	$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS) || status=$$?; \
 	exit $$status
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience

@@ -1,10 +1,12 @@
-"""What all tests share: the profile of Hypothesis and one Spark session."""
+"""What all tests share: the profile of Hypothesis and one Spark session for each process."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.testing
 from tests import examples  # noqa: F401 - loads the profile before the first property is declared
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 start_jvms_quickly()
+# To read all commands from their signatures takes longer than most of them run.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 #: The matchers of the papers.
 PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
@@ -36,18 +40,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local Spark session for the whole run: starting one takes seconds."""
     from wherecast.spark.session import create_session
 
+    has_kafka = any(item.get_closest_marker("kafka") for item in request.session.items)
     session = create_session(
         "wherecast-tests",
         "local[2]",
         **SETTINGS,
         **{"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))},
+        **(kafka_connector() if has_kafka else {}),
     )
     yield session
     session.stop()
+
+
+def kafka_connector() -> dict[str, str]:
+    """The setting that loads Spark's Kafka connector, which must be there when the session starts.
+
+    Where the connector cannot be had, the other tests run without it, and the tests of Kafka say why they fail.
+    """
+    import pyspark
+    from tests.jars.artifacts import connector_jars
+    from tests.jars.maven import MavenError
+
+    try:
+        return {"spark.jars": ",".join(map(str, connector_jars(pyspark.__version__)))}
+    except MavenError:
+        return {}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hypothesis import settings
 _USUAL = 100
 # Every run tries new examples; a failure prints the blob that repeats it. No deadline: the first call of a kernel compiles it.
 settings.register_profile("ci", max_examples=_USUAL, derandomize=False, print_blob=True, deadline=None)
-settings.register_profile("fast", parent=settings.get_profile("ci"), max_examples=_USUAL // 5)
+settings.register_profile("fast", parent=settings.get_profile("ci"), max_examples=_USUAL // 10)
 settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=_USUAL * 50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from wherecast.index.literals import LiteralCodes
+from wherecast.index.points import EventPoint
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 
@@ -24,3 +25,12 @@ class Literal(NamedTuple):
 
 def codes_of(literals: Sequence[Literal]) -> LiteralCodes:
     return LiteralCodes.of([literal.marked for literal in literals])
+
+
+def codes_in(codes: LiteralCodes, text: str) -> list[int]:
+    """The codes of one text, as a single event has them."""
+    point = EventPoint(1, codes.width)
+    point.write_text(0, codes.search, text.encode())
+    assert not point.seen.any()
+    code = int(point.flat[0])
+    return [code] if code >= 0 else point.events().list_codes.tolist()

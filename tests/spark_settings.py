@@ -10,15 +10,16 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": False,
 }
+#: The first compiler of the JVM only, and no threads for the garbage: a core is wanted for the tests.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Settings of every session that a test starts.
 SETTINGS = {
     **INTERPRETED,
     "spark.sql.shuffle.partitions": 2,
     "spark.default.parallelism": 2,
     "spark.ui.enabled": False,
+    "spark.executor.extraJavaOptions": JVM,
 }
-#: The first compiler of the JVM only, and no threads for the garbage: a core is wanted for the tests.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def start_jvms_quickly() -> None:

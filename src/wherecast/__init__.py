@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wherecast.engine.engine import Engine, Quarantined, Registration
     from wherecast.engine.explain import Explanation
+    from wherecast.engine.lint import LintFinding, LintFindings, lint
     from wherecast.engine.matches import Matches
     from wherecast.errors import (
         EventError,
@@ -39,6 +40,8 @@ __all__ = [
     "FilterError",
     "LimitError",
     "Limits",
+    "LintFinding",
+    "LintFindings",
     "MatcherError",
     "Matches",
     "PlanError",
@@ -51,6 +54,7 @@ __all__ = [
     "SubscriptionError",
     "UnknownIdError",
     "WherecastError",
+    "lint",
 ]
 __version__ = "0.1.0"
 
@@ -59,6 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
     "Explanation": "wherecast.engine.explain",
+    **dict.fromkeys(("LintFinding", "LintFindings", "lint"), "wherecast.engine.lint"),
     "Limits": "wherecast.language.syntax.limits",
     "Matches": "wherecast.engine.matches",
     "Schema": "wherecast.language.events.schema",

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812
-from tests.integration.stream_job import NOT_COMMITTED, SCHEMA
+from tests.integration.stream_job import CHANGE_EVERY, NOT_COMMITTED, SCHEMA
 from tests.jars.artifacts import jdbc_jars
 from tests.spark_settings import SETTINGS
 
@@ -34,7 +34,6 @@ from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
 
 COLUMNS = "row bigint, symbol string, price double, __wherecast_error string"
-CHANGE_EVERY = 3
 
 
 def die() -> None:

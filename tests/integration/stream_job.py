@@ -22,8 +22,9 @@ SUBSCRIPTIONS = [
     *((i, f"symbol = '{SYMBOLS[i % 12]}' AND price < {i}") for i in range(1, 60)),
 ]
 
-#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere. Changes are applied in
-#: every third batch, and a point comes in every other.
+#: Changes are applied at the beginning of every third batch.
+CHANGE_EVERY = 3
+#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere; at one point in each batch.
 INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
 INTO_JDBC = ["staging filled", "rows and key in"]
 INTO_FOREACH = ["function begins", "function half done", "function ends"]

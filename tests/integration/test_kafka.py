@@ -1,7 +1,4 @@
-"""Events, changes, matches and dead letters through a real broker and Spark's own connector.
-
-In a process of its own (`pytest -m kafka`): the connector must be there when the session starts.
-"""
+"""Events, changes, matches and dead letters through a real broker and Spark's own connector."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ import pytest
 from tests.integration.kafka_driver import start
 from tests.jars.artifacts import connector_jars
 from tests.servers.broker import running_broker
-from tests.spark_settings import SETTINGS
 from typer.testing import CliRunner
 
 from wherecast import spark as ws
@@ -66,13 +62,10 @@ def jars() -> str:
 
 
 @pytest.fixture(scope="module")
-def session(jars: str) -> Iterator[SparkSession]:
-    """A session with the connector."""
-    if pyspark.SparkContext._active_spark_context is not None:
-        pytest.fail("Spark runs already, without the Kafka connector; run these tests alone: pytest -m kafka")
-    session = ws.create_session("kafka-tests", "local[2]", **{**SETTINGS, "spark.jars": jars})
-    yield session
-    session.stop()
+def session(spark: SparkSession, jars: str) -> SparkSession:
+    """The session of the run, which has the connector."""
+    assert spark.conf.get("spark.jars", None) == jars
+    return spark
 
 
 def create_topic(session: SparkSession, broker: str, name: str, partitions: int) -> None:

@@ -17,6 +17,7 @@ import pyspark
 import pytest
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.servers.ports import free_ports, is_open
+from tests.spark_settings import SETTINGS
 
 from wherecast.spark.session import java_home
 
@@ -37,8 +38,8 @@ def running_server(folder: Path) -> Iterator[str]:
     for name, value in {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
-        "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": folder / "warehouse",
+        **SETTINGS,
     }.items():
         command += ["--conf", f"{name}={value}"]
     environment = {**os.environ, "JAVA_HOME": str(java_home()), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -28,7 +29,12 @@ def test_python(tmp_path: Path) -> None:
     program.write_text(
         "\n".join([readme, f"print({mark!r})\n", *(f for g in GUIDES for f in fences(g, "python spark"))])
     )
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Settings are Spark's own but for the number of partitions: 200 of them take time in each batch.
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\nspark.default.parallelism 2\n")
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = done.stdout.split(mark)[0].split("\n\n")[:2]
     assert re.search(r"IBM\|.*\|\s*1\|\s*ann\|", first)

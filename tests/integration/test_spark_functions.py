@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from tests.spark_settings import INTERPRETED
+from tests.oracle.ask import ask_spark, ask_spark_by_row, holds
 
 from wherecast.engine.engine import Engine
 from wherecast.index.residuals import attribute_values
@@ -30,7 +29,7 @@ from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.skeletons import cut_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
 
@@ -167,52 +166,6 @@ def expressions(block: str) -> list[str]:
     return [text for line in block.strip().splitlines() for text in line.split(" ; ")]
 
 
-def ask_spark(frame: DataFrame, texts: Sequence[str]) -> list[list[Any]]:
-    """The values of expressions, one job for all; a row for which Spark ends the query has NULL."""
-    from pyspark.errors import PySparkException
-
-    try:
-        answers = frame.selectExpr(*(f"({text}) AS f{i}" for i, text in enumerate(texts))).toArrow()
-        return [plain(answers.column(i)) for i in range(len(texts))]
-    except PySparkException as error:
-        if len(texts) > 1:
-            half = len(texts) // 2
-            return ask_spark(frame, texts[:half]) + ask_spark(frame, texts[half:])
-        if "AnalysisException" in type(error).__name__ or "ParseException" in type(error).__name__:
-            raise AssertionError(f"{texts[0]}: Spark refuses it: {str(error).splitlines()[0]}") from None
-    spark = frame.sparkSession
-    for name, value in INTERPRETED.items():  # plans of one row each are not worth compiling
-        spark.conf.set(name, value)
-    try:
-        return [some_rows(frame, texts[0], 0, ROWS)]
-    finally:
-        for name in INTERPRETED:
-            spark.conf.unset(name)
-
-
-def some_rows(frame: DataFrame, text: str, first: int, end: int) -> list[Any]:
-    """The values of some rows; where Spark ends the query, those of each half."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return plain(frame.where(f"i >= {first} AND i < {end}").selectExpr(f"({text}) AS f").toArrow().column(0))
-    except PySparkException:
-        if end - first == 1:
-            return [None]
-        middle = (first + end) // 2
-        return some_rows(frame, text, first, middle) + some_rows(frame, text, middle, end)
-
-
-def plain(column: pa.ChunkedArray) -> list[Any]:
-    """Dates as days, timestamps as microseconds."""
-    array = column.combine_chunks()
-    if pa.types.is_date(array.type):
-        array = array.cast(pa.int32())
-    elif pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
-    return array.to_pylist()  # type: ignore[no-any-return]
-
-
 def ask_wherecast(text: str, schema: Schema, events: EventBatch) -> list[Any]:
     """The values of an expression as the evaluator of residuals computes them."""
     whole = f"({text}) IS NULL"
@@ -239,20 +192,12 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """The table as a file, which no session's time zone touches."""
-    path = tmp_path_factory.mktemp("functions") / "table.parquet"
-    pq.write_table(TABLE.append_column("i", pa.array(range(ROWS))), path)
-    return spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(str(path)).coalesce(1)
-
-
-def differences(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zone: str = "UTC") -> list[str]:
+def differences(spark: SparkSession, texts: Sequence[str], zone: str = "UTC") -> list[str]:
     schema = Schema.of(FIELDS, time_zone=zone)
     events = EventBatch.read(schema, TABLE)
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        theirs = ask_spark(frame, texts)
+        theirs = ask_spark_by_row(spark, TABLE, texts)
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
     found = []
@@ -269,15 +214,15 @@ def differences(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zon
 @pytest.mark.parametrize(
     "block", [TEXTS, NUMBERS, CHOICES, MOMENT_ERRORS], ids=["texts", "numbers", "choices", "moments"]
 )
-def test_functions_have_sparks_values(spark: SparkSession, frame: DataFrame, block: str) -> None:
+def test_functions_have_sparks_values(spark: SparkSession, block: str) -> None:
     """NULL, NaN, empty and multi-byte texts, ends of ranges: each function alone."""
-    found = differences(spark, frame, expressions(block))
+    found = differences(spark, expressions(block))
     assert not found, "\n".join(found)
 
 
-def test_functions_of_moments_have_sparks_values(spark: SparkSession, frame: DataFrame) -> None:
+def test_functions_of_moments_have_sparks_values(spark: SparkSession) -> None:
     """Ends of time, leap days, hours in which clocks change, in several zones."""
-    found = [line for zone in ZONES for line in differences(spark, frame, expressions(MOMENTS), zone)]
+    found = [line for zone in ZONES for line in differences(spark, expressions(MOMENTS), zone)]
     assert not found, "\n".join(found)
 
 
@@ -303,21 +248,7 @@ def _literal(answers: list[Any], is_text: bool) -> str:
     return f"'{escaped}'" if is_text else str(value)
 
 
-def _truths(frame: DataFrame, texts: Sequence[str]) -> list[list[bool] | None]:
-    """Which rows satisfy each filter; None where Spark ends the query."""
-    from pyspark.errors import PySparkException
-
-    try:
-        answers = frame.selectExpr(*(f"({text}) IS TRUE AS f{i}" for i, text in enumerate(texts))).toArrow()
-        return [answers.column(i).to_pylist() for i in range(len(texts))]
-    except PySparkException:
-        if len(texts) == 1:
-            return [None]
-        half = len(texts) // 2
-        return _truths(frame, texts[:half]) + _truths(frame, texts[half:])
-
-
-def test_filters_with_functions_match_as_in_spark(spark: SparkSession, frame: DataFrame) -> None:
+def test_filters_with_functions_match_as_in_spark(spark: SparkSession) -> None:
     """Each function compared with a constant, under AND, OR, NOT and IS NULL, by an engine with an index."""
     schema = Schema.of(FIELDS)
     events, filters = EventBatch.read(schema, TABLE), []
@@ -332,14 +263,14 @@ def test_filters_with_functions_match_as_in_spark(spark: SparkSession, frame: Da
     refused = engine.subscribe_many(list(enumerate(filters))).quarantined
     assert not refused, refused[:3]
     found = [set(ids) for ids in engine.match_batch(TABLE)]
-    theirs = _truths(frame, filters)
+    theirs = ask_spark(spark, TABLE, [holds(text) for text in filters])
     wrong = [
         text
         for i, (text, answers) in enumerate(zip(filters, theirs, strict=True))
-        if answers is not None and answers != [i in ids for ids in found]
+        if isinstance(answers, list) and answers != [i in ids for ids in found]
     ]
     assert not wrong, "\n".join(wrong)
-    assert sum(answers is not None for answers in theirs) > 0.85 * len(filters)
+    assert sum(isinstance(answers, list) for answers in theirs) > 0.85 * len(filters)
 
 
 def test_the_tables_are_all_of_sparks_functions(spark: SparkSession) -> None:

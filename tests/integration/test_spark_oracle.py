@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.examples import scaled
+from tests.oracle.ask import ask_spark, holds
 from tests.property.columns import events_table
 from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, WIDTH_KINDS, Space, Trial, make_trial
 from tests.property.terms import Term, quote, text
@@ -23,7 +24,7 @@ from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.matchers.registry import MATCHERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SEEDS = range(10)
 FILTERS, EVENTS = 60, 40
@@ -31,24 +32,6 @@ FILTERS, EVENTS = 60, 40
 WIDTH_SEEDS = range(scaled(5))
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiling_spark")]
-
-
-class SparkRefusalError(Exception):
-    """Spark does not run a text that Wherecast accepts."""
-
-
-def ask_spark(frame: DataFrame, texts: Sequence[str]) -> list[list[bool]]:
-    """For each text, which rows satisfy it: one job for all of them."""
-    from pyspark.errors import PySparkException
-
-    try:
-        answers = frame.selectExpr(*(f"({t}) IS TRUE AS f{i}" for i, t in enumerate(texts))).toArrow()
-    except PySparkException as error:
-        if len(texts) == 1:
-            raise SparkRefusalError(f"{texts[0]}\n{str(error).splitlines()[0]}") from None
-        half = len(texts) // 2
-        return ask_spark(frame, texts[:half]) + ask_spark(frame, texts[half:])
-    return [answers.column(i).to_pylist() for i in range(len(texts))]
 
 
 def ask_wherecast(trial: Trial, filters: Sequence[Term], matcher: str = "scan") -> list[list[bool] | None]:
@@ -62,21 +45,24 @@ def ask_wherecast(trial: Trial, filters: Sequence[Term], matcher: str = "scan") 
 
 def differences(spark: SparkSession, trial: Trial, matcher: str) -> tuple[int, list[str]]:
     """How many pairs were compared, and what differs, each difference as small as it can be made."""
-    frame = spark.createDataFrame(events_table(trial.space, trial.events)).coalesce(1)
+    table = events_table(trial.space, trial.events)
     ours = ask_wherecast(trial, trial.filters, matcher)
     compiled = [f for f, answer in zip(trial.filters, ours, strict=True) if answer is not None]
-    theirs = ask_spark(frame, [text(f, "spark") for f in compiled])
+    theirs = ask_spark(spark, table, [holds(text(f, "spark")) for f in compiled])
     wrong = [f for f, o, t in zip(compiled, [o for o in ours if o is not None], theirs, strict=True) if o != t]
-    return len(compiled) * len(trial.events), [_smallest(frame, trial, f, matcher) for f in wrong]
+    return len(compiled) * len(trial.events), [_smallest(spark, trial, f, matcher) for f in wrong]
 
 
-def _smallest(frame: DataFrame, trial: Trial, term: Term, matcher: str) -> str:
+def _smallest(spark: SparkSession, trial: Trial, term: Term, matcher: str) -> str:
     """The smallest condition inside a filter about which the two differ, with the first event that shows it."""
+    table = events_table(trial.space, trial.events)
     for part in sorted((t for t in term.walk() if t.type == "boolean"), key=lambda t: t.size):
         (ours,) = ask_wherecast(trial, [part], matcher)
         if ours is None:
             continue
-        (theirs,) = ask_spark(frame, [text(part, "spark")])
+        (theirs,) = ask_spark(spark, table, [holds(text(part, "spark"))])
+        if not isinstance(theirs, list):
+            return f"{text(part)}: Spark refuses it: {str(theirs).splitlines()[0]}"
         for event, o, t in zip(trial.events, ours, theirs, strict=True):
             if o != t:
                 return (
@@ -137,9 +123,11 @@ def _read_table(path: Path) -> tuple[Space, list[dict[str, Any]], list[dict[str,
 def test_the_case_tables_are_true(spark: SparkSession, path: Path) -> None:
     """What the tables of tests/cases expect is what Spark answers."""
     space, events, cases = _read_table(path)
-    frame = spark.createDataFrame(events_table(space, events)).coalesce(1)
-    answers = ask_spark(frame, [case.get("spark", case["filter"]) for case in cases])
+    answers = ask_spark(
+        spark, events_table(space, events), [holds(case.get("spark", case["filter"])) for case in cases]
+    )
     for case, answer in zip(cases, answers, strict=True):
+        assert isinstance(answer, list), f"{case['filter']}: Spark refuses it: {answer}"
         assert [row for row, held in enumerate(answer) if held] == case["matches"], case["filter"]
 
 
@@ -167,8 +155,7 @@ _ALIKE = (
 def test_every_regular_expression_finds_what_java_finds(spark: SparkSession) -> None:
     """RLIKE agrees with Java on line ends, classes, (?i), groups and repetitions."""
     texts = [*STRINGS, *_ALIKE]
-    frame = spark.createDataFrame(pa.table({"t": texts})).coalesce(1)
-    answers = ask_spark(frame, [f"t RLIKE {quote(pattern)}" for pattern in REGEXES])
+    answers = ask_spark(spark, pa.table({"t": texts}), [f"t RLIKE {quote(pattern)}" for pattern in REGEXES])
     for pattern, answer in zip(REGEXES, answers, strict=True):
         assert [rlike_regex(pattern).is_found(t) for t in texts] == answer, pattern
 

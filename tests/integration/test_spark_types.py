@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.integration.test_spark_oracle import ask_spark
+from tests.oracle.ask import ask_spark, holds
 
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
@@ -40,9 +40,11 @@ def compare(
     refused = engine.subscribe_many(list(enumerate(filters))).quarantined
     assert len(refused) <= (1 - least) * len(filters), [str(r) for r in refused[:5]]
     known = [i for i in range(len(filters)) if i not in {r.id for r in refused}]
-    theirs = ask_spark(
-        spark.createDataFrame(events).coalesce(1), [(spark_texts or {}).get(filters[i], filters[i]) for i in known]
-    )
+    theirs = ask_spark(spark, events, [holds((spark_texts or {}).get(filters[i], filters[i])) for i in known])
+    stopped = [
+        f"{filters[i]}: {answer}" for i, answer in zip(known, theirs, strict=True) if not isinstance(answer, list)
+    ]
+    assert not stopped, "\n".join(stopped[:10])
     batch = [set(found) for found in engine.match_batch(events)]
     single = [set(engine.match(event)) for event in events.to_pylist()]
     different = [

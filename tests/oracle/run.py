@@ -16,12 +16,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from tests.oracle.ask import ask_spark, holds
 from tests.oracle.texts import ATTRIBUTES, TextMaker, make_events
 
 from wherecast import Engine
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 #: Filters that are evaluated in one job.
 BATCH = 25
@@ -44,32 +45,18 @@ def compare(spark: SparkSession, filters: int, events: int, seed: int) -> Report
     texts = [maker.condition() for _ in range(filters)]
     refused = {q.id for q in engine.subscribe_many(enumerate(texts)).quarantined}
     found = [set(ids) for ids in engine.match_batch(table)]
-    frame = spark.createDataFrame(table).coalesce(1).cache()
     accepted = [i for i in range(filters) if i not in refused]
     counts: Counter[str] = Counter(refused=len(refused))
     differences: list[str] = []
     for first in range(0, len(accepted), BATCH):
         numbers = accepted[first : first + BATCH]
-        for number, theirs in zip(numbers, _ask(frame, [texts[n] for n in numbers]), strict=True):
-            counts["stopped" if theirs is None else "compared"] += 1
+        for number, theirs in zip(numbers, ask_spark(spark, table, [holds(texts[n]) for n in numbers]), strict=True):
+            is_compared = isinstance(theirs, list)
+            counts["compared" if is_compared else "stopped"] += 1
             ours = [number in ids for ids in found]
-            if theirs is not None and ours != theirs:
+            if is_compared and ours != theirs:
                 differences.append(_describe(texts[number], table, ours, theirs))
     return Report(counts["compared"] * events, counts, differences)
-
-
-def _ask(frame: DataFrame, texts: list[str]) -> list[list[bool] | None]:
-    """For each text, which rows satisfy it; None where Spark stops."""
-    from pyspark.errors import PySparkException
-
-    try:
-        answers = frame.selectExpr(*(f"({t}) IS TRUE AS f{i}" for i, t in enumerate(texts))).toArrow()
-    except PySparkException:
-        if len(texts) == 1:
-            return [None]
-        half = len(texts) // 2
-        return _ask(frame, texts[:half]) + _ask(frame, texts[half:])
-    return [answers.column(i).to_pylist() for i in range(len(texts))]
 
 
 def _describe(text: str, table: pa.Table, ours: list[bool], theirs: list[bool]) -> str:

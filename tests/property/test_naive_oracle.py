@@ -18,15 +18,28 @@ from wherecast.engine.engine import Engine
 from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
-#: A database takes a statement for each filter and event.
-ALL_MATCHERS = [pytest.param(m, marks=pytest.mark.slow) if m.startswith("database") else m for m in MATCHERS]
+PRODUCT = ("adaptive", "scan")
+PAPERS = [name for name in MATCHERS if name not in PRODUCT]
+TRIALS = trials(filters=5, events=6, features=NAIVE_FEATURES)
 
 
 @examples(120)
-@given(trials(filters=5, events=6, features=NAIVE_FEATURES))
-@pytest.mark.parametrize("matcher", ALL_MATCHERS)
+@given(TRIALS)
+@pytest.mark.parametrize("matcher", PRODUCT)
 def test_matches_are_those_of_the_naive_evaluator(matcher: str, trial: Trial) -> None:
     """Random filters match exactly the events for which the naive evaluator says true."""
+    compare(matcher, trial)
+
+
+@examples(40)
+@given(TRIALS)
+@pytest.mark.parametrize("matcher", PAPERS)
+def test_the_papers_match_as_the_naive_evaluator(matcher: str, trial: Trial) -> None:
+    """The same for the matchers of the papers, which share all but the matching itself with the two above."""
+    compare(matcher, trial)
+
+
+def compare(matcher: str, trial: Trial) -> None:
     engine = Engine(trial.space.schema, matcher=matcher)
     for number, term in enumerate(trial.filters):
         engine.subscribe(number, text(term))
@@ -56,14 +69,27 @@ def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
     check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
+RANDOM = st.randoms(use_true_random=False)
+STEPS = st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14)
+
+
 @examples(60)
-@given(
-    st.randoms(use_true_random=False),
-    st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14),
-)
-@pytest.mark.parametrize("matcher", ALL_MATCHERS)
+@given(RANDOM, STEPS)
+@pytest.mark.parametrize("matcher", PRODUCT)
 def test_subscriptions_come_and_go(matcher: str, rng: random.Random, steps: list[str]) -> None:
     """After any sequence of adds, removals and replacements the engine answers for what stands."""
+    live_through(matcher, rng, steps)
+
+
+@examples(20)
+@given(RANDOM, STEPS)
+@pytest.mark.parametrize("matcher", PAPERS)
+def test_subscriptions_of_the_papers_come_and_go(matcher: str, rng: random.Random, steps: list[str]) -> None:
+    """The same for the matchers of the papers."""
+    live_through(matcher, rng, steps)
+
+
+def live_through(matcher: str, rng: random.Random, steps: list[str]) -> None:
     space = make_space(rng)
     maker = FilterMaker(rng, space, NAIVE_FEATURES)
     pool = [maker.condition(2) for _ in range(4)]  # few, so that equal filters meet

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.literals import Literal, codes_of
+from tests.literals import Literal, codes_in, codes_of
 
 from wherecast.errors import LimitError, SnapshotError
 from wherecast.index import literals as module
@@ -65,7 +65,7 @@ def test_cases(monkeypatch, literals, text, found, room):
     names = literals.split(" ")
     codes = codes_of([literal(name) for name in names])
     expected = [1, *(2 + names.index(name) for name in found.split())]
-    assert codes.encode_value(text).tolist() == expected
+    assert codes_in(codes, text) == expected
     assert sets_of(codes, pa.array([text, None, text])) == [expected, [0], expected]
 
 
@@ -128,8 +128,8 @@ def test_more_codes_than_expected():
     everything = list(range(1, 3002))
     for _ in range(2):
         assert sets_of(codes, pa.array(["0007.", text, "", text])) == [[1, 2994], everything, [1], everything]
-        assert codes.encode_value(text).tolist() == everything
-        assert codes.encode_value("0007.").tolist() == [1, 2994]
+        assert codes_in(codes, text) == everything
+        assert codes_in(codes, "0007.") == [1, 2994]
 
 
 @pytest.mark.slow
@@ -137,16 +137,16 @@ def test_long_texts_and_literals():
     """Texts of 1 MB, literals of one byte and of 10 KB, and a text that would take a second per failure too many."""
     long = "a" * 10_000
     codes = codes_of([Literal("a"), Literal(long + "b"), Literal("b" + long), Literal(long[:5000], end=True)])
-    assert codes.encode_value("a" * 1_000_000).tolist() == [1, 2, 5]
-    assert codes.encode_value("c" + long + "b" + long[:-1]).tolist() == [1, 2, 3, 5]
-    assert codes.encode_value("b" + "a" * 1_000_000 + "c").tolist() == [1, 2, 4]
+    assert codes_in(codes, "a" * 1_000_000) == [1, 2, 5]
+    assert codes_in(codes, "c" + long + "b" + long[:-1]) == [1, 2, 3, 5]
+    assert codes_in(codes, "b" + "a" * 1_000_000 + "c") == [1, 2, 4]
 
 
 @pytest.mark.slow
 def test_nested_literals_cost_no_more_than_bytes():
     """2,000 literals that end in one another, and a text of 1 MB at each of whose places all of them occur."""
     codes = codes_of([Literal("a" * (i + 1)) for i in range(2000)])
-    assert codes.encode_value("a" * 1_000_000).tolist() == list(range(1, 2002))
+    assert codes_in(codes, "a" * 1_000_000) == list(range(1, 2002))
 
 
 @pytest.mark.slow
@@ -164,11 +164,11 @@ def test_threads_share_codes():
     """Several threads encode at the same time."""
     codes = codes_of([Literal(f"w{i}") for i in range(1000)])
     texts = [f"w{i} w{i * 7 % 1000}" for i in range(200)]
-    alone = [codes.encode_value(t).tolist() for t in texts]
+    alone = [codes_in(codes, t) for t in texts]
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: sets_of(codes, pa.array(texts * 20)), range(8)):
             assert found == alone * 20
-        assert list(pool.map(lambda t: codes.encode_value(t).tolist(), texts * 10)) == alone * 10
+        assert list(pool.map(lambda t: codes_in(codes, t), texts * 10)) == alone * 10
 
 
 #: (array, place, value): each would lead a search astray.

@@ -114,8 +114,8 @@ def test_names() -> None:
 def test_folders_of_a_sink(tmp_path: object) -> None:
     """A column that Spark would replace by the number of the batch is refused, in any case."""
     with pytest.raises(SchemaError, match="'Batch_ID' would be replaced"):
-        Parquet(str(tmp_path)).check_columns(["a", "Batch_ID"])
-    Parquet(str(tmp_path), batch_column="run").check_columns(["a", "Batch_ID"])
+        Parquet(str(tmp_path)).expect(["a", "Batch_ID"], "subscription")
+    Parquet(str(tmp_path), batch_column="run").expect(["a", "Batch_ID"], "subscription")
 
 
 def test_case_in_filters() -> None:

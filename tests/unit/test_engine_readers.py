@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.examples import scaled
 from tests.faults import Fault, faulty
 
 from wherecast import Engine
@@ -73,7 +74,8 @@ class Writer:
 
 
 @pytest.mark.parametrize(
-    ("matcher", "turns"), [("adaptive", 25), ("scan", 25), pytest.param("adaptive", 2000, marks=pytest.mark.slow)]
+    ("matcher", "turns"),
+    [("adaptive", 25), ("scan", 25), pytest.param("adaptive", scaled(600), marks=pytest.mark.slow)],
 )
 def test_readers_beside_failing_writers(
     matcher: str, turns: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

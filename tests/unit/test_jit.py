@@ -17,6 +17,8 @@ from wherecast.kernels.jit import (
     count_rows_1,
     count_rows_4,
     count_rows_16,
+    direct,
+    frozen,
     hot,
     trailing_zeros,
 )
@@ -95,6 +97,24 @@ def test_count_both() -> None:
 def test_trailing_zeros() -> None:
     """The lowest bit, 64 where there is none."""
     assert [lowest(np.uint64(word)) for word in (0, 1, 40, 2**63)] == [64, 0, 3, 63]
+
+
+@hot
+def total(given: Any, more: Any) -> Any:
+    """The sum of some numbers."""
+    found = more
+    for number in given[0]:
+        found += number
+    return found
+
+
+def test_direct_calls_know_the_types_of_their_arguments():
+    """The code for other types is other code; read-only arrays may be given for others and the other way round."""
+    longs, floats = np.arange(5), np.arange(5) / 2
+    assert direct(total, (frozen(longs),), 1)((longs,), 2) == 12
+    assert direct(total, (longs,), 1)((frozen(longs),), 2) == 12
+    assert direct(total, (floats,), 1.0)((floats,), 0.25) == 5.25
+    assert direct(total, (longs,), 1)((longs,), 3) == 13
 
 
 #: Releases of Numba that `kernels/jit.py` was tried with: `_nrt` and the code generator may change without notice.

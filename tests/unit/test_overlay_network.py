@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.examples import scaled
 
 from wherecast.errors import LimitError
 from wherecast.language.events.schema import Schema
@@ -276,7 +277,7 @@ class TestChurn:
         assert result.undelivered > 0
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize("seed", range(scaled(1)))
     def test_a_thousand_peers(self, seed):
         """1,000 peers, lists of 8, 4 copies, 10 % crashes per minute and as many joins."""
         result = run_churn(Churn(), seed)

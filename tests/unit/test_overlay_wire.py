@@ -514,11 +514,9 @@ def test_events_come_back_as_people_write_them():
     """Keys of every kind of attribute, and what JSON has no number for."""
     event = {"s": "é", "a": -3, "f": 0.1, "t": "2024-05-01T12:00:00+00:00", "d": "1969-12-31", "b": False}
     node = RingNode(Contact(5, ADDRESS), PLACEMENT)
-    from wherecast.language.events.events import read_event
-
-    values = PLACEMENT.read(read_event(SCHEMA, event, node._attributes))
+    values = PLACEMENT.read(node._reader.read(event))
     assert event_of(SCHEMA, values) == event
-    infinite = PLACEMENT.read(read_event(SCHEMA, {"f": float("inf")}, node._attributes))
+    infinite = PLACEMENT.read(node._reader.read({"f": float("inf")}))
     assert event_of(SCHEMA, infinite) == {"f": "inf"}
     for attribute, key in ((4, 2**62), (5, 2**40), (0, b"\xff")):
         with pytest.raises(ValueError):

@@ -125,6 +125,12 @@ def downgrade(file: Path) -> None:
     file.write_bytes(json.dumps(header).encode() + b"\n" + content)
 
 
+def test_lint_of_an_index(tmp_path: Path) -> None:
+    """It says what the engine of its rules says."""
+    index, manifest, _ = make_ruled_index(tmp_path)
+    assert [str(f) for f in index.lint()] == [str(f) for f in index.serve(manifest, 0).lint()]
+
+
 def test_a_quarantine_is_checked(tmp_path: Path) -> None:
     """Refused rules come back as they were saved, and a damaged file is refused."""
     store = Store(tmp_path)

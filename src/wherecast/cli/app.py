@@ -70,6 +70,7 @@ def _root(
     \b
     Examples:
       wherecast check "symbol = 'IBM' AND price < 120" -s schema.json
+      wherecast lint subs.csv -s schema.json
       wherecast match -s schema.json --subscriptions subs.csv --events events.csv
       wherecast pipeline run pipeline.toml
       wherecast demo --out demo-output
@@ -96,6 +97,63 @@ def check(
     from wherecast.cli.check import check_filter
 
     check_filter(text, schema, as_json=as_json)
+
+
+class FailOn(enum.StrEnum):
+    """The findings that make `lint` fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+
+class Show(enum.StrEnum):
+    """The findings that `lint` shows."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@app.command()
+def lint(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Columns id and filter: .csv, .jsonl or .parquet; or a filter in each line: .txt or .sql.",
+        ),
+    ],
+    schema: SchemaOption,
+    show: Annotated[Show, typer.Option(help="Show findings of this severity and worse.")] = Show.NOTE,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="Exit with 1 if there are findings of this severity or worse.")
+    ] = FailOn.WARNING,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find filters that are probably not meant as they are, or cost more than they need to.
+
+    Filters that are refused, never match, always match, are equal to or covered by another, compare with NULL, quote a
+    name as a text, are evaluated on every event, or have a condition that changes nothing; each with its place and what to
+    write instead.
+
+    The exit code is 0 if there is nothing as bad as --fail-on, 1 if there is, 2 if the command was called wrongly.
+
+    \b
+    Examples:
+      wherecast lint subs.csv -s schema.json
+      wherecast lint rules.parquet -s schema.yaml --show warning --fail-on error
+      wherecast lint filters.sql -s schema.json --json
+    """
+    from wherecast.cli.lint import lint_file
+    from wherecast.language.filters.spelling import Severity
+
+    gc.enable()
+    fails = None if fail_on is FailOn.NEVER else Severity(fail_on.value)
+    lint_file(file, schema, Severity(show.value), fails, as_json=as_json)
 
 
 @app.command()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from wherecast.errors import FilterError
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Attribute, Schema
 from wherecast.language.events.types import FLOATS
-from wherecast.language.expression import Attr, Compare, Const, InList, Node, Param
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters
@@ -33,7 +31,8 @@ from wherecast.language.filters.render import (
     render,
     written_literal,
 )
-from wherecast.language.syntax.skeletons import LiteralText, cut_text
+from wherecast.language.filters.spelling import Reader
+from wherecast.language.syntax.skeletons import cut_text
 
 
 class Interval(NamedTuple):
@@ -182,34 +181,20 @@ def inspect_filter(text: str, schema: Schema) -> CheckedFilter:
     """Compile a filter and put what came out into words. Raises FilterError."""
     compiler = Compiler(schema)
     filters = compiler.compile(text)
-    node, _ = compiler.check(text)
     clauses = []
     for clause in range(int(filters.clause_ptr[1])):
         constraints = [
             (describe_constraint(filters, schema, c.first, c.end), c) for c in constraints_of(filters, schema, clause)
         ]
         clauses.append(CheckedClause(constraints, _residual_text(text, filters, schema, clause)))
-    is_cover = bool(clauses) and not multiply_out(node, compiler.limits.clauses)[1]
-    return CheckedFilter(clauses, is_cover, list(dict.fromkeys(_remarks(node, cut_text(text)[1], schema))))
+    read = compiler.read(text)
+    is_cover = bool(clauses) and not multiply_out(read.node, compiler.limits.clauses)[1]
+    said = [remark for remark in Reader(schema).remarks(text, read) if remark.rule.code in _REMARKED]
+    return CheckedFilter(clauses, is_cover, list(dict.fromkeys("; ".join(remark.words) for remark in said)))
 
 
-def _remarks(node: Node, literals: Sequence[LiteralText], schema: Schema) -> Iterator[str]:
-    """Comparisons with NULL, and of texts that look like the names of attributes."""
-    namer = attribute_namer(schema)
-    for part in node.walk():
-        if isinstance(part, InList) and part.has_null:
-            yield "a NULL in the list of IN equals nothing, and NOT IN with it is never true; write OR a IS NULL instead"
-        if not isinstance(part, Compare) or part.op == "<=>":
-            continue
-        for side, other in ((part.left, part.right), (part.right, part.left)):
-            if isinstance(side, Const) and side.value is None:
-                name = namer(other.index) if isinstance(other, Attr) else "the value"
-                test = "IS NOT NULL" if part.op == "<>" else "IS NULL"
-                yield f"compares {name} with NULL, which is never true; write {name} {test}"
-            if isinstance(side, Param) and isinstance(other, Param):
-                text = literals[side.slot]
-                if isinstance(text, str) and schema.find(text[1:-1]) is not None:
-                    yield f"{text} is a text, not an attribute: quotes make a text; write `{text[1:-1]}` in backticks"
+#: Rules on comparisons that mean something else than they seem to. What a filter costs is said in notes on its clauses.
+_REMARKED = ("null-comparison", "null-in-list", "quoted-name", "double-quotes")
 
 
 def _residual_text(text: str, filters: Filters, schema: Schema, clause: int) -> str | None:

@@ -20,13 +20,14 @@ from wherecast.cli.events import EventChunk, EventFile, open_events
 from wherecast.cli.failures import CommandError, usage_error
 from wherecast.cli.files import format_of
 from wherecast.cli.output import MatchWriter, open_output
-from wherecast.cli.report import Shortlist, note_first_compilation, progress_bar, say, say_note, warnings_as_notes
+from wherecast.cli.report import Shortlist, note_first_compilation, say, say_note, warnings_as_notes
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
 from wherecast.language.events.events import NameCheck
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import MATCHERS
+from wherecast.progress import progress, shown
 
 FIRST_BATCH = 256
 LARGEST_BATCH = 32_768
@@ -70,11 +71,11 @@ def run_match(job: MatchJob) -> MatchResult:
     with warnings_as_notes(), open_output(job.out, iter(engine)) as writer:
         _check_names(job, events, schema)
         run = _Run(job, engine, writer)
-        with progress_bar("matching", events.size) as advance:
+        with shown(), progress("matching", events.size) as step:
             done = 0
             for chunk in events:
                 for share in run.take(chunk):
-                    advance(done + int((events.position - done) * share))
+                    step.advance(done + int((events.position - done) * share) - step.done)
                 done = events.position
     run.skipped.finish()
     match_s = time.perf_counter() - middle
@@ -103,7 +104,7 @@ def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
         Engine(schema, strict=strict) if job.matcher is None else Engine(schema, matcher=job.matcher, strict=strict)
     )
     found = read_subscriptions(job.subscriptions)
-    registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True))
+    registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True), progress=True)
     bad = report_bad(job.subscriptions, found, ((q.row, q.error) for q in registration.quarantined))
     if bad and job.strict:
         total = len(found.rows) + len(found.broken)

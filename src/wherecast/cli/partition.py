@@ -213,20 +213,27 @@ def show_plan(
 
 def _read_filters(path: Path, schema: Schema) -> tuple[Filters, npt.NDArray[np.int64]]:
     """The filters of a file and their subscriptions; bad rows are reported and left out."""
+    import numpy as np
+
     from wherecast.cli.subscriptions import read_subscriptions, report_bad
+    from wherecast.engine.subscriptions import compile_parts
     from wherecast.engine.subscriptions import read_subscriptions as check_rows
     from wherecast.language.filters.compile import Compiler
+    from wherecast.language.filters.filters import concat_filters
     from wherecast.partition.plan import weigh
+    from wherecast.progress import shown
 
     found = read_subscriptions(path)
     incoming = check_rows(zip(found.ids, found.filters, strict=True))
     # A filter whose id is bad is left out, too, however good it is.
     texts = [None if row in incoming.errors else text for row, text in enumerate(incoming.texts)]
-    compiled = Compiler(schema).compile_many(texts)  # type: ignore[arg-type]  # anything but a text is an error of its row
-    report_bad(path, found, incoming.refused(compiled).items())
-    if not compiled.filters.n_filters:
+    with shown():
+        parts = compile_parts(Compiler(schema), texts)
+    report_bad(path, found, incoming.refused(error for part in parts for error in part.errors).items())
+    filters = concat_filters([part.compiled.filters for part in parts], schema)
+    if not filters.n_filters:
         raise CommandError(f"'{path}' has no good subscriptions; there is nothing to plan")
-    return compiled.filters, weigh(compiled)
+    return filters, np.concatenate([weigh(part.compiled) for part in parts])
 
 
 def _read_events(path: Path, schema: Schema) -> EventBatch:

@@ -18,6 +18,7 @@ import typer
 
 from wherecast.cli.failures import usage_error
 from wherecast.cli.report import Shortlist, say, say_note
+from wherecast.progress import shown
 
 if TYPE_CHECKING:
     from wherecast.partition.plan import Plan
@@ -66,7 +67,8 @@ def build(
     """
     with _opened(config, master) as pipeline:
         begin = time.perf_counter()
-        built = pipeline.build(start_over=start_over)
+        with shown():
+            built = pipeline.build(start_over=start_over)
         _report_left_out(built)
         say(f"version {built.version} of {built.index.url} is ready, after {time.perf_counter() - begin:.1f} s")
         typer.echo(_describe_plan(built.plan))

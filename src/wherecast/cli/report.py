@@ -2,15 +2,12 @@
 
 Standard output is for results only. Texts of others (filters, ids, values) are printed without their control characters:
 a file must not be able to write to the terminal.
-
-A progress bar is drawn only where standard error is a terminal.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,21 +109,3 @@ def note_first_compilation() -> None:
     compiled = Path(kernels.__file__).parent / "__pycache__"
     if not any(compiled.glob("*.nbi")):
         say_note("compiling the matching kernels, once; this takes about half a minute")
-
-
-Advance = Callable[[int], None]
-
-
-@contextmanager
-def progress_bar(title: str, size: int) -> Iterator[Advance]:
-    """A bar of `size` steps; call what it yields with the steps done so far."""
-    if not sys.stderr.isatty():
-        yield lambda _done: None
-        return
-    from rich.console import Console  # for people only
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=max(size, 1))
-        yield lambda done: bar.update(task, completed=done)

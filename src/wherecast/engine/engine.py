@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
@@ -31,6 +31,7 @@ from wherecast.engine.ids import (
     take_ids,
     without_ids,
 )
+from wherecast.engine.lint import LintFindings, lint_members
 from wherecast.engine.log import (
     LOG_LIMIT,
     LOOK_EVERY,
@@ -50,9 +51,15 @@ from wherecast.engine.parallel import in_pieces, match_threaded
 from wherecast.engine.persist import open_segments, save_segments
 from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
-from wherecast.engine.subscriptions import SubscriptionSource, read_subscriptions
+from wherecast.engine.subscriptions import (
+    CompiledPart,
+    Incoming,
+    SubscriptionSource,
+    compile_parts,
+    read_subscriptions,
+)
 from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
-from wherecast.language.events.events import EventBatch, Events, NameCheck, OnError, read_event
+from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
@@ -60,6 +67,7 @@ from wherecast.language.filters.filters import Filters
 from wherecast.language.filters.written import write_filter
 from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import find_matcher
+from wherecast.progress import shown
 
 if TYPE_CHECKING:
     from wherecast.language.events.schema import SchemaSource
@@ -115,6 +123,7 @@ class Engine:
         self._is_unsettled = False  # whether there may be marks of a change that was not published
         self._log_reader = LogReader(self._compiler)
         self._readable_state: tuple[EngineState, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
+        self._reader = EventReader(self.schema, (), self._names)
         self._planner = Replanner()
 
     # -- registering ----------------------------------------------------------------------------------------------
@@ -138,17 +147,22 @@ class Engine:
 
         self._change(put)
 
-    def subscribe_many(self, subscriptions: SubscriptionSource, *, replace: bool = False) -> Registration:
+    def subscribe_many(
+        self, subscriptions: SubscriptionSource, *, replace: bool = False, progress: bool = False
+    ) -> Registration:
         """Register many subscriptions in one step.
 
         `subscriptions` is a table with columns `id` and `filter` (and optionally `priority`), a mapping of ids to filters,
         or (id, filter) pairs. A table is one of Arrow, pandas or Polars, a record batch, a `RecordBatchReader`, or anything
         else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If the call raises an
-        error, nothing has changed.
+        error, nothing has changed. With `progress` a terminal or a notebook shows how far it is; the log says it anyway.
         """
-        incoming = read_subscriptions(subscriptions)
-        compiled = self._compiler.compile_many(incoming.texts)
-        errors = incoming.refused(compiled)
+        with shown(progress):
+            return self._subscribe_many(read_subscriptions(subscriptions), replace=replace)
+
+    def _subscribe_many(self, incoming: Incoming, *, replace: bool) -> Registration:
+        parts = compile_parts(self._compiler, incoming.texts)
+        errors = incoming.refused(chain.from_iterable(part.errors for part in parts))
         good = np.delete(np.arange(incoming.text_of.size), list(errors))
         outcome = Registration(0, [])
 
@@ -159,8 +173,7 @@ class Engine:
             outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
             if not rows.size:
                 return NextState(state)
-            filter_of, ids = compiled.filter_of[incoming.text_of[rows]], take_ids(incoming.ids, rows)
-            segment = self._build([Members(compiled.filters, filter_of, ids, incoming.priorities[rows])])
+            segment = self._build(_members(incoming, parts, rows))
             size = state.size + int(rows.size) - count_places(old)
             return NextState(
                 state._replace(version=state.version + 1, segments=(*state.segments, segment), size=size), old
@@ -294,9 +307,9 @@ class Engine:
         except Exception:  # noqa: BLE001 - a thread of its own: nobody else would hear of it
             _log.exception("merging failed; the segments stay as they are")
 
-    def merge(self, *, everything: bool = False) -> None:
+    def merge(self, *, everything: bool = False, progress: bool = False) -> None:
         """Merge segments now: those that are due, or all of them into one. Subscriptions stay the same, even if it fails."""
-        with self._merging:
+        with shown(progress), self._merging:
             while True:
                 state = self._state
                 first = 0 if everything and len(state.segments) + state.log_size > 1 else first_to_merge(state.segments)
@@ -319,28 +332,28 @@ class Engine:
             kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
             self._state = now._replace(segments=(*kept, *later))
 
-    def plan(self, events: Events) -> None:
+    def plan(self, events: Events, *, progress: bool = False) -> None:
         """Plan the index now, for traffic like these events. Otherwise the first large batch is the sample."""
         _, segments, needed = self._readable()
-        self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
+        with shown(progress):
+            self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
 
     # -- matching -------------------------------------------------------------------------------------------------
 
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
         state, segments, needed = self._readable()
-        # Without arrays an event need not become Arrow columns: a tenth of the time.
-        if all(s.is_scalar for s in segments):
-            values = read_event(self.schema, event, needed, self._names)
-            found: list[SubscriptionId] = []
-            for segment in segments:
-                filters = segment.match_values(values, self._compiler.limits)
-                if filters is None:
-                    break
-                found += segment.live_ids(filters, state.version)
-            else:
-                return found
-        return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
+        reader = self._reader
+        if reader.needed is not needed:
+            reader = self._reader = EventReader(self.schema, needed, self._names)
+        values = reader.read(event)
+        found: list[SubscriptionId] = []
+        for segment in segments:
+            ids = segment.match_one(values, state.version, self._compiler.limits)
+            if ids is None:
+                return self.match_batch([event]).subscription_ids().tolist()  # type: ignore[no-any-return]
+            found += ids
+        return found
 
     def match_batch(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> Matches:
         """Match a batch: a table of Arrow, pandas or Polars, anything else with Arrow's C stream, or mappings.
@@ -455,16 +468,27 @@ class Engine:
         state, segments, _ = self._readable()
         return filters_of(segments, self.schema, state.version)
 
+    def lint(self, *, progress: bool = False) -> LintFindings:
+        """What is probably wrong with the filters, or needlessly dear.
+
+        An engine keeps what filters mean, not how they were spelled: `wherecast.lint` looks at a table of texts and finds more.
+        Places are those in the text that `engine[id]` gives.
+        """
+        state, segments, _ = self._readable()
+        with shown(progress):
+            return lint_members([members_of(s, state.version) for s in segments], self.schema, self._compiler)
+
     def attributes(self) -> list[str]:
         """Names of the attributes that filters use. Matching reads only these."""
         return [self.schema.attributes[a].name for a in sorted(self._readable()[2])]
 
     # -- saving and opening ---------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write all subscriptions to a snapshot directory; an older snapshot there is replaced in one step."""
         state, segments, _ = self._readable()
-        save_segments(path, self.schema, self.matcher, segments, state.version)
+        with shown(progress):
+            save_segments(path, self.schema, self.matcher, segments, state.version)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None, strict: bool = False) -> Self:
@@ -590,6 +614,17 @@ class Engine:
                 for s in segments
             ],
         }
+
+
+def _members(incoming: Incoming, parts: list[CompiledPart], rows: npt.NDArray[np.int64]) -> list[Members]:
+    """The chosen rows, part by part. The list of parts is empty afterwards, so that the members are all there is of them."""
+    found, text_of = [], incoming.text_of[rows]
+    while parts:
+        first, compiled = parts.pop(0)
+        own = rows[(text_of >= first) & (text_of < first + compiled.filter_of.size)]
+        filter_of, ids = compiled.filter_of[incoming.text_of[own] - first], take_ids(incoming.ids, own)
+        found.append(Members(compiled.filters, filter_of, ids, incoming.priorities[own]))
+    return found
 
 
 def _quarantined(ids: IdColumn, errors: dict[int, Any]) -> list[Quarantined]:

@@ -170,6 +170,11 @@ class Ids:
     def _letters(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
         return _letters(self.values)
 
+    @cached_property
+    def _letter_views(self) -> tuple[memoryview, memoryview]:
+        ptr, letters = self._letters
+        return memoryview(ptr), memoryview(letters)  # type: ignore[arg-type]
+
     def find(self, id: SubscriptionId) -> int:
         """Slot of an id, -1 if there is none."""
         values, order = self._values_view, self._order_view
@@ -198,7 +203,18 @@ class Ids:
         if isinstance(self.values, np.ndarray):
             return np.asarray(self.values[slots], np.int64)
         texts = self.values.take(pa.array(slots)).to_pylist()
-        return np.fromiter((t[1:] if t[0] == "s" else int(t[1:]) for t in texts), object, len(texts))
+        return np.fromiter(map(_id_of, texts), object, len(texts))
+
+    @property
+    def are_texts(self) -> bool:
+        """Whether not all ids are integers of 64 bits."""
+        return self._values_view is None
+
+    def listed(self, slots: Iterable[Any]) -> list[SubscriptionId]:
+        """Ids of a few slots, where `are_texts`: `take` without Arrow."""
+        ptr, letters = self._letter_views
+        texts = (str(letters[ptr[slot] : ptr[slot + 1]], "utf-8") for slot in slots)
+        return [_id_of(text) for text in texts]
 
     @property
     def nbytes(self) -> int:
@@ -223,6 +239,10 @@ def open_ids(stored: StoredArrays) -> Ids:
 
 def _text(id: SubscriptionId) -> str:
     return f"s{id}" if isinstance(id, str) else f"i{id}"
+
+
+def _id_of(text: str) -> SubscriptionId:
+    return text[1:] if text[0] == "s" else int(text[1:])
 
 
 def _letters(texts: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:

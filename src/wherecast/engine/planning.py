@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from wherecast.engine.segment import Segment
 from wherecast.language.events.events import EventBatch
+from wherecast.progress import progress
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +55,10 @@ class Replanner:
     def learn(self, events: EventBatch, segments: Sequence[Segment]) -> None:
         """Plan for these events, now."""
         sample = events.sample(SAMPLE)
-        for segment in segments:
-            segment.replan(sample)
+        with progress("planning", sum(s.boxes.n_clauses for s in segments)) as step:
+            for segment in segments:
+                segment.replan(sample)
+                step.advance(segment.boxes.n_clauses)
         self.sample = sample  # last: segments to come are not to be built for what could not be planned
 
     def _replan(self, sample: EventBatch, segments: Sequence[Segment]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,25 +22,30 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
 from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
-from wherecast.index.residuals import Residuals
+from wherecast.index.points import EventPoint, PointCoder
+from wherecast.index.residuals import ClauseResiduals, Residuals
 from wherecast.kernels.arrays import Longs
+from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.single import expand_point
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
-from wherecast.language.events.values import Scalar
+from wherecast.language.events.values import Stored
 from wherecast.language.filters.canonical import digest_filters
-from wherecast.language.filters.filters import Filters, concat_filters, take_filters, take_ranges
+from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher
+from wherecast.progress import ProgressStep, progress
 
 ALIVE = np.int64(2**62)
 #: Died before any version: what was dead already when a segment came into an engine.
 DEAD = np.int64(-1)
 #: Leaving events out is worth while when at most this share is left.
 _MOST_ADMITTED = 0.75
-_FEW = 16
+#: Of fewer events none is left out: taking the others takes longer.
+_FEW_EVENTS = 512
 #: Memory of the objects around the arrays of a column's codes, measured on columns of literals.
 _COLUMN_BYTES = 2_400
-_NO_FILTERS = np.zeros(0, np.int32)
+_NONE_DIED = np.zeros(0, np.int64)
 
 
 class Subscriptions(NamedTuple):
@@ -74,7 +80,6 @@ class Segment:
         self.residuals = residuals
         self.subscriptions = subscriptions
         self.attributes = codebook.attributes | residuals.attributes  # that matching reads
-        self.is_scalar = not any(codebook.schema.attributes[a].is_array for a in self.attributes)
         self._install(matcher)
         self.died: Longs | None = None  # by slot; made when the first subscription dies
         self.deaths = 0
@@ -107,7 +112,7 @@ class Segment:
         Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
         code leads nowhere are spared the rest.
         """
-        if self._gate is None:
+        if self._gate is None or len(events) < _FEW_EVENTS:
             return None, events, self.encode(events)
         attr, open_codes = self._gate
         gate = self.codebook.encode_column(events, attr)
@@ -117,40 +122,46 @@ class Segment:
         events = events.take(rows, self._read_after_gate)
         return rows, events, self.codebook.encode(events, {attr: gate[rows]})
 
-    def match_values(self, values: Mapping[int, Scalar | None], limits: Limits) -> npt.NDArray[np.int32] | None:
-        """Filters that one event satisfies, from its canonical values; only where `is_scalar`.
+    def match_one(self, values: Mapping[int, Stored], version: int, limits: Limits) -> list[SubscriptionId] | None:
+        """Ids of the subscriptions, alive at a version, that one event satisfies, from the values that it has.
 
         None if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
         """
-        point = self.codebook.encode_values(values)
-        if self._gate is not None:
-            attr, open_codes = self._gate
-            if not open_codes[point.codes[0, attr]]:
-                return _NO_FILTERS
-        clause_ids = self.matcher.match(point)[1]
-        if self.residuals.is_needed and clause_ids.size:
-            kept = self._settle_one(values, self.boxes.residuals[clause_ids], limits)
-            if kept is None:
+        point = self._points.encode(values)
+        n = self.matcher.match_one(point)
+        if n and self.residuals.is_needed:
+            n = self._clause_residuals.settle(point, n, values, self.codebook.schema, limits)
+            if n < 0:
                 return None
-            clause_ids = clause_ids[kept]
-        if not self.boxes.filter_ids.size:
-            return clause_ids
-        filter_ids = self.boxes.filter_ids[clause_ids]
-        return filter_ids if filter_ids.size < 2 else np.unique(filter_ids)  # NumPy's sets take long to begin
+        found = self._expand(point, n, version) if n else []
+        self._points.put_back(point)
+        return found
 
-    def _settle_one(
-        self, values: Mapping[int, Scalar | None], residual: npt.NDArray[np.int32], limits: Limits
-    ) -> npt.NDArray[np.bool_] | None:
-        """Which clauses, by their residuals (-1: none), hold for one event; None if that might read too much text."""
-        unsettled = self.residuals.unsettled(residual)
-        kept = np.ones(residual.size, bool)
-        if unsettled.size:
-            longest = max((len(v) for v in values.values() if isinstance(v, str)), default=0)
-            # A character has at most four bytes.
-            if 4 * longest * self.residuals.most_reads(residual[unsettled]) > limits.least_work:
-                return None
-            kept[unsettled] = self.residuals.hold_one(values, self.codebook.schema, residual[unsettled])
-        return kept
+    @cached_property
+    def _points(self) -> PointCoder:
+        return PointCoder(self.codebook)
+
+    @cached_property
+    def _clause_residuals(self) -> ClauseResiduals:
+        return self.residuals.of_clauses(self.boxes.residuals)
+
+    def _expand(self, point: EventPoint, n: int, version: int) -> list[SubscriptionId]:
+        """Ids of the subscriptions, alive at a version, to the filters of a point's first n clauses."""
+        call, given = self._expand_point
+        died = _NONE_DIED if self.died is None else self.died
+        while (size := call(*given, died, version, point.clauses, n, point.ids)) < 0:
+            point.ids = np.empty(-2 * size, np.int64)
+        found: list[SubscriptionId] = point.ids[:size].tolist()
+        ids = self.subscriptions.ids
+        return ids.listed(found) if ids.are_texts else found
+
+    @cached_property
+    def _expand_point(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for the fan-out of one event, and its arguments that are always the same."""
+        ptr, ids, _ = self.subscriptions
+        values = np.zeros(0, np.int64) if ids.are_texts else ids.values
+        given = frozen(ptr), frozen(self.boxes.filter_ids), frozen(values)
+        return direct(expand_point, *given, _NONE_DIED, 0, np.zeros(0, np.int32), 0, _NONE_DIED), given
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
@@ -236,17 +247,6 @@ class Segment:
         died = self.died
         return slots if died is None or not died.size else np.where((slots >= 0) & (died[slots] > version), slots, -1)
 
-    def live_ids(self, filter_ids: npt.NDArray[np.int32], version: int) -> list[SubscriptionId]:
-        """Ids of all subscriptions to some filters that are alive at a version."""
-        ptr, ids, _ = self.subscriptions
-        if filter_ids.size <= _FEW and self.died is None and isinstance(ids.values, np.ndarray):
-            # A handful: slicing them one by one is quicker than any array operation on all.
-            return [id for f in filter_ids.tolist() for id in ids.values[ptr[f] : ptr[f + 1]].tolist()]
-        slots, _ = take_ranges(ptr, filter_ids.astype(np.int64))
-        if self.died is not None:
-            slots = slots[self.died[slots] > version]
-        return ids.take(slots).tolist()  # type: ignore[no-any-return]
-
     def kill(self, slots: int | Longs, version: int | Longs) -> None:
         """Mark subscriptions, each given once, as dead from a version on."""
         if self.died is None:
@@ -303,27 +303,60 @@ class Members(NamedTuple):
 
 
 def build_segment(
-    parts: Sequence[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
+    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None = None
 ) -> Segment:
-    """One segment of several groups of members; equal filters are stored once, unused ones not at all."""
+    """One segment of several groups of members; equal filters are stored once, unused ones not at all.
+
+    The list of parts is empty afterwards: what was compiled is several times as large as the index, and is let go as soon as it
+    has been used (see decision 47).
+    """
+    with progress("indexing", 4) as step:
+        return _build_segment(parts, schema, matcher, sample, step)
+
+
+def _build_segment(
+    parts: list[Members], schema: Schema, matcher: type[Matcher], sample: EventBatch | None, step: ProgressStep
+) -> Segment:
+    owner, chosen, filters = _united(parts, schema)
+    ids, priorities = [part.ids for part in parts], [part.priorities for part in parts]
+    parts.clear()
+    order = _alike_together(filters, chosen, np.bincount(owner, minlength=chosen.size))
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    filters = take_filters(filters, chosen[order])
+    step.advance()
+    index = code_filters(filters, schema)
+    del filters
+    subscriptions = _subscriptions(place[owner], ids, priorities, order.size)
+    del owner, chosen, place, order, ids, priorities
+    # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
+    known = sample is not None and sample.has_read(index.codebook.attributes)
+    codes = index.codebook.encode(sample) if sample is not None and known else None
+    step.advance()
+    packed = pack_boxes(index.boxes)
+    step.advance()
+    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
+    step.advance()
+    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
+
+
+def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Filters]:
+    """The number of each member's filter, part after part; where the filter of each number is; and the filters."""
     used = [np.unique(p.filter_of) for p in parts]
-    chosen_parts = [_digested(take_filters(p.filters, u), schema) for p, u in zip(parts, used, strict=True)]
+    # Where all filters of a part are used, they are not copied.
+    chosen_parts = [
+        digested(p.filters if u.size == p.filters.n_filters else take_filters(p.filters, u), schema)
+        for p, u in zip(parts, used, strict=True)
+    ]
     pile = concat_filters(chosen_parts, schema)
     number, chosen = _distinct(pile.digests)
     starts = np.cumsum([0, *(u.size for u in used)])
     filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
-    owner = np.concatenate([np.zeros(0, np.int64), *filter_of])
-    order = _alike_together(pile, chosen, np.bincount(owner, minlength=chosen.size))
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    index = code_filters(take_filters(pile, chosen[order]), schema)
-    subscriptions = _subscriptions(place[owner], parts, chosen.size)
-    # A sample taken before anybody asked for an attribute does not have it; such a segment is planned later.
-    known = sample is not None and sample.has_read(index.codebook.attributes)
-    codes = index.codebook.encode(sample) if sample is not None and known else None
-    packed = pack_boxes(index.boxes)
-    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
-    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
+    return np.concatenate([np.zeros(0, np.int64), *filter_of]), chosen, pile
+
+
+#: Filters whose attributes are looked at at a time.
+_BLOCK = 1 << 17
 
 
 def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
@@ -331,13 +364,15 @@ def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
-    attribute = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.uint64)
-    bits = np.uint64(1) << (attribute & np.uint64(63))
-    first = filters.row_ptr[filters.clause_ptr]
     signature = np.zeros(filters.n_filters, np.uint64)
-    some = np.flatnonzero(np.diff(first))
-    if some.size:
-        signature[some] = np.bitwise_or.reduceat(bits, first[some])
+    for begin in range(0, filters.n_filters, _BLOCK):
+        end = min(begin + _BLOCK, filters.n_filters)
+        first = filters.row_ptr[filters.clause_ptr[begin : end + 1]]
+        attr = filters.attr[first[0] : first[-1]]
+        bits = np.uint64(1) << (np.where(attr < 0, ~attr, attr) & 63).astype(np.uint64)
+        some = np.flatnonzero(np.diff(first))
+        if some.size:
+            signature[begin + some] = np.bitwise_or.reduceat(bits, first[some] - first[0])
     return np.lexsort((weights, signature[chosen], weights > 1))
 
 
@@ -346,7 +381,7 @@ def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np
     return np.diff(subscriptions.ptr) if boxes.n_clauses == boxes.n_filters else None
 
 
-def _digested(filters: Filters, schema: Schema) -> Filters:
+def digested(filters: Filters, schema: Schema) -> Filters:
     """Filters with their digests; those restored from a segment have none."""
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
@@ -362,12 +397,17 @@ def _distinct(digests: list[bytes]) -> tuple[Longs, Longs]:
     return number, order[fresh]
 
 
-def _subscriptions(filter_of: Longs, parts: Sequence[Members], n_filters: int) -> Subscriptions:
+def _subscriptions(
+    filter_of: Longs,
+    ids: Sequence[Sequence[SubscriptionId] | npt.NDArray[Any]],
+    priorities: Sequence[npt.NDArray[np.float32]],
+    n_filters: int,
+) -> Subscriptions:
     order = np.argsort(filter_of, kind="stable")
     ptr = np.searchsorted(filter_of[order], np.arange(n_filters + 1)).astype(np.int32)
-    ids = join_ids([p.ids if isinstance(p.ids, np.ndarray) else np.fromiter(p.ids, object, len(p.ids)) for p in parts])
-    priorities = np.concatenate([np.zeros(0, np.float32), *(p.priorities for p in parts)])[order]
-    return Subscriptions(ptr, Ids.of(take_ids(ids, order)), priorities if priorities.any() else None)
+    joined = join_ids([i if isinstance(i, np.ndarray) else np.fromiter(i, object, len(i)) for i in ids])
+    ranks = np.concatenate([np.zeros(0, np.float32), *priorities])[order]
+    return Subscriptions(ptr, Ids.of(take_ids(joined, order)), ranks if ranks.any() else None)
 
 
 def members_of(segment: Segment, version: int) -> Members:
@@ -383,7 +423,7 @@ def members_of(segment: Segment, version: int) -> Members:
 def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Longs]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
-    filters = concat_filters([_digested(part.filters, schema) for part in parts], schema)
+    filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
     weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +13,8 @@ from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
-from wherecast.language.filters.compile import Compiled
+from wherecast.language.filters.compile import Compiled, Compiler, RowError
+from wherecast.progress import progress
 
 #: What `subscribe_many` reads.
 SubscriptionSource: TypeAlias = (
@@ -30,16 +31,43 @@ class Incoming(NamedTuple):
     """Subscriptions as columns. Texts that occur more than once are listed once."""
 
     ids: IdColumn  # as they are kept; those of bad rows as they came
-    texts: list[Any]  # distinct where the source makes that cheap; anything but a text may be None
+    texts: Sequence[Any]  # distinct where the source makes that cheap; anything but a text may be None
     text_of: npt.NDArray[np.int64]  # (subscriptions,) index into texts
     priorities: npt.NDArray[np.float32]
     errors: dict[int, FilterError | SubscriptionError]
     """Rows that cannot be registered, whether or not their filter compiles."""
 
-    def refused(self, compiled: Compiled) -> dict[int, FilterError | SubscriptionError]:
-        """All rows that cannot be registered, and why, when the texts are compiled."""
-        why, rows = dict(compiled.errors), np.flatnonzero(compiled.filter_of[self.text_of] < 0).tolist()
+    def refused(self, errors: Iterable[RowError]) -> dict[int, FilterError | SubscriptionError]:
+        """All rows that cannot be registered, and why, given the texts that do not compile."""
+        why = dict(errors)
+        rows = np.flatnonzero(np.isin(self.text_of, list(why))).tolist() if why else []
         return {**{row: why[int(self.text_of[row])] for row in rows}, **self.errors}
+
+
+#: Texts that are compiled at a time. What compiling a text takes on the way is many times what it leaves behind.
+PART = 1 << 17
+
+
+class CompiledPart(NamedTuple):
+    """Some of the texts of a batch, from `first` on, compiled; the rows of errors are those of the batch."""
+
+    first: int
+    compiled: Compiled
+
+    @property
+    def errors(self) -> Iterator[RowError]:
+        return (RowError(self.first + row, error) for row, error in self.compiled.errors)
+
+
+def compile_parts(compiler: Compiler, texts: Sequence[Any]) -> list[CompiledPart]:
+    """All texts, compiled a part at a time: this bounds memory, and shows how far it is."""
+    with progress("compiling", len(texts)) as step:
+        parts = []
+        for first in range(0, len(texts), PART):
+            some = list(texts[first : first + PART])
+            parts.append(CompiledPart(first, compiler.compile_many(some)))
+            step.advance(len(some))
+    return parts
 
 
 def read_subscriptions(source: SubscriptionSource) -> Incoming:
@@ -95,28 +123,62 @@ def _from_lists(ids: list[Any], texts: list[Any]) -> Incoming:
     return _checked(ids, texts, np.arange(len(ids)), np.zeros(len(ids)))
 
 
-def _texts(column: Any) -> tuple[list[Any], npt.NDArray[np.int64]]:
+class ArrowTexts(Sequence[Any]):
+    """A column of texts, of which Python's strings are made when they are asked for: some at a time, then they are gone."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            first, end, _ = at.indices(len(self))
+            return arrow_values(self._column.slice(first, max(end - first, 0)))
+        return arrow_values(self._column.slice(range(len(self))[at], 1))[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for first in range(0, len(self), PART):
+            yield from self[first : first + PART]
+
+
+#: Rows that tell whether texts repeat, and the share of distinct ones above which looking for the others is not worth it.
+_LOOK, _MOST_DISTINCT = 10_000, 0.9
+
+
+def _texts(column: Any) -> tuple[Sequence[Any], npt.NDArray[np.int64]]:
     """The filters of a column, distinct ones where that is cheap, and which of them each row has."""
     if isinstance(column, list):
         return column, np.arange(len(column))
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    is_text = pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)
+    if is_text and len(whole) > _LOOK and len(whole[:_LOOK].unique()) > _MOST_DISTINCT * _LOOK:
+        return ArrowTexts(whole), np.arange(len(whole))
     coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     text_of = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     distinct = arrow_values(coded.dictionary)
     return [*(distinct if isinstance(distinct, list) else distinct.tolist()), None], text_of
 
 
-def _checked(ids: IdColumn, texts: list[Any], text_of: npt.NDArray[np.int64], priorities: Any) -> Incoming:
+def _checked(ids: IdColumn, texts: Sequence[Any], text_of: npt.NDArray[np.int64], priorities: Any) -> Incoming:
     """Columns with ids, texts and priorities checked row by row."""
     errors: dict[int, FilterError | SubscriptionError] = {}
     priorities = _check_priorities(priorities, errors)
+    if not isinstance(texts, ArrowTexts):
+        texts = _check_texts(texts, text_of, errors)
+    return Incoming(_check_ids(ids, errors), texts, text_of, priorities, errors)
+
+
+def _check_texts(texts: Sequence[Any], text_of: npt.NDArray[np.int64], errors: dict[int, Any]) -> Sequence[Any]:
+    """The texts, None in place of anything else."""
     odd = [number for number, text in enumerate(texts) if not isinstance(text, str) and text is not None]
     if odd:
         for row in np.flatnonzero(np.isin(text_of, odd)).tolist():
             found = type(texts[text_of[row]]).__name__
             errors[row] = FilterError("syntax", f"a filter is a text, found {found}; pass a str")
         texts = [text if isinstance(text, str) else None for text in texts]
-    return Incoming(_check_ids(ids, errors), texts, text_of, priorities, errors)
+    return texts
 
 
 def _check_ids(ids: IdColumn, errors: dict[int, Any]) -> IdColumn:

@@ -17,8 +17,8 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -39,15 +39,17 @@ from wherecast.kernels.codes import (
     BY_LOGARITHM,
     BY_VALUE,
     buckets_into,
+    encode_double,
+    encode_key,
     encode_keys,
     float_keys_into,
     write_sets,
 )
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.jit import direct, frozen
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.events.schema import Schema
-from wherecast.language.events.values import Scalar, key_of
+from wherecast.language.events.values import Scalar, Stored, key_of
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
@@ -63,8 +65,7 @@ class KeyCodes:
         self._table = table  # see kernels.codes
         self._facts = facts  # scale, low and step of the buckets
         scale, low, step = facts.tolist()
-        self._read_only = frozen(starts), frozen(table), scale, np.int64(low), np.int64(step)  # what kernels are given
-        self._starts_view = memoryview(starts)  # type: ignore[arg-type]  # yields plain integers, which NumPy's own indexing does not
+        self._read_only = frozen(starts), frozen(table), scale, low, step  # what kernels are given
 
     @classmethod
     def of(cls, starts: Longs) -> KeyCodes:
@@ -80,12 +81,27 @@ class KeyCodes:
 
     def encode_keys(self, keys: Longs) -> Ints:
         out = np.empty(keys.size, np.int32)
-        encode_keys(*self._read_only, keys, out)
+        self._encode_into(keys, out)
         return out
+
+    @cached_property
+    def _encode_into(self) -> Callable[[Longs, Ints], None]:
+        example = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return partial(direct(encode_keys, *self._read_only, *example), *self._read_only)
+
+    @cached_property
+    def encode_key(self) -> Callable[[int], int]:
+        """Gives the code of one key."""
+        return partial(direct(encode_key, *self._read_only, 0), *self._read_only)
+
+    @cached_property
+    def encode_double(self) -> Callable[[float], int]:
+        """Gives the code of one double."""
+        return partial(direct(encode_double, *self._read_only, 0.0), *self._read_only)
 
     def encode_value(self, value: Scalar) -> int:
         """Code of one canonical value."""
-        return bisect_right(self._starts_view, key_of(value)) + FIRST_CODE
+        return self.encode_key(key_of(value))
 
     def encode(self, values: pa.Array) -> Ints:
         codes = self.encode_keys(keys_of(values))
@@ -183,10 +199,7 @@ class Codebook:
         self.expressions = expressions  # the columns after those of the schema
         self.used = [n for n, c in enumerate(codes) if c is not None]
         self.attributes = {attr for n in self.used for attr in self.read_by(n)}
-        own = [(n, schema.columns[n], codes[n]) for n in self.used if n < len(schema.columns)]
-        self._encoders = [(n, c.encode_value) for n, _, c in own if isinstance(c, ValueCodes)]
-        self._literals = [(n, column, c) for n, column, c in own if isinstance(c, LiteralCodes)]
-        self._computed = [n for n in self.used if n >= len(schema.columns)]
+        self.computed = [n for n in self.used if n >= len(schema.columns)]  # the values of expressions
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -212,34 +225,6 @@ class Codebook:
     def widths(self) -> Ints:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
 
-    def encode_values(self, values: Mapping[int, Scalar | None]) -> EventCodes:
-        """One event as a point, from canonical values by attribute; not for indexes that have columns of arrays."""
-        matrix = np.zeros((1, len(self.codes)), np.int32)
-        for attr, encode in self._encoders:
-            value = values[attr]
-            if value is not None:
-                matrix[0, attr] = encode(value)  # type: ignore[arg-type]
-        for number in self._computed:
-            matrix[0, number] = self._compute(
-                number, lambda attr: one_value(values[attr], self.schema.attributes[attr]), 1
-            )[0]
-        if not self._literals:
-            return EventCodes(frozen(matrix), _NO_LISTS, _NO_CODES)
-        found, ends = [_NO_CODES], [0]
-        for number, column, codes in self._literals:
-            text = values[column.attr]
-            if text is None:  # NULL is the one code that stands there
-                continue
-            assert isinstance(text, str)
-            own = codes.encode_value(text.lower() if column.reading is Reading.LOWER_LITERALS else text)
-            if own.size == 1:
-                matrix[0, number] = own[0]
-            else:
-                matrix[0, number] = ~(len(ends) - 1)
-                found.append(own)
-                ends.append(ends[-1] + own.size)
-        return EventCodes(frozen(matrix), frozen(np.array(ends)), frozen(np.concatenate(found)))
-
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
         if number >= len(self.schema.columns):
@@ -250,6 +235,11 @@ class Codebook:
             texts, _ = laid_out(events, number)
             return codes.encode_texts(texts, lambda: events.derive(number, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(number))
+
+    def compute_one(self, number: int, values: Mapping[int, Stored]) -> int:
+        """Code of an expression for one event, from the values that it has."""
+        attributes = self.schema.attributes
+        return int(self._compute(number, lambda attr: one_value(values.get(attr), attributes[attr]), 1)[0])
 
     def _compute(self, number: int, read: Callable[[int], Nullable], length: int) -> Ints:
         """Codes of an expression, for so many events whose attributes `read` gives."""
@@ -315,9 +305,6 @@ def lower_texts(values: pa.Array) -> pa.Array:
     return pc.replace_with_mask(
         lower, others, pa.array([v.lower() for v in values.filter(others).to_pylist()], values.type)
     )
-
-
-_NO_LISTS, _NO_CODES = frozen(np.zeros(1, np.int64)), frozen(np.zeros(0, np.int32))
 
 
 def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:

@@ -11,7 +11,8 @@ and one byte per literal for each thread that encodes; while it is built, about 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from wherecast.kernels.automaton import (
     search_one,
     search_texts,
 )
-from wherecast.kernels.jit import frozen, plain
+from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 __all__ = ["FIRST_LITERAL", "LiteralCodes"]
@@ -45,11 +46,14 @@ __all__ = ["FIRST_LITERAL", "LiteralCodes"]
 _TABLE_WORDS = 1 << 21
 #: Bytes of all literals of a column: states have 31 bits, and a byte may take two of them.
 _MOST_BYTES = 1 << 28
-#: Codes per text that are expected at most, and for one text; more are found too, at the price of a second try.
+#: Codes per text that are expected at most; more are found too, at the price of a second try.
 _CODES_PER_TEXT = 16
 
 _NO_BYTES = frozen(np.zeros(0, np.uint8))
 
+
+#: `search_one` of some literals: text, marks, column, codes, list_ptr, list_codes, number of lists; the same number, or -1.
+TextSearch = Callable[[bytes, Bytes, int, Ints, Longs, Ints, int], int]
 
 #: Anchors by mark: 1 for the start, 2 for the end.
 _ANCHORS = {ANYWHERE: 0, AT_START: 1, AT_END: 2, WHOLE: 3}
@@ -66,8 +70,7 @@ class LiteralCodes:
         self._automaton = Automaton(*map(frozen, automaton))
         self._read_only = plain(self._automaton)  # what kernels are given
         self._folding = plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
-        # Marks and room for codes; a thread takes one and puts it back. Taking and putting are atomic.
-        self._spare: list[tuple[Bytes, Ints]] = []
+        self._spare: list[Bytes] = []  # marks; a thread takes one and puts it back, which are atomic
 
     @classmethod
     def of(cls, literals: Sequence[str]) -> LiteralCodes:
@@ -116,15 +119,12 @@ class LiteralCodes:
             for anchor, a, b in zip(anchors, starts, ends, strict=True)
         ]
 
-    def encode_value(self, value: str) -> Ints:
-        """Codes of one text, ascending."""
-        seen, room = self._take_scratch()
-        text = np.frombuffer(value.encode(), np.uint8)
-        while (n := search_one(self._read_only, text, seen, room)) < 0:
-            room = np.empty(2 * room.size, np.int32)
-        codes = room[:n].copy()
-        self._spare.append((seen, room))
-        return codes
+    @cached_property
+    def search(self) -> TextSearch:
+        """Finds the codes of one text, see `search_one`."""
+        ints, longs = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        call = direct(search_one, self._read_only, b"", np.zeros(0, np.uint8), 0, ints, longs, ints, 0)
+        return partial(call, self._read_only)
 
     def encode(self, values: pa.Array | pa.ChunkedArray) -> tuple[Longs, Ints]:
         """Codes of a column: those of text r are codes[ptr[r]:ptr[r + 1]], ascending."""
@@ -134,18 +134,15 @@ class LiteralCodes:
         """As `encode`; with `fold`, codes of the texts in lower case, which must be ASCII."""
         n, row = len(texts), 0
         ptr, codes = np.zeros(n + 1, np.int64), np.empty(_CODES_PER_TEXT * (n + 1), np.int32)
-        seen, room = self._take_scratch()
+        try:
+            seen = self._spare.pop()
+        except IndexError:
+            seen = np.zeros(self.width, np.uint8)
         automaton = self._folding if fold else self._read_only
         while (row := search_texts(automaton, *texts, row, seen, ptr, codes)) < n:
             codes = np.concatenate((codes, np.empty_like(codes)))
-        self._spare.append((seen, room))
+        self._spare.append(seen)
         return ptr, codes[: ptr[n]]
-
-    def _take_scratch(self) -> tuple[Bytes, Ints]:
-        try:
-            return self._spare.pop()
-        except IndexError:
-            return np.zeros(self.width, np.uint8), np.empty(_CODES_PER_TEXT, np.int32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""

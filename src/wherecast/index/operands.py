@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from wherecast.language.events.events import EventBatch
 from wherecast.language.events.kinds import unscaled_of
 from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
-from wherecast.language.events.values import Scalar, key_of
+from wherecast.language.events.values import Scalar, Stored, key_of
 from wherecast.language.nullable import Nullable
 
 #: The key under which a batch keeps the values of an attribute in this form: several expressions may read them.
@@ -35,17 +36,25 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     return Nullable(_plain_numbers(array), valid)
 
 
-def one_value(value: Scalar | None, attribute: Attribute) -> Nullable:
-    """The value of a scalar attribute in one event, as the evaluator wants it."""
+def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
+    """The value of an attribute in one event, as the evaluator wants it."""
     valid = np.array([value is not None])
     if attribute.type is Type.DECIMAL:
-        return Nullable(_unscaled([value], is_array=False), valid)
+        return Nullable(_unscaled([value], is_array=attribute.is_array), valid)
+    if isinstance(value, list) or attribute.is_array:
+        elements = value if isinstance(value, list) else []
+        return Nullable(_objects([[_plain_element(element) for element in elements]]), valid)
     if attribute.is_text:
         return Nullable(np.array(["" if value is None else value], object), valid)
     if isinstance(value, bool | float):
         return Nullable(np.array([value]), valid)
     dtype = _DTYPES.get(attribute.type, np.int64)
     return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
+
+
+def _plain_element(element: Scalar | None) -> Any:
+    """Dates as days, timestamps as microseconds, the rest as it is."""
+    return key_of(element) if isinstance(element, dt.date) else element
 
 
 _DTYPES = {Type.BOOLEAN: np.bool_, Type.FLOAT: np.float64, Type.DOUBLE: np.float64}

@@ -22,6 +22,8 @@ from wherecast.language.filters.filters import take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
+#: Rows that are numbered at a time.
+_BLOCK_ROWS = 1 << 20
 
 
 class PackedBoxes(NamedTuple):
@@ -124,13 +126,24 @@ def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16],
     plain = np.zeros(0, np.uint8), boxes.attr, boxes.lo, boxes.hi
     if int(boxes.widths.max(initial=1)) >= _FEW_CODES:
         return plain
-    ends = np.where(boxes.hi == FAR, _FEW_CODES, boxes.hi)
-    key = boxes.attr.astype(np.int64) << 32 | boxes.lo.astype(np.int64) << 16 | ends
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    narrow = np.min_scalar_type(max(first.size - 1, 0))
-    if narrow.itemsize > 2 or first.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
+    # A block at a time: sorting all rows at once takes five times their memory.
+    blocks = [slice(at, at + _BLOCK_ROWS) for at in range(0, boxes.attr.size, _BLOCK_ROWS)]
+    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(_row_keys(boxes, block)) for block in blocks)]))
+    narrow = np.min_scalar_type(max(keys.size - 1, 0))
+    if narrow.itemsize > 2 or keys.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
         return plain
-    return number.astype(narrow), boxes.attr[first], boxes.lo[first], boxes.hi[first]
+    number = np.empty(boxes.attr.size, narrow)
+    for block in blocks:
+        number[block] = np.searchsorted(keys, _row_keys(boxes, block))
+    ends = (keys & 0xFFFF).astype(np.int32)
+    lo, hi = (keys >> 16 & 0xFFFF).astype(np.int32), np.where(ends == _FEW_CODES, FAR, ends)
+    return number, (keys >> 32).astype(np.int16), lo, hi
+
+
+def _row_keys(boxes: Boxes, rows: slice) -> npt.NDArray[np.int64]:
+    """Some rows as numbers: attribute, lo and hi, each in bits of its own."""
+    ends = np.where(boxes.hi[rows] == FAR, _FEW_CODES, boxes.hi[rows])
+    return boxes.attr[rows].astype(np.int64) << 32 | boxes.lo[rows].astype(np.int64) << 16 | ends
 
 
 def unpack_clauses(packed: PackedBoxes, clauses: npt.NDArray[np.int64]) -> Boxes:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +27,16 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import laid_out
 from wherecast.index.operands import attribute_values, one_value
-from wherecast.index.text_tests import TextTests, holds_for, take_tests
-from wherecast.kernels.arrays import Bools, Longs
+from wherecast.index.points import EventPoint
+from wherecast.index.text_tests import TextTests, take_tests
+from wherecast.kernels.arrays import Bools, Ints, Longs
+from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.patterns import ask_tests, settle_tests
 from wherecast.language.evaluate import holds
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.events.values import Scalar
+from wherecast.language.events.values import Stored
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
 from wherecast.language.filters.filters import Program
@@ -68,7 +72,6 @@ class Residuals:
         in_use = [programs[number] for number in np.unique(program[~is_settled]).tolist()]
         self.attributes = {a for p in in_use for r in p.residuals for a in attributes_of(r.node)}
         self._reads: dict[int, Reads] = {}  # by program, filled as programs are used
-        self._tests: _Tests | None = None  # made when first used
 
     @property
     def nbytes(self) -> int:
@@ -100,11 +103,13 @@ class Residuals:
             self._reads[program] = count_reads(self.programs[program].residuals)
         return self._reads[program]
 
+    @cached_property
+    def _tests(self) -> _Tests:
+        tests, rest = take_tests(self.programs, self.program, self.rows)
+        return _Tests(tests, rest, np.array([bool(r) for r in rest], bool))
+
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
         """Which (event, residual) pairs hold: text tests of all programs together, then one evaluation per program."""
-        if self._tests is None:
-            tests, rest = take_tests(self.programs, self.program, self.rows)
-            self._tests = _Tests(tests, rest, np.array([bool(r) for r in rest]))
         tests, rest, has_rest = self._tests
         out = tests.hold(events, event_ids, residual_ids)
         left = np.flatnonzero(out & has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
@@ -113,25 +118,18 @@ class Residuals:
             out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
         return out
 
-    def hold_one(self, values: Mapping[int, Scalar | None], schema: Schema, residual_ids: npt.NDArray[Any]) -> Bools:
-        """Which residuals hold for one event, from its canonical values; not for residuals that read arrays."""
-        out = np.zeros(residual_ids.size, bool)
-        left = []
-        for i, number in enumerate(residual_ids.tolist()):
-            program = self.programs[self.program[number]]
-            held = holds_for(program.residuals, program, int(self.rows[number]), values)
-            if held is None:
-                left.append(i)
-            else:
-                out[i] = held
-        if left:
-            read = lambda attr: one_value(values[attr], schema.attributes[attr])  # noqa: E731
-            out[left] = self._hold(read, schema.zone, np.zeros(len(left), np.int64), residual_ids[left], None)
-        return out
+    def of_clauses(self, residuals: Ints) -> ClauseResiduals:
+        """The residuals of clauses (-1: none), for single events."""
+        return ClauseResiduals(self, residuals, self._tests)
 
-    def most_reads(self, residual_ids: npt.NDArray[Any]) -> int:
-        """How often residuals would read text of one event, all together."""
-        return sum(sum(self._reads_of(number).values()) for number in self.program[residual_ids].tolist())
+    def most_reads(self) -> Longs:
+        """By program, how often a residual reads text."""
+        return np.array([sum(self._reads_of(n).values()) for n in range(len(self.programs))], np.int64)
+
+    def evaluate_one(self, values: Mapping[int, Stored], schema: Schema, residual_ids: Ints) -> Bools:
+        """Whether what text tests leave of some residuals holds for one event, from the values that it has."""
+        read = lambda attr: one_value(values.get(attr), schema.attributes[attr])  # noqa: E731
+        return self._hold(read, schema.zone, np.zeros(residual_ids.size, np.int64), residual_ids, self._tests.rest)
 
     def _hold(
         self,
@@ -139,9 +137,9 @@ class Residuals:
         zone: Zone,
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
-        residuals: list[tuple[Residual, ...]] | None,
+        residuals: list[tuple[Residual, ...]],
     ) -> Bools:
-        """Which pairs hold; of each program only these residuals, if they are given."""
+        """Which pairs hold; of each program only these residuals."""
         out = np.zeros(event_ids.size, bool)
         which = self.program[residual_ids]
         known: dict[int, Nullable] = {}
@@ -159,10 +157,61 @@ class Residuals:
             program = self.programs[number]
             scope = ProgramScope(program.literals, self.rows[residual_ids[pairs]], attribute, zone)
             truth = np.ones(pairs.size, bool)
-            for residual in program.residuals if residuals is None else residuals[number]:
+            for residual in residuals[number]:
                 truth &= holds(residual.node, residual.truth, scope)
             out[pairs] = truth
         return out
+
+
+class ClauseResiduals:
+    """The residuals of an index's clauses, as single events meet them: one kernel call, and an evaluation of what it leaves."""
+
+    def __init__(self, residuals: Residuals, of_clause: Ints, tests: _Tests) -> None:
+        self._residuals = residuals
+        self._texts = tests.tests
+        given = residuals.is_settled, residuals.program, residuals.most_reads(), tests.has_rest, *tests.tests.arrays()
+        self._given: tuple[Any, Any] = tuple(map(frozen, given)), frozen(of_clause)
+        ints, longs = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self._ask = direct(ask_tests, *self._given, ints, 0, ints, ints)
+        self._settle = direct(settle_tests, *self._given, ints, 0, ints, ints, 0, longs, b"", ints)
+        self._spare: list[tuple[Ints, Ints]] = []  # `place` and `wanted` of kernels; taking and putting back are atomic
+
+    def settle(self, point: EventPoint, n: int, values: Mapping[int, Stored], schema: Schema, limits: Limits) -> int:
+        """Keep those of a point's first n clauses whose residuals hold for its event, and return how many these are.
+
+        -1 if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
+        """
+        try:
+            place, wanted = self._spare.pop()
+        except IndexError:
+            size = self._texts.n_columns
+            place, wanted = np.full(size, -1, np.int32), np.empty(size, np.int32)
+        clauses = point.clauses
+        reads, n_wanted = self._ask(*self._given, clauses, n, place, wanted)
+        if reads >= 0:
+            if 4 * _longest_text(values) * reads > limits.least_work:  # a character has at most four bytes
+                return -1
+            bounds, texts = self._texts.texts_of(values, wanted[:n_wanted].tolist())
+            rest, ends = np.empty(n, np.int32), np.array(bounds, np.int64)
+            n, n_rest = self._settle(*self._given, clauses, n, place, wanted, n_wanted, ends, texts, rest)
+            if n_rest:
+                rest = rest[:n_rest]
+                held = rest[self._residuals.evaluate_one(values, schema, self._given[1][rest])]
+                clauses[n : n + held.size] = held
+                n += held.size
+        self._spare.append((place, wanted))
+        return n
+
+
+def _longest_text(values: Mapping[int, Stored]) -> int:
+    """Characters of the longest text of an event; of an array, of all elements together."""
+    longest = 0
+    for value in values.values():
+        if type(value) is str:
+            longest = max(longest, len(value))
+        elif type(value) is list:
+            longest = max(longest, sum(len(element) for element in value if isinstance(element, str)))
+    return longest
 
 
 #: Memory of a node of an expression with its fields, measured on comparisons and LIKEs.

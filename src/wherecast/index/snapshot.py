@@ -64,6 +64,7 @@ import pyarrow as pa
 from wherecast.errors import SnapshotError
 from wherecast.index.arrow_file import Extent, StoredArray, find_fault, is_count, read_array, write_arrays
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
+from wherecast.progress import progress
 
 FORMAT = "wherecast-snapshot"
 #: 2: columns of literals, 3: of expressions. What an older one has, the newer has in the same form.
@@ -352,9 +353,11 @@ def _write_version(
     folder.mkdir()
     files: dict[str, Json] = {}
     places: dict[str, Json] = {}
-    for name, group in groups.items():
-        places |= {array: place._asdict() for array, place in write_arrays(folder / name, group).items()}
-        files[name] = _file_facts(folder / name)
+    with progress("saving", len(groups)) as step:
+        for name, group in groups.items():
+            places |= {array: place._asdict() for array, place in write_arrays(folder / name, group).items()}
+            files[name] = _file_facts(folder / name)
+            step.advance()
     _sync(folder)
     content = {"version": version, "folder": folder.name, "files": files, "arrays": places, "facts": facts}
     rest = json.dumps(content, allow_nan=False)[1:].encode() + b"\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.jit import direct, frozen
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -97,9 +98,15 @@ class StringCodes:
         starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
         return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
 
+    @cached_property
+    def encode_text(self) -> Callable[[bytes], int]:
+        """Gives the code of one string, in UTF-8."""
+        given = *self._read_only, np.uint64(self.seed)
+        return partial(direct(encode_string, *given, b""), *given[:-1], self.seed)
+
     def encode_value(self, value: str) -> int:
         """Code of one string."""
-        return int(encode_string(*self._read_only, np.uint64(self.seed), np.frombuffer(value.encode(), np.uint8)))
+        return self.encode_text(value.encode())
 
     def hash(self, texts: Texts) -> Words:
         """Hashes of a column; equal for codes of equal `seed`."""

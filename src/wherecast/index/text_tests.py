@@ -27,12 +27,12 @@ from wherecast.kernels.jit import frozen
 from wherecast.kernels.patterns import ANY, NO, ONE, UNKNOWN, YES, match_texts
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.types import Type
-from wherecast.language.events.values import Scalar
+from wherecast.language.events.values import Stored
 from wherecast.language.expression import Call, Like, Param
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import Program, take_ranges
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
-from wherecast.language.syntax.patterns import like_parts, text_test
+from wherecast.language.syntax.patterns import like_parts
 
 #: Bytes of a pattern at most; longer ones are left to the evaluator, which runs them in linear time.
 _MOST_BYTES = 64
@@ -46,7 +46,7 @@ _ADMITS = {
     Truth.NOT_FALSE: (YES, UNKNOWN),
 }
 _TRUTHS = list(_ADMITS)
-_ADMITTED = np.array([[answer in _ADMITS[truth] for answer in (NO, YES, UNKNOWN)] for truth in _TRUTHS])
+ADMITTED = np.array([[answer in _ADMITS[truth] for answer in (NO, YES, UNKNOWN)] for truth in _TRUTHS])
 
 
 class TextTest(NamedTuple):
@@ -99,6 +99,33 @@ class TextTests:
         self._pattern_ptr, self._patterns = (frozen(a) for a in join_texts(list(pool.numbers)))
         self._columns = columns
 
+    @property
+    def n_columns(self) -> int:
+        """How many texts are tested."""
+        return len(self._columns)
+
+    def arrays(self) -> tuple[Longs, Ints, Ints, Bytes, Bools, Longs, Bytes]:
+        """As the kernels for one event want them: `ptr` and what follows in `kernels.patterns.Tests`."""
+        own = self._ptr, self._column, self._pattern, self._truth, ADMITTED
+        return *own, self._pattern_ptr, self._patterns
+
+    def texts_of(self, values: Mapping[int, Stored], columns: list[int]) -> tuple[list[int], bytes]:
+        """The texts of some columns in one event: where each begins and ends (-1 for NULL), and all of them."""
+        bounds: list[int] = []
+        texts: list[bytes] = []
+        end = 0
+        for column in columns:
+            attr, fold = self._columns[column]
+            value = values.get(attr)
+            if value is None:
+                bounds += (-1, -1)
+                continue
+            assert isinstance(value, str)
+            texts.append((value.lower() if fold else value).encode())
+            bounds += (end, end + len(texts[-1]))
+            end += len(texts[-1])
+        return bounds, b"".join(texts)
+
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
         """Of which (event, residual) pairs all tests hold."""
         places, ptr = take_ranges(self._ptr, residual_ids.astype(np.int64))
@@ -112,7 +139,7 @@ class TextTests:
         fresh = np.ones(order.size, bool)
         fresh[1:] = (key[1:] != key[:-1]) | (row[1:] != row[:-1])
         answers = self._decide(events, row[fresh], (key[fresh] >> 32), (key[fresh] & 0xFFFFFFFF).astype(np.int32))
-        held = _ADMITTED[self._truth[places[order]], answers[np.cumsum(fresh) - 1]]
+        held = ADMITTED[self._truth[places[order]], answers[np.cumsum(fresh) - 1]]
         out[owner[order[~held]]] = False
         return out
 
@@ -169,30 +196,3 @@ def _patterns(test: TextTest, program: Program, rows: Ints, pool: _Pool) -> list
     """The numbers of a test's patterns, by row; None if one is too long."""
     patterns = [test.pattern(literal) for literal in program.literals[test.param][rows].tolist()]
     return None if any(len(p) > _MOST_BYTES for p in patterns) else [pool.add(p) for p in patterns]
-
-
-def holds_for(
-    residuals: tuple[Residual, ...], program: Program, row: int, values: Mapping[int, Scalar | None]
-) -> bool | None:
-    """Whether residuals that are text tests hold for one event, from its canonical values; None if some are not."""
-    for residual in residuals:
-        test = find_test(residual)
-        if test is None:
-            return None
-        text = values[test.attr]
-        answer = UNKNOWN
-        if text is not None:
-            assert isinstance(text, str)
-            literal = program.literals[test.param][row]
-            answer = YES if _is_like(test, literal, text.lower() if test.fold else text) else NO
-        if answer not in _ADMITS[test.truth]:
-            return False
-    return True
-
-
-def _is_like(test: TextTest, literal: str, text: str) -> bool:
-    if test.kind == "contains":
-        return literal in text
-    if test.kind in _AROUND:
-        return text.startswith(literal) if test.kind == "startswith" else text.endswith(literal)
-    return text_test(test.kind, literal)(text)

@@ -122,7 +122,7 @@ def write_outputs(code: Scalar, shorter: Ints, seen: Bytes, out: Ints, end: Scal
 
 @inlined
 def search_text(
-    automaton: Arrays, data: Bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
+    automaton: Arrays, data: Bytes | bytes, start: Scalar, end: Scalar, seen: Bytes, out: Ints, at: Scalar
 ) -> Scalar:
     """Write THERE and the sorted codes of the literals in data[start:end] to out[at:].
 
@@ -197,9 +197,23 @@ def search_texts(
 
 
 @hot
-def search_one(automaton: Arrays, data: Bytes, seen: Bytes, out: Ints) -> Scalar:
-    """Write the codes of one text to `out`; their number, or -1 if `out` is too small."""
-    return search_text(automaton, data, 0, data.size, seen, out, 0)
+def search_one(
+    automaton: Arrays, text: bytes, seen: Bytes, column: int, codes: Ints, list_ptr: Longs, list_codes: Ints, n: int
+) -> Scalar:
+    """The set of one text as the code of an event in a column: its only code, or list n (see `index.boxes.EventCodes`).
+
+    Returns the number of lists then, or -1 if `list_codes` is too small.
+    """
+    begin = list_ptr[n]
+    end = search_text(automaton, text, 0, len(text), seen, list_codes, begin)
+    if end < 0:
+        return -1
+    if end == begin + 1:
+        codes[column] = list_codes[begin]
+        return n
+    codes[column] = ~n
+    list_ptr[n + 1] = end
+    return n + 1
 
 
 # Construction

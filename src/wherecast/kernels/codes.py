@@ -87,23 +87,39 @@ def bucket_of(key: np.int64, scale: Scale, low: np.int64, step: np.int64, last: 
     return np.int64(last) if bucket > np.uint64(last) else np.int64(bucket)
 
 
+@inlined
+def find_cell(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> Any:
+    """1 + number of starts not above a key. Bucket b's starts are table[b] .. table[b + 1] - 1."""
+    bucket = bucket_of(key, scale, low, step, table.size - 2)
+    first, end = table[bucket], table[bucket + 1]
+    while first < end:
+        middle = (first + end) >> 1
+        if starts[middle] <= key:
+            first = middle + 1
+        else:
+            end = middle
+    return first + 1
+
+
 @hot
 def encode_keys(
     starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, keys: Longs, out: Ints
 ) -> None:
-    """out[i] = 1 + number of starts not above keys[i]. Bucket b's starts are table[b] .. table[b + 1] - 1."""
-    last = table.size - 2
+    """Codes of keys."""
     for i in range(keys.size):
-        key = keys[i]
-        bucket = bucket_of(key, scale, low, step, last)
-        first, end = table[bucket], table[bucket + 1]
-        while first < end:
-            middle = (first + end) >> 1
-            if starts[middle] <= key:
-                first = middle + 1
-            else:
-                end = middle
-        out[i] = first + 1
+        out[i] = find_cell(starts, table, scale, low, step, keys[i])
+
+
+@hot
+def encode_key(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> Any:
+    """Code of one key."""
+    return find_cell(starts, table, scale, low, step, key)
+
+
+@hot
+def encode_double(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, value: float) -> Any:
+    """Code of one double."""
+    return find_cell(starts, table, scale, low, step, float_key(value))
 
 
 @hot
@@ -139,7 +155,7 @@ _SHIFT = np.uint64(32)
 
 
 @inlined
-def hash_bytes(data: Bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
+def hash_bytes(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
     """A 64-bit hash of data[start:end]."""
     h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
     for i in range(start, end):
@@ -163,7 +179,7 @@ def fill_table(offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks
 
 
 @inlined
-def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> np.int64 | int:
+def compare_bytes(a: Bytes | bytes, a0: int, a1: int, b: Bytes | bytes, b0: int, b1: int) -> np.int64 | int:
     """Less than, equal to or greater than zero, by bytes and then by length."""
     n = min(a1 - a0, b1 - b0)
     for i in range(n):
@@ -176,7 +192,7 @@ def compare_bytes(a: Bytes, a0: int, a1: int, b: Bytes, b0: int, b1: int) -> np.
 @inlined
 def find_code(
     offsets: Longs, data: Bytes, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
-    values: Bytes, start: int, end: int, h: np.uint64,
+    values: Bytes | bytes, start: int, end: int, h: np.uint64,
 ) -> np.int64 | int:  # fmt: skip
     """Code of values[start:end], with hash h.
 
@@ -205,11 +221,11 @@ def find_code(
 @hot
 def encode_string(
     offsets: Longs, data: Bytes, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool, seed: np.uint64,
-    value: Bytes,
+    value: bytes,
 ) -> np.int64 | int:  # fmt: skip
     """Code of one string."""
-    h = hash_bytes(value, 0, value.size, seed)
-    return find_code(offsets, data, places, marks, ordered, value, 0, value.size, h)
+    h = hash_bytes(value, 0, len(value), seed)
+    return find_code(offsets, data, places, marks, ordered, value, 0, len(value), h)
 
 
 @hot

@@ -11,12 +11,12 @@ The time is at most the length of the text times that of the pattern's longest p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bytes, Ints, Longs
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.jit import Scalar, hot, inlined
 
 #: Stand for `%` and `_`.
@@ -26,7 +26,7 @@ NO, YES, UNKNOWN = 0, 1, 2
 
 
 @inlined
-def character_end(data: Bytes, at: Scalar, end: Scalar) -> Scalar:
+def character_end(data: Bytes | bytes, at: Scalar, end: Scalar) -> Scalar:
     """Where the character that begins at `at` ends: continuation bytes are 0b10xxxxxx."""
     at += 1
     while at < end and (data[at] & 0xC0) == 0x80:
@@ -42,7 +42,7 @@ def small(byte: Scalar, fold: Scalar) -> Scalar:
 
 @inlined
 def is_like(
-    data: Bytes, start: Scalar, end: Scalar, fold: Scalar, pattern: Bytes, first: Scalar, last: Scalar
+    data: Bytes | bytes, start: Scalar, end: Scalar, fold: Scalar, pattern: Bytes, first: Scalar, last: Scalar
 ) -> Scalar:
     """Whether data[start:end] matches pattern[first:last]."""
     at, p = start, first
@@ -82,3 +82,92 @@ def match_texts(
                 data, np.int64(offsets[row]), np.int64(offsets[row + 1]), fold, patterns, pattern_ptr[number],
                 pattern_ptr[number + 1],
             )  # fmt: skip
+
+
+# -- one event ---------------------------------------------------------------------------------------------------------
+
+
+class Tests(NamedTuple):
+    """The text tests of residuals; kernels unpack it and may be given a plain tuple."""
+
+    is_settled: Bools  # (residuals,) those that need no evaluation
+    program: Ints  # (residuals,) the program of each
+    reads: Longs  # (programs,) how often a residual reads text
+    has_rest: Bools  # (programs,) whether a residual is more than its tests
+    ptr: Longs  # (residuals + 1,) tests of residual r are ptr[r]:ptr[r + 1]
+    column: Ints  # (tests,) the text that is tested
+    pattern: Ints  # (tests,)
+    truth: Bytes  # (tests,) row of `admitted`
+    admitted: Bools  # (truths, answers)
+    pattern_ptr: Longs  # pattern p is patterns[pattern_ptr[p]:pattern_ptr[p + 1]]
+    patterns: Bytes
+
+
+@inlined
+def needs_evaluation(is_settled: Bools, residual: Scalar) -> Scalar:
+    """Whether a residual (negative: none) has to be evaluated."""
+    return residual >= 0 and not is_settled[residual]
+
+
+@hot
+def ask_tests(tests: Tests, residuals: Ints, clauses: Ints, n: int, place: Ints, wanted: Ints) -> tuple[Scalar, Scalar]:
+    """What settling clauses[:n], by their residuals, takes: how often text is read (-1: nothing is left to settle), and texts.
+
+    The number of distinct texts that are tested is returned, `wanted` lists them, and `place`, -1 for all before, tells
+    where each stands there.
+    """
+    is_settled, program, reads, _, ptr, column, _, _, _, _, _ = tests
+    total, n_wanted = np.int64(-1), 0
+    for i in range(n):
+        residual = residuals[clauses[i]]
+        if not needs_evaluation(is_settled, residual):
+            continue
+        total = max(total, 0) + reads[program[residual]]
+        for test in range(ptr[residual], ptr[residual + 1]):
+            if place[column[test]] < 0:
+                place[column[test]] = n_wanted
+                wanted[n_wanted] = column[test]
+                n_wanted += 1
+    return total, n_wanted
+
+
+@inlined
+def tests_hold(tests: Tests, residual: Scalar, place: Ints, bounds: Longs, texts: bytes) -> Scalar:
+    """Whether all text tests of a residual hold; text k is texts[bounds[2 * k]:bounds[2 * k + 1]], NULL if these are -1."""
+    _, _, _, _, ptr, column, pattern, truth, admitted, pattern_ptr, patterns = tests
+    for test in range(ptr[residual], ptr[residual + 1]):
+        at = 2 * place[column[test]]
+        answer = np.int64(UNKNOWN)
+        if bounds[at] >= 0:
+            first, last = pattern_ptr[pattern[test]], pattern_ptr[pattern[test] + 1]
+            answer = np.int64(is_like(texts, bounds[at], bounds[at + 1], False, patterns, first, last))
+        if not admitted[truth[test], answer]:
+            return False
+    return True
+
+
+@hot
+def settle_tests(
+    tests: Tests, residuals: Ints, clauses: Ints, n: int, place: Ints, wanted: Ints, n_wanted: int, bounds: Longs,
+    texts: bytes, rest: Ints,
+) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Keep those of clauses[:n] whose text tests hold; those of which more is to be evaluated are moved to `rest`.
+
+    `place` and `wanted` are as `ask_tests` left them, and cleared. Returns how many are kept, and how many moved.
+    """
+    is_settled, program, _, has_rest, _, _, _, _, _, _, _ = tests
+    n_kept, n_rest = 0, 0
+    for i in range(n):
+        residual = residuals[clauses[i]]
+        if needs_evaluation(is_settled, residual):
+            if not tests_hold(tests, residual, place, bounds, texts):
+                continue
+            if has_rest[program[residual]]:
+                rest[n_rest] = clauses[i]
+                n_rest += 1
+                continue
+        clauses[n_kept] = clauses[i]
+        n_kept += 1
+    for k in range(n_wanted):
+        place[wanted[k]] = -1
+    return n_kept, n_rest

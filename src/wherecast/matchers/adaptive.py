@@ -17,6 +17,7 @@ Matching writes nothing but its own results, so threads may share one matcher.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
     Planes,
@@ -47,8 +49,9 @@ from wherecast.kernels.descent import (
     tally_descend,
 )
 from wherecast.kernels.events import count_subscriptions, drop_repeats
-from wherecast.kernels.jit import frozen, plain
+from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.rows import Points, Rows
+from wherecast.kernels.single import Room, match_point
 from wherecast.matchers.adaptive_check import check_adaptive
 from wherecast.matchers.adaptive_conditions import describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
@@ -63,6 +66,9 @@ CANDIDATES, MATCHES = 2, 4
 MOST_EXPECTED = 1 << 27
 #: Ids that are sorted in Python.
 _FEW_IDS = 64
+
+#: Codes in lists of one event that get room before the first event.
+_LIST_CODES = 64
 
 _NONE_DIED = np.zeros(0, np.int64)
 
@@ -91,6 +97,7 @@ class AdaptiveMatcher(Matcher):
         self._replicated = bool(replicated)
         self._weight_planes: Planes | None = None
         self._grown = bool(tree.nodes[0].any())
+        self._spare: list[tuple[Scratch, Room]] = []  # for single events; taking and putting back are atomic
 
     @classmethod
     def build(
@@ -162,6 +169,45 @@ class AdaptiveMatcher(Matcher):
         copy_events(ids, counts, cursor, out)
         list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
         return ptr, out
+
+    def match_one(self, point: EventPoint) -> int:
+        """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""
+        call, given = self._match_point
+        try:
+            scratch, room = self._spare.pop()
+        except IndexError:
+            scratch, room = self._room(_LIST_CODES)
+        n = -1
+        while n < 0:
+            n = call(*given, scratch, room, (point.codes, point.list_ptr, point.list_codes), point.clauses)
+            if n == -1:
+                point.grow_clauses()
+            elif n < 0:
+                scratch, room = self._room(-2 * n)
+        self._spare.append((scratch, room))
+        return n
+
+    @cached_property
+    def _match_point(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for one event, and its arguments that are always the same."""
+        columns = self._projection
+        facts = *self._dense, int(self._grown), int(self._replicated), self._stack
+        given = (
+            self._plain,
+            self._rows,
+            (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
+            facts,
+        )
+        codes = np.zeros((1, 1), np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return direct(match_point, *given, *self._room(1), codes, codes[2]), given
+
+    def _room(self, n_codes: int) -> tuple[Scratch, Room]:
+        """Memory for one event with lists of so many codes in all."""
+        width = self._projection.attribute.size
+        lists = np.zeros(width + 1, np.int64), np.empty(n_codes, np.int32)
+        batch = Projected(np.empty((1, width), np.int32), *lists)
+        longs = [np.zeros(size, np.int64) for size in (2, 1, 1, 1)]
+        return self._scratch(batch), plain(Room(*batch, *longs))
 
     def gate(self) -> tuple[int, npt.NDArray[np.bool_]] | None:
         """An attribute and, by code, whether an event with that code may match anything; None if all may."""

@@ -16,6 +16,7 @@ meets at most two, in steps of two bits (four times the width), or its single co
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ SHORT_LIST = 8
 #: Bits between two sizes of cells. On `range`, 1 looks up twice as often for a fifth fewer candidates and is slower by
 #: a fifth; 3 is as fast, with a quarter more candidates.
 STEP = 2
+#: Rows that are described at a time.
+BLOCK_ROWS = 1 << 20
 #: A column number is stored in 15 bits.
 MOST_COLUMNS = 2**15
 
@@ -57,67 +60,142 @@ class Conditions(NamedTuple):
     passed: Singles  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
 
 
-def _number_columns(clause: Ints, attribute: Ints) -> tuple[Ints, Ints]:
-    """Column of each constraint and attribute of each column: repeated attributes of a clause get further columns."""
+class _Rows(NamedTuple):
+    """The rows of some clauses, those left out that every code satisfies."""
+
+    clauses: int
+    clause: Ints  # of each constraint, counted from the first of these
+    attribute: Ints  # of each row
+    lo: Ints
+    hi: Ints
+    begin: Longs  # first row of each constraint, and the one after its last
+    stop: Longs
+
+
+def _read_rows(boxes: Boxes, widths: Ints, first_clause: int, end_clause: int) -> _Rows:
+    here = slice(int(boxes.ptr[first_clause]), int(boxes.ptr[end_clause]))
+    last = boxes.attr[here] >= 0
+    attribute = np.where(last, boxes.attr[here], ~boxes.attr[here]).astype(np.int32)
+    top = widths[attribute] - 1
+    lo, hi = np.minimum(boxes.lo[here], top), np.minimum(boxes.hi[here], top)
+    first = np.ones(attribute.size, bool)
+    first[1:] = last[:-1]
+    clauses = end_clause - first_clause
+    clause = np.repeat(np.arange(clauses, dtype=np.int32), np.diff(boxes.ptr[first_clause : end_clause + 1]))
+    kept = ~(first & last & (lo <= 0) & (hi >= top))
+    begin, stop = np.flatnonzero(first[kept]), np.flatnonzero(last[kept]) + 1
+    return _Rows(clauses, clause[kept][begin], attribute[kept], lo[kept], hi[kept], begin, stop)
+
+
+def _column_keys(rows: _Rows) -> Longs:
+    """A number for the column of each constraint: repeated attributes of a clause get further columns."""
+    clause, attribute = rows.clause, rows.attribute[rows.begin]
     position = np.arange(attribute.size)
     fresh = np.ones(attribute.size, bool)
     fresh[1:] = (clause[1:] != clause[:-1]) | (attribute[1:] != attribute[:-1])
     nth = position - np.maximum.accumulate(np.where(fresh, position, 0))
-    pairs, column = np.unique(attribute.astype(np.int64) << 32 | nth, return_inverse=True)
-    if pairs.size > MOST_COLUMNS:
-        raise LimitError(f"too many columns: {pairs.size} needed, at most {MOST_COLUMNS}")
-    return column.astype(np.int32), (pairs >> 32).astype(np.int32)
+    return attribute.astype(np.int64) << 32 | nth
 
 
-def _renumber(widths: Ints, used: Ints, attribute: Ints, lo: Ints, hi: Ints) -> tuple[list[Ints], Ints]:
-    """Per used attribute a table of new codes (empty: unchanged) and the new width; lo and hi change in place."""
-    tables, new_widths = [], np.zeros(used.size, np.int32)
-    order = np.argsort(attribute, kind="stable")
-    bounds = np.searchsorted(attribute[order], np.stack([used, used + 1]))
-    for i, a in enumerate(used.tolist()):
-        width = int(widths[a])
-        rows = order[bounds[0, i] : bounds[1, i]]
-        table = np.zeros(0, np.int32)
-        new_widths[i] = width
-        if width <= RENUMBERED:
-            cover = np.bincount(lo[rows], minlength=width + 1) - np.bincount(hi[rows] + 1, minlength=width + 1)
-            live = np.cumsum(cover[:width]) > 0
-            if width - np.count_nonzero(live) > 1:
-                table = np.where(live, np.cumsum(live), 0).astype(np.int32)
-                lo[rows], hi[rows] = table[lo[rows]], table[hi[rows]]
-                new_widths[i] = table.max() + 1
-        tables.append(table)
-    return tables, new_widths
+class _Codes:
+    """Which codes of each attribute some clause asks for."""
+
+    def __init__(self, widths: Ints) -> None:
+        self.widths = widths
+        self.cover: dict[int, Longs] = {}
+
+    def add(self, rows: _Rows) -> None:
+        order = np.argsort(rows.attribute, kind="stable")
+        used = np.unique(rows.attribute)
+        bounds = np.searchsorted(rows.attribute[order], np.stack([used, used + 1]))
+        for i, a in enumerate(used.tolist()):
+            width, here = int(self.widths[a]), order[bounds[0, i] : bounds[1, i]]
+            if width <= RENUMBERED:
+                ends = np.bincount(rows.lo[here], minlength=width + 1)
+                ends -= np.bincount(rows.hi[here] + 1, minlength=width + 1)
+                self.cover[a] = self.cover.get(a, 0) + ends
+
+    def table(self, attribute: int) -> Ints:
+        """New codes of an attribute, all that nobody asks for as 0; empty: they stay as they are."""
+        if attribute in self.cover:
+            live = np.cumsum(self.cover[attribute][:-1]) > 0
+            if live.size - np.count_nonzero(live) > 1:
+                return np.where(live, np.cumsum(live), 0).astype(np.int32)
+        return np.zeros(0, np.int32)
 
 
 def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
-    """Columns and constraints of a set of boxes, and the sample in those columns."""
-    last = boxes.attr >= 0
-    attribute = np.where(last, boxes.attr, ~boxes.attr).astype(np.int32)
+    """Columns and constraints of a set of boxes, and the sample in those columns.
+
+    Rows are taken a block of clauses at a time: what is computed on the way takes four times the memory of the result.
+    """
     widths = np.maximum(boxes.widths, 1).astype(np.int32)
-    top = widths[attribute] - 1
-    lo, hi = np.minimum(boxes.lo, top), np.minimum(boxes.hi, top)
-    first = np.ones(attribute.size, bool)
-    first[1:] = last[:-1]
-    clause = np.repeat(np.arange(boxes.n_clauses, dtype=np.int32), np.diff(boxes.ptr))
-    idle = first & last & (lo <= 0) & (hi >= top)
-    attribute, lo, hi, clause = (x[~idle] for x in (attribute, lo, hi, clause))
-    first, last = first[~idle], last[~idle]
-    used = np.unique(attribute)
-    tables, new_widths = _renumber(widths, used, attribute, lo, hi)
-    begin, stop = np.flatnonzero(first), np.flatnonzero(last) + 1
-    column, column_attribute = _number_columns(clause[begin], attribute[begin])
-    at = np.searchsorted(used, column_attribute)
-    tables = [tables[i] for i in at]
+    blocks = list(pairwise(_block_ends(boxes)))
+    codes, found = _Codes(widths), [np.zeros(0, np.int64)]
+    for block in blocks:
+        rows = _read_rows(boxes, widths, *block)
+        codes.add(rows)
+        found.append(np.unique(_column_keys(rows)))
+    keys = np.unique(np.concatenate(found))
+    if keys.size > MOST_COLUMNS:
+        raise LimitError(f"too many columns: {keys.size} needed, at most {MOST_COLUMNS}")
+    columns = _projection((keys >> 32).astype(np.int32), widths, codes)
+    batch = project(columns, sample) if sample is not None and sample.n_events else None
+    parts = []
+    for block in blocks:
+        rows = _read_rows(boxes, widths, *block)
+        column = np.searchsorted(keys, _column_keys(rows)).astype(np.int32)
+        parts.append(
+            _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
+        )
+    return columns, _joined(parts), batch
+
+
+def _block_ends(boxes: Boxes) -> list[int]:
+    """Clauses at which blocks of about equally many rows begin and end."""
+    n = -(-int(boxes.ptr[-1]) // BLOCK_ROWS)
+    cuts = np.searchsorted(boxes.ptr, np.arange(1, n) * BLOCK_ROWS) if n > 1 else np.zeros(0, np.int64)
+    return sorted({0, boxes.n_clauses, *cuts.tolist()}) if boxes.n_clauses else [0, 0]
+
+
+def _projection(attribute: Ints, widths: Ints, codes: _Codes) -> Projection:
+    tables = [codes.table(a) for a in attribute.tolist()]
+    new_widths = [
+        int(t.max()) + 1 if t.size else int(widths[a]) for a, t in zip(attribute.tolist(), tables, strict=True)
+    ]
     columns = Projection(
-        column_attribute, widths[column_attribute], new_widths[at],
+        attribute, widths[attribute], np.array(new_widths, np.int32),
         np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64),
         np.concatenate([np.zeros(0, np.int32), *tables]),
     )  # fmt: skip
-    columns = Projection(*(frozen(array) for array in columns))
-    batch = project(columns, sample) if sample is not None and sample.n_events else None
-    conditions = _constraints(columns, boxes.n_clauses, clause[begin], column, begin, stop, lo, hi, batch)
-    return columns, conditions, batch
+    return Projection(*(frozen(array) for array in columns))
+
+
+def _renumbered(columns: Projection, rows: _Rows, column: Ints) -> tuple[Longs, Longs, Ints, Ints]:
+    """First and last rows of the constraints, and the rows in new codes."""
+    at = columns.table_ptr[:-1][np.repeat(column, rows.stop - rows.begin)]
+    changed = np.repeat(np.diff(columns.table_ptr)[column] > 0, rows.stop - rows.begin)
+    lo, hi = rows.lo, rows.hi
+    lo[changed] = columns.table[at[changed] + lo[changed]]
+    hi[changed] = columns.table[at[changed] + hi[changed]]
+    return rows.begin, rows.stop, lo, hi
+
+
+def _joined(parts: list[Conditions]) -> Conditions:
+    """The conditions of all blocks as one; each block is let go of."""
+    if len(parts) == 1:
+        return parts[0]
+    fields: list[list[Any]] = [list(values) for values in zip(*parts, strict=True)]
+    parts.clear()
+    sizes = np.cumsum([0, *(lo.size for lo in fields[6])])  # lists before each block
+    ends = np.cumsum([0, *(ptr[-1] for ptr in fields[0])])
+    fields[0] = [np.zeros(1, np.int64), *(ptr[1:] + before for ptr, before in zip(fields[0], ends, strict=False))]
+    fields[4] = [np.where(at < 0, at, at + n).astype(np.int32) for at, n in zip(fields[4], sizes, strict=False)]
+    fields[5] = [(end + n).astype(np.int32) for end, n in zip(fields[5], sizes, strict=False)]
+    out = []
+    while fields:  # an array at a time
+        out.append(np.concatenate(fields.pop(0)))
+    return Conditions(*out)
 
 
 def _constraints(

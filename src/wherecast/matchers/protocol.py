@@ -14,6 +14,7 @@ import numpy as np
 
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes
+from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
 
 #: The state of a matcher, by name.
@@ -56,6 +57,10 @@ class Matcher(ABC):
     @abstractmethod
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """`Hits` of a batch."""
+
+    def match_one(self, point: EventPoint) -> int:
+        """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""
+        return point.put_clauses(self.match(point.events())[1])
 
     def gate(self) -> tuple[int, Bools] | None:
         """An attribute and, by code, whether an event with that code may match anything; None if all may."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from wherecast.errors import FilterError
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Attribute, Schema
-from wherecast.language.events.values import Scalar
+from wherecast.language.events.values import Stored
 from wherecast.language.filters.filters import AFTER, BEFORE, Filters
 from wherecast.overlay.messages import Span, Values
 from wherecast.overlay.positions import HASH_BITS, Key, Line, hashed_value, line_of, ring_key
@@ -105,9 +105,9 @@ class RingPlacement:
 
     # -- events -----------------------------------------------------------------------------------------------------
 
-    def read(self, values: Mapping[int, Scalar | None]) -> Values:
-        """The keys of the scalar values of an event that are there, by attribute."""
-        return tuple((a, ring_key(v)) for a, v in sorted(values.items()) if v is not None)
+    def read(self, values: Mapping[int, Stored]) -> Values:
+        """The keys of the scalar values of an event, by attribute."""
+        return tuple((a, ring_key(v)) for a, v in sorted(values.items()) if not isinstance(v, list))
 
     def lists_of(self, attribute: int, key: Key) -> list[tuple[int, int]]:
         """The (list, offset) where clauses that hold this value are."""

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wherecast.language.events.events import NameCheck, read_event
+from wherecast.language.events.events import EventReader, NameCheck
 from wherecast.language.filters.filters import Filters
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
@@ -124,8 +124,8 @@ class RingNode:
         self.router = Router(self.ring, self._own, self._out, is_batching=is_batching)
         self.layout = SubIdLayout.of(self.settings.bits, self.settings.subscriptions, len(placement.schema))
         self._is_batching = is_batching
-        self._attributes = [i for i, a in enumerate(placement.schema) if not a.is_array]
-        self._names = NameCheck(placement.schema)
+        scalars = [i for i, a in enumerate(placement.schema) if not a.is_array]
+        self._reader = EventReader(placement.schema, scalars, NameCheck(placement.schema))
         self._operations: dict[int, _Storing | _Publishing | _Finding] = {}
         self._next_operation = 1
         self._next_clause = 0
@@ -261,8 +261,7 @@ class RingNode:
 
     def publish_many(self, events: Iterable[Mapping[str, object]]) -> list[int]:
         """Publish several events at once: their look-ups share hops, the more the more there are."""
-        schema = self.placement.schema
-        read = [self.placement.read(read_event(schema, event, self._attributes, self._names)) for event in events]
+        read = [self.placement.read(self._reader.read(event)) for event in events]
         publishing = {self._register(_Publishing(values, {})): values for values in read}
         items = [item for number, values in publishing.items() for item in self._query(number, values)]
         self.router.route(items)

@@ -24,6 +24,8 @@ from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
+from wherecast.progress import ProgressStep, shown
+from wherecast.progress import progress as steps
 from wherecast.spark.columns import NameRule, schema_in_session, select_attributes
 from wherecast.spark.index import Index
 from wherecast.spark.layers import save_plan, write_layer, write_segment
@@ -100,6 +102,7 @@ def build_index(
     sequence: int = 0,
     start_over: bool = False,
     matcher: str = "adaptive",
+    progress: bool = False,
 ) -> Built:
     """Build a new version of the index at `path` from all subscriptions, and make it current.
 
@@ -121,6 +124,7 @@ def build_index(
             and all before it. The next change has a higher number.
         start_over: Build even if that undoes changes; numbers of changes go on from `sequence`.
         matcher: Name of the matching algorithm.
+        progress: Show on a terminal or in a notebook which step it is at; the log says it anyway.
 
     Raises:
         IndexStoreError: The index has changes above `sequence`.
@@ -128,14 +132,15 @@ def build_index(
     """
     schema = schema_in_session(schema, subscriptions.sparkSession)
     index, rows = Index(path), read_rows(subscriptions, id, filter)
-    with index.begin() as before:
+    with index.begin() as before, shown(progress), steps("building the index", 3) as step:
         _check_sequence(before, sequence, start_over=start_over)
         how = How(schema, strategy, servers, events, matcher)
-        manifest, plan, refused = build_version(index, rows, how)
+        manifest, plan, refused = build_version(index, rows, how, step)
         parent = None if before is None else before.version
         committed = index.commit(
             replace(manifest, sequence=sequence, parent=parent, id_column=id, filter_column=filter)
         )
+        step.advance()
     log_refused(refused, committed.version, index.url)
     return Built(index, committed, plan, quarantine_frame(rows.sparkSession, refused))
 
@@ -168,7 +173,9 @@ class How:
     matcher: str = "adaptive"
 
 
-def build_version(index: Index, rows: DataFrame, how: How) -> tuple[Manifest, Plan | None, pa.Table]:
+def build_version(
+    index: Index, rows: DataFrame, how: How, step: ProgressStep
+) -> tuple[Manifest, Plan | None, pa.Table]:
     """Write plan, layers and quarantine: the manifest to commit, the open plan, and the rows that are left out."""
     schema, matcher = how.schema, how.matcher
     sample = None if how.events is None else _take_sample(how.events, schema)
@@ -185,9 +192,11 @@ def build_version(index: Index, rows: DataFrame, how: How) -> tuple[Manifest, Pl
             saved = save_plan(index.store, plan)
             placed = parts.mapInArrow(PlaceTask(index.url, saved).place, PARTS)
         n_servers = 1 if plan is None else plan.n_servers
+        step.advance()
         task = ServerBuilder(index.url, schema, matcher, sample)
         result = placed.repartitionById(n_servers, "server").mapInArrow(task.build_servers, _RESULT)
         layers, attributes, bad = _collect(result.toArrow())
+        step.advance()
     finally:
         parts.unpersist()
     refused = pa.concat_tables([refused, bad])

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from wherecast.engine.checks import SubscriptionId
     from wherecast.engine.explain import Explanation
+    from wherecast.engine.lint import LintFindings
     from wherecast.language.events.schema import SchemaSource
     from wherecast.partition.plan import Strategy
     from wherecast.spark.changes import Applied, ChangesQuery
@@ -92,6 +93,7 @@ class Index:
         sample: DataFrame | None = None,
         sequence: int = 0,
         start_over: bool = False,
+        progress: bool = False,
     ) -> Index:
         """Build a new version of the index at `path` from a table of rules, and make it current.
 
@@ -110,6 +112,7 @@ class Index:
             sample: Some events, to plan for.
             sequence: Number of the last change that the table contains, where there is a change log.
             start_over: Build even if that undoes changes.
+            progress: Show on a terminal or in a notebook which step it is at; the log says it anyway.
         """
         from wherecast.spark.build import build_index
 
@@ -124,6 +127,7 @@ class Index:
             events=sample,
             sequence=sequence,
             start_over=start_over,
+            progress=progress,
         )
         return built.index
 
@@ -270,12 +274,12 @@ class Index:
             raise IndexStoreError("a log of changes is followed with a checkpoint; pass a folder for it")
         return follow_changes(source, self, checkpoint, dead_letters=dead_letters, **(trigger or {}))
 
-    def compact(self) -> Manifest:
+    def compact(self, *, progress: bool = False) -> Manifest:
         """Merge the layers of every server into one, as a new version, in the active Spark session."""
         from wherecast.spark.servers import compact
         from wherecast.spark.session import active_session
 
-        return compact(active_session(), self)
+        return compact(active_session(), self, progress=progress)
 
     def quarantine(self, version: int | None = None) -> DataFrame:
         """Rules of the table that a version does not have because they are refused: `id`, `filter`, `reason`, `position`."""
@@ -294,6 +298,19 @@ class Index:
             if id in engine:
                 return engine.explain(event, id)
         raise UnknownIdError(f"version {manifest.version} of {self.url} has no rule {id!r:.80}")
+
+    def lint(self, *, version: int | None = None, progress: bool = False) -> LintFindings:
+        """What looks wrong with the rules of a version, as `Engine.lint` tells it.
+
+        Raises IndexStoreError if the rules are spread over several servers: to compare them, they must be in one place.
+        """
+        manifest = self.read(version)
+        if manifest.plan is not None:
+            raise IndexStoreError(
+                f"the rules of {self.url} are spread over {len(manifest.servers)} servers, and lint compares all of them in one "
+                "place; build a broadcast index of the table and lint that"
+            )
+        return self.serve(manifest, 0).lint(progress=progress)
 
     # Versions
 

@@ -28,6 +28,8 @@ from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.plan import Plan
+from wherecast.progress import progress as steps
+from wherecast.progress import shown
 from wherecast.spark.columns import renamed, select_attributes, without_dots
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers, open_plan, save_plan, write_layer
@@ -57,8 +59,10 @@ def run_on_servers(
 _MERGED = "server int, layer string, filters binary"
 
 
-def compact(spark: SparkSession, index: Index | str) -> Manifest:
+def compact(spark: SparkSession, index: Index | str, *, progress: bool = False) -> Manifest:
     """Commit a version with one layer per server; the current one if it is compact already.
+
+    With `progress` a terminal or a notebook shows which step it is at; the log says it anyway.
 
     Raises:
         StaleVersionError: another version was committed meanwhile; call it again.
@@ -67,10 +71,15 @@ def compact(spark: SparkSession, index: Index | str) -> Manifest:
     with index.change() as manifest:
         if manifest.compacted:
             return manifest
-        done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _MERGED)
-        layers = {row["server"]: Layer.from_json(row["layer"]) for row in done.select(["server", "layer"]).to_pylist()}
-        merged = tuple((layers[s],) for s in range(len(manifest.servers)))
-        plan = _count_anew(index, manifest, done["filters"].to_pylist())
+        with shown(progress), steps("compacting", 2) as step:
+            done = run_on_servers(spark, len(manifest.servers), MergeTask(index.url, manifest).merge_servers, _MERGED)
+            layers = {
+                row["server"]: Layer.from_json(row["layer"]) for row in done.select(["server", "layer"]).to_pylist()
+            }
+            merged = tuple((layers[s],) for s in range(len(manifest.servers)))
+            step.advance()
+            plan = _count_anew(index, manifest, done["filters"].to_pylist())
+            step.advance()
         return index.commit(replace(manifest, plan=plan, servers=merged, parent=manifest.version, compacted=True))
 
 

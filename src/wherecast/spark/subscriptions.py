@@ -208,7 +208,7 @@ class CompileTask:
         for rows in _gather(batches):
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
-            filter_of, errors = compiled.filter_of[incoming.text_of], incoming.refused(compiled)
+            filter_of, errors = compiled.filter_of[incoming.text_of], incoming.refused(compiled.errors)
             refused = {row: reason_of(error) for row, error in errors.items()} | find_faults(rows)
             bad = np.array(sorted(refused), np.int64)
             good = np.delete(np.arange(filter_of.size), bad)

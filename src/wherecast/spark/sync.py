@@ -37,6 +37,7 @@ from wherecast.errors import SubscriptionError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import concat_filters
+from wherecast.progress import progress
 from wherecast.spark.build import How, build_version
 from wherecast.spark.changes import KEPT_VERSIONS, MOST_LAYERS, tidy, with_layers
 from wherecast.spark.columns import NameRule
@@ -297,7 +298,8 @@ def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: Da
         F.count_if(live & ~there).alias("removed"),
     )
     counts = counted.collect()[0].asDict()
-    built, _, refused = build_version(index, rows, how)
+    with progress("building the index", 2) as step:
+        built, _, refused = build_version(index, rows, how, step)
     built = replace(built, id_column=manifest.id_column, filter_column=manifest.filter_column)
     committed = index.commit(replace(built, parent=manifest.version, synced=True))
     return SyncReport(committed, **counts, refused=len(refused), committed=True), refused

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from wherecast.language.events.convert import (
     whole_array,
 )
 from wherecast.language.events.types import INTEGERS
-from wherecast.language.events.values import Misplaced, Scalar, UnfitValueError, describe
+from wherecast.language.events.values import Misplaced, Stored, UnfitValueError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     DataFrame: TypeAlias = Any
     Series: TypeAlias = Any
 
-__all__ = ["EventBatch", "Events", "OnError", "canonical_type", "read_event"]
+__all__ = ["EventBatch", "EventReader", "Events", "OnError", "canonical_type"]
 
 Made = TypeVar("Made")
 #: What is read as events. A pandas frame is an `ArrowStream`; it is read in pandas' own terms.
@@ -348,11 +348,9 @@ class _MappingSource:
                 self.events.append({})
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
-        name, path = attribute.column, attribute.path
-        if len(path) == 1:
-            return convert_values(attribute, [event.get(name) for event in self.events], zone)
-        values = [event[name] if name in event else _descend(event, path, attribute) for event in self.events]
-        return convert_values(attribute, values, zone)
+        if len(attribute.path) == 1:  # without a call for each
+            return convert_values(attribute, [event.get(attribute.column) for event in self.events], zone)
+        return convert_values(attribute, [_look_up(event, attribute) for event in self.events], zone)
 
     def check_names(self, check: NameCheck, *, complete: bool) -> None:
         if complete and check.knows(set[object]().union(*self.events)):
@@ -378,6 +376,12 @@ def _ways_to(attribute: Attribute) -> list[tuple[str, tuple[str, ...]]]:
     first, *fields = attribute.path
     whole: list[tuple[str, tuple[str, ...]]] = [(attribute.column, ())]
     return [*whole, (first, tuple(fields))] if fields else whole
+
+
+def _look_up(event: Mapping[str, object], attribute: Attribute) -> object:
+    """The value of an attribute: under its name, else in fields one inside the other."""
+    name, path = attribute.column, attribute.path
+    return event.get(name) if len(path) == 1 or name in event else _descend(event, path, attribute)
 
 
 def _descend(value: object, fields: Sequence[str], attribute: Attribute) -> object:
@@ -416,28 +420,77 @@ def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
         raise EventError(f"there are {count} columns or fields {name!r}; leave one", attribute=attribute.name)
 
 
-def read_event(
-    schema: Schema, event: Mapping[str, object], needed: Iterable[int], names: NameCheck | None = None
-) -> dict[int, Scalar | None]:
-    """Canonical values of one event by attribute, for the scalar attributes asked for; raises EventError."""
-    if not isinstance(event, Mapping):
-        raise EventError(f"expected a mapping of attributes to values, got {describe(event)}", row=0)
-    values: dict[int, Scalar | None] = {}
-    for index in needed:
-        attribute = schema.attributes[index]
-        name = attribute.column
-        value = event.get(name)
-        if value is None and len(attribute.path) > 1 and name not in event:
-            value = _descend(event, attribute.path, attribute)
+class EventReader:
+    """Reads single events: the values of some attributes as an index knows them, without Arrow.
+
+    It accepts and refuses the same events as `EventBatch.read`, with the same errors.
+    """
+
+    def __init__(self, schema: Schema, needed: Collection[int], names: NameCheck) -> None:
+        self.needed = needed
+        self._zone, self._names = schema.zone, names
+        self._attributes = [(index, schema.attributes[index]) for index in sorted(needed)]
+        self._by_name: dict[str, tuple[int, Attribute, Callable[[Any], bool]]] = {}
+        self._nested: list[tuple[int, Attribute]] = []
+        for index, attribute in self._attributes:
+            if len(attribute.path) > 1:
+                self._nested.append((index, attribute))
+            else:
+                self._by_name[attribute.column] = index, attribute, _plain_test(attribute)
+
+    def read(self, event: Mapping[str, object]) -> dict[int, Stored]:
+        """The values that an event has, by attribute; those that are missing or NULL are left out. Raises EventError."""
+        if type(event) is not dict and not isinstance(event, Mapping):
+            raise EventError(f"expected a mapping of attributes to values, got {describe(event)}", row=0)
+        values: dict[int, Stored] = {}
+        by_name = self._by_name
         try:
-            values[index] = None if value is None else attribute.stored(attribute.fit(value, schema.zone))
-        except UnfitValueError as misfit:
-            raise EventError(str(misfit), row=0, attribute=attribute.name) from None
-    if names is not None and (None in values.values() or not names.knows(event)):
-        reason = names.check(event)
+            for name in event if len(event) < len(by_name) else by_name:
+                found = by_name.get(name)
+                value = event.get(name)
+                if found is None or value is None:
+                    continue
+                index, attribute, is_plain = found
+                if is_plain(value):
+                    values[index] = value  # type: ignore[assignment]
+                else:
+                    self._fit(index, attribute, value, values)
+            for index, attribute in self._nested:
+                self._fit(index, attribute, _look_up(event, attribute), values)
+        except UnfitValueError:
+            self._raise_first_error(event)
+        if len(values) < len(self.needed) or not self._names.knows(event):
+            self._check_names(event)
+        return values
+
+    def _fit(self, index: int, attribute: Attribute, value: object, values: dict[int, Stored]) -> None:
+        if attribute.is_array:
+            elements = attribute.fit_array(value, self._zone)
+            if elements is not None:
+                values[index] = [attribute.stored(element) for element in elements]
+            return
+        fitted = attribute.stored(attribute.fit(value, self._zone))
+        if fitted is not None:
+            values[index] = fitted
+
+    def _check_names(self, event: Mapping[str, object]) -> None:
+        reason = self._names.check(event)
         if reason is not None:
             raise EventError(reason, row=0)
-    return values
+
+    def _raise_first_error(self, event: Mapping[str, object]) -> NoReturn:
+        """A name before a value, and of the values that of the first attribute."""
+        self._check_names(event)
+        for index, attribute in self._attributes:
+            try:
+                self._fit(index, attribute, _look_up(event, attribute), {})
+            except UnfitValueError as misfit:
+                raise EventError(str(misfit), row=0, attribute=attribute.name) from None
+        raise AssertionError("a value did not fit, and now all do")
+
+
+def _plain_test(attribute: Attribute) -> Callable[[Any], bool]:
+    return (lambda _: False) if attribute.is_array else attribute.form.is_plain
 
 
 _log = logging.getLogger("wherecast.events")

@@ -32,6 +32,42 @@ if TYPE_CHECKING:
     from wherecast.language.events.zone import Zone
 
 
+def _is_never_plain(_: Any) -> bool:
+    return False
+
+
+def _is_boolean(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_double(value: Any) -> bool:
+    return type(value) is float
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF
+
+
+def _is_bigint(value: Any) -> bool:
+    return type(value) is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF
+
+
+def _is_ascii(value: Any) -> bool:
+    return type(value) is str and value.isascii()
+
+
+def _is_date(value: Any) -> bool:
+    return type(value) is dt.date
+
+
+def _is_instant(value: Any) -> bool:
+    return type(value) is dt.datetime and value.tzinfo is dt.UTC
+
+
+def _is_wall(value: Any) -> bool:
+    return type(value) is dt.datetime and value.tzinfo is None
+
+
 class Form(NamedTuple):
     """One width of a kind, or its only form."""
 
@@ -39,6 +75,8 @@ class Form(NamedTuple):
     spark: tuple[str, ...]  # in the JSON form of Spark's types; the first is the one that is written
     type: Type  # of an expression that is such an attribute
     is_text: bool = False  # ordered as a text, not by a key
+    #: a quick look that most values pass: whether a Python value stands in an index as it is
+    is_plain: Callable[[Any], bool] = _is_never_plain
 
 
 class Plain(NamedTuple):
@@ -187,7 +225,7 @@ _FLOATS = Plain(r"(?i)^\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|
 _TABLE = (
     Row(
         Kind.BOOLEAN,
-        {FULL_WIDTH: Form(("boolean", "bool"), ("boolean",), Type.BOOLEAN)},
+        {FULL_WIDTH: Form(("boolean", "bool"), ("boolean",), Type.BOOLEAN, is_plain=_is_boolean)},
         fit=lambda value, of, _: v.boolean(value, of.element_name),
         python=frozenset({bool}),
         write=lambda key, _: "TRUE" if key else "FALSE",
@@ -202,8 +240,8 @@ _TABLE = (
         {
             8: Form(("tinyint", "byte"), ("byte", "tinyint"), Type.TINYINT),
             16: Form(("smallint", "short"), ("short", "smallint"), Type.SMALLINT),
-            32: Form(("int",), ("integer", "int"), Type.INT),
-            64: Form(("integer", "bigint", "long"), ("long", "bigint"), Type.BIGINT),
+            32: Form(("int",), ("integer", "int"), Type.INT, is_plain=_is_int),
+            64: Form(("integer", "bigint", "long"), ("long", "bigint"), Type.BIGINT, is_plain=_is_bigint),
         },
         fit=lambda value, of, _: v.integer(value, of.element_name, of.bits),
         python=frozenset({int}),
@@ -216,7 +254,7 @@ _TABLE = (
         Kind.FLOAT,
         {
             32: Form(("real",), ("float", "real"), Type.FLOAT),
-            64: Form(("float", "double"), ("double",), Type.DOUBLE),
+            64: Form(("float", "double"), ("double",), Type.DOUBLE, is_plain=_is_double),
         },
         fit=lambda value, of, _: v.double(value, of.element_name, of.bits),
         python=frozenset({float, int}),
@@ -246,7 +284,11 @@ _TABLE = (
         Kind.STRING,
         {
             FULL_WIDTH: Form(
-                ("string", "text", "varchar"), ("string", "text", "varchar", "char"), Type.STRING, is_text=True
+                ("string", "text", "varchar"),
+                ("string", "text", "varchar", "char"),
+                Type.STRING,
+                is_text=True,
+                is_plain=_is_ascii,
             )
         },
         fit=lambda value, of, _: v.string(value, of.element_name),
@@ -268,7 +310,7 @@ _TABLE = (
     ),
     Row(
         Kind.DATE,
-        {FULL_WIDTH: Form(("date",), ("date",), Type.DATE)},
+        {FULL_WIDTH: Form(("date",), ("date",), Type.DATE, is_plain=_is_date)},
         fit=lambda value, of, _: v.date(value, of.element_name),
         python=frozenset({dt.date}),
         write=_write_date,
@@ -277,7 +319,14 @@ _TABLE = (
     ),
     Row(
         Kind.TIMESTAMP,
-        {FULL_WIDTH: Form(("timestamp", "timestamp_ltz"), ("timestamp", "timestamp_ltz"), Type.TIMESTAMP)},
+        {
+            FULL_WIDTH: Form(
+                ("timestamp", "timestamp_ltz"),
+                ("timestamp", "timestamp_ltz"),
+                Type.TIMESTAMP,
+                is_plain=_is_instant,
+            )
+        },
         fit=lambda value, of, zone: v.timestamp(value, of.element_name, zone),
         python=frozenset({dt.datetime}),
         write=_write_instant,
@@ -286,7 +335,7 @@ _TABLE = (
     ),
     Row(
         Kind.TIMESTAMP_NTZ,
-        {FULL_WIDTH: Form(("timestamp_ntz",), ("timestamp_ntz",), Type.TIMESTAMP_NTZ)},
+        {FULL_WIDTH: Form(("timestamp_ntz",), ("timestamp_ntz",), Type.TIMESTAMP_NTZ, is_plain=_is_wall)},
         fit=lambda value, of, _: v.timestamp_ntz(value, of.element_name),
         python=frozenset({dt.datetime}),
         write=_write_wall,

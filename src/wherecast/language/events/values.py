@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
 Scalar = bool | int | float | str | Decimal | dt.date | dt.datetime
 
+#: What an event has in an attribute, as an index knows it (see `Attribute.stored`); of an array, its elements.
+Stored = Scalar | list[Scalar | None]
+
 INTEGER_MAX = 2**63 - 1
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -90,6 +90,15 @@ class Compiled(NamedTuple):
     errors: list[RowError]
 
 
+class ReadFilter(NamedTuple):
+    """A filter for people: its checked expression and its clauses, with slots, and what stands in these."""
+
+    node: Node
+    clauses: list[Clause]
+    shape: Shape  # the text that spans of nodes are places of; `locate` finds them in the filter's own
+    literals: tuple[LiteralText, ...]
+
+
 @dataclass(slots=True)
 class _Batch:
     """The distinct texts of a call and what is found out about them."""
@@ -159,12 +168,17 @@ class Compiler:
     def check(self, text: str) -> tuple[Node, list[Clause]]:
         """The checked expression and the clauses of one filter (for people; literals stay slots)."""
         self.compile(text)
+        found = self.read(text)
+        return found.node, found.clauses
+
+    def read(self, text: str) -> ReadFilter:
+        """As `check`, of a text that is known to compile. Texts of one shape get the same objects, while it is remembered."""
         skeleton, literals = cut_text(text)
         kinds = tuple(slot_kind(t, arithmetic=has_arithmetic(skeleton)) for t in literals)
         variant = self._variant(skeleton, kinds)
         assert isinstance(variant, _Variant)
         form = self._form(variant, tuple(_like_form(kind, literals[s]) for s, kind in variant.like_slots))
-        return form.node, form.clauses
+        return ReadFilter(form.node, form.clauses, variant.shape, literals)
 
     def compile_many(self, texts: Sequence[str]) -> Compiled:
         """Compile a batch; bad texts are reported with their row, the rest is compiled."""
