@@ -1,6 +1,6 @@
 """Spark: what matching, routing, building and streaming cost beside what Spark does without us, on local[2].
 
-    python benchmarks/spark.py lists|sql|range|routed|build|large|delta|batches|memory [--work DIR] [--rounds N]
+    python benchmarks/spark.py lists|sql|range|routed|build|large|delta|sync|columns|batches|memory [--work DIR] [--rounds N]
 
 Workloads are made once in the work folder. The number of matches is checked before anything is timed. Ways that are
 compared take turns; the first rounds warm the JVM up, the median of the rest is printed, so that a ratio belongs to one run.
@@ -469,6 +469,79 @@ def mb(size: float) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
+def rules_table(n: int) -> pa.Table:
+    """Rules with a severity and an owner."""
+    rng = np.random.default_rng(1)
+    symbols, prices = rng.integers(0, 5_000, n), rng.integers(1, 100_000, n)
+    owners, levels = rng.integers(0, 500, n), rng.integers(0, 4, n)
+    return pa.table(
+        {
+            "rule_id": np.arange(n),
+            "condition": [f"symbol = 'S{s}' AND price < {p / 100}" for s, p in zip(symbols, prices, strict=True)],
+            "severity": levels,
+            "owner": [f"team-{o}" for o in owners],
+        }
+    )
+
+
+def edit_rules(rules: pa.Table) -> pa.Table:
+    """1,000 changes: 400 other owners, 300 other conditions, 150 rules less and 150 more."""
+    rows, last = rules.slice(0, 850).to_pylist(), len(rules)
+    for row in rows[:400]:
+        row["owner"] += "-new"
+    for row in rows[400:700]:
+        row["condition"] += " AND price > 0"
+    more = [{**row, "rule_id": last + number} for number, row in enumerate(rows[700:])]
+    return pa.concat_tables([pa.Table.from_pylist(rows[:700] + more, rules.schema), rules.slice(850)])
+
+
+def sync(bench: Bench) -> None:
+    """A table of a million rules of which 1,000 differ: how long until a version has them, and a second look."""
+    n, spark = 1_000_000, bench.spark
+    tables = [bench.work / "rules-0", bench.work / "rules-1"]
+    if not tables[1].exists():
+        first = rules_table(n)
+        for folder, rows in zip(tables, (first, edit_rules(first)), strict=True):
+            folder.mkdir(parents=True)
+            for part in range(FILES):
+                pq.write_table(rows.slice(part * n // FILES, n // FILES), folder / f"{part}.parquet")
+    shutil.rmtree(bench.work / "index-sync", ignore_errors=True)
+    schema = {"symbol": "string", "price": "double"}
+    old, new = (spark.read.parquet(str(folder)) for folder in tables)
+    begin = time.perf_counter()
+    index = ws.Index.build(old, bench.work / "index-sync", schema=schema, id="rule_id", filter="condition")
+    lines: list[tuple[object, ...]] = [("build", f"{time.perf_counter() - begin:.2f} s", "")]
+    for round_ in range(bench.rounds):
+        for rows in (new, old):
+            for what in ("sync", "again"):
+                begin = time.perf_counter()
+                done = index.sync(rows)
+                lines.append((f"{what} {round_}", f"{time.perf_counter() - begin:.2f} s", done))
+    table(f"{n:,} rules, 1,000 changes", lines)
+
+
+def columns(bench: Bench) -> None:
+    """What rule columns cost beside ids, and beside a join with the table."""
+    path, spark = bench.work / "index-columns", bench.spark
+    shutil.rmtree(path, ignore_errors=True)
+    rows = spark.read.parquet(str(bench.subscriptions("stock"))).selectExpr("id", "filter")
+    rows = rows.selectExpr("*", "int(id % 4) AS severity", "concat('team-', id % 500) AS owner").persist()
+    index = ws.Index.build(rows, path, schema=bench.schema("stock"))
+    events, expected = bench.events("stock", EVENTS // 5)
+    check(index.match(events, columns="*").count(), expected, "columns")
+    people = rows.drop("filter")
+    ways: dict[str, Callable[[], object]] = {
+        "pairs": lambda: consume(index.match(events)),
+        "pairs, severity and owner": lambda: consume(index.match(events, columns=["severity", "owner"])),
+        "pairs, joined with the table": lambda: consume(ws.match(events, index, subscribers=people)),
+        "lists": lambda: consume(index.match(events, output="lists")),
+        "lists, severity and owner": lambda: consume(
+            index.match(events, output="lists", columns=["severity", "owner"])
+        ),
+    }
+    rates(f"rule columns, {expected:,} matches", bench.compare(ways), EVENTS // 5)
+
+
 COMMANDS: dict[str, Callable[[Bench], None]] = {
     "lists": lists,
     "sql": sql,
@@ -477,6 +550,8 @@ COMMANDS: dict[str, Callable[[Bench], None]] = {
     "build": build,
     "large": large,
     "delta": delta,
+    "sync": sync,
+    "columns": columns,
     "batches": batches,
     "memory": memory,
 }

@@ -183,6 +183,7 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
         index,
         sink,
         str(folder / "checkpoint"),
+        columns=["owner"],
         dead_letters=dead,
         trigger={"availableNow": True},
     )

@@ -64,9 +64,15 @@ def read_output(folder: Path, name: str) -> pa.Table:
 
 
 def check_matches(
-    folder: Path, pins: Mapping[int, int], subscriptions_at: Callable[[int], list[tuple[int, str]]]
+    folder: Path,
+    pins: Mapping[int, int],
+    subscriptions_at: Callable[[int], list[tuple[int, str]]],
+    owners_at: Callable[[int], dict[int, str]] | None = None,
 ) -> set[int]:
-    """Every event of every file is there, once per subscription of the version that its batch pinned; versions used."""
+    """Every event of every file is there, once per subscription of the version that its batch pinned; versions used.
+
+    So is the owner of each subscription, where there are owners.
+    """
     events = ds.dataset(folder / "events", format="parquet").to_table()
     place = {row: i for i, row in enumerate(events["row"].to_pylist())}
     found, dead = read_output(folder, "matches"), read_output(folder, "dead")
@@ -80,6 +86,9 @@ def check_matches(
         part = events.take(pa.array([place[row] for row in rows]))
         event_rows, ids = engine.match_batch(part).pairs()
         assert pairs == Counter((rows[e], i) for e, i in zip(event_rows.tolist(), ids.tolist(), strict=True)), batch
+        if owners_at is not None:
+            owners = owners_at(pins[batch])
+            assert mine["owner"].to_pylist() == [owners[i] for i in mine["subscription"].to_pylist()], batch
         versions_used.add(pins[batch])
         delivered.update(rows)
     # Every good event matches, so each one shows in the batch that had it; none may show in two.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guides" / "spark.md"
+GUIDES = [ROOT / "docs" / "guides" / name for name in ("spark.md", "rules.md")]
 
 
 def fences(path: Path, kind: str) -> list[str]:
@@ -21,12 +21,14 @@ def fences(path: Path, kind: str) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_python(tmp_path: Path) -> None:
-    """README, then guide, in a process of their own: what they assert holds, and each quote reaches whom it should."""
+    """README, then the guides, in a process of their own: what they assert holds, and each quote reaches whom it should."""
     (readme,) = fences(ROOT / "README.md", "python spark")
     assert len([line for line in readme.splitlines() if line]) <= 15
     mark = "end of README"
     program = tmp_path / "pasted.py"
-    program.write_text("\n".join([readme, f"print({mark!r})\n", *fences(GUIDE, "python spark")]))
+    program.write_text(
+        "\n".join([readme, f"print({mark!r})\n", *(f for g in GUIDES for f in fences(g, "python spark"))])
+    )
     # Settings are Spark's own but for the number of partitions: 200 of them take time in each batch.
     (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\nspark.default.parallelism 2\n")
     environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
@@ -35,6 +37,6 @@ def test_python(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = done.stdout.split(mark)[0].split("\n\n")[:2]
-    assert re.search(r"\|\s*1\|\s*IBM\|.*ann\|", first)
-    assert re.search(r"\|\s*2\|\s*SAP\|.*bob\|", first)
+    assert re.search(r"IBM\|.*\|\s*1\|\s*ann\|", first)
+    assert re.search(r"SAP\|.*\|\s*2\|\s*bob\|", first)
     assert re.search(r"SAP.*\[2, 3\]|SAP.*\[3, 2\]", second)

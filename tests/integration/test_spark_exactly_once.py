@@ -67,15 +67,24 @@ def test_every_point_is_in_the_short_list() -> None:
 
 
 def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
-    """Changes come at every sequence number."""
+    """Changes come at every sequence number; each rule has another owner than the one before."""
     rng = np.random.default_rng(7)
     ids, filters = zip(*SUBSCRIPTIONS, strict=True)
-    pq.write_table(pa.table({"id": ids, "filter": filters}), folder / "subscriptions.parquet")
+    owners = [f"first {id}" for id in ids]
+    pq.write_table(pa.table({"id": ids, "filter": filters, "owner": owners}), folder / "subscriptions.parquet")
     changes = [
-        (n, "delete", 1 + n % 59, None) if n % 4 == 0 else (n, "upsert", 100 + n % 30, f"symbol = '{SYMBOLS[n % 12]}'")
+        (n, "delete", 1 + n % 59, None, None)
+        if n % 4 == 0
+        else (
+            n,
+            "upsert",
+            0 if n % 4 == 1 else 100 + n % 30,
+            SUBSCRIPTIONS[0][1] if n % 4 == 1 else f"symbol = '{SYMBOLS[n % 12]}'",
+            f"by {n}",
+        )
         for n in range(1, batches + 1)
     ]
-    names = ("sequence", "op", "id", "filter")
+    names = ("sequence", "op", "id", "filter", "owner")
     pq.write_table(
         pa.table({name: [c[i] for c in changes] for i, name in enumerate(names)}), folder / "changes.parquet"
     )
@@ -101,17 +110,17 @@ def finish(process: subprocess.Popen[bytes], folder: Path, expected: int) -> Non
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def subscriptions_at(folder: Path, sequence: int) -> list[tuple[int, str]]:
-    """What is subscribed once the changes up to a number are applied, by replaying them one by one."""
-    rows = {r["id"]: r["filter"] for r in pq.read_table(folder / "subscriptions.parquet").to_pylist()}
+def rules_at(folder: Path, sequence: int) -> dict[int, tuple[str, str]]:
+    """Filters and owners once the changes up to a number are applied, by replaying them one by one."""
+    rows = {r["id"]: (r["filter"], r["owner"]) for r in pq.read_table(folder / "subscriptions.parquet").to_pylist()}
     for change in pq.read_table(folder / "changes.parquet").to_pylist():
         if change["sequence"] > sequence:
             break
         if change["op"] == "delete":
             rows.pop(change["id"], None)
         else:
-            rows[change["id"]] = change["filter"]
-    return list(rows.items())
+            rows[change["id"]] = change["filter"], change["owner"]
+    return rows
 
 
 def check_outcome(folder: Path) -> int:
@@ -121,7 +130,14 @@ def check_outcome(folder: Path) -> int:
     for file in (folder / "index" / "pins").glob("*/*.json"):
         pin = json.loads(file.read_text())
         pins[pin["batch"]] = pin["version"]
-    return len(check_matches(folder, pins, lambda version: subscriptions_at(folder, index.read(version).sequence)))
+
+    def filters_at(version: int) -> list[tuple[int, str]]:
+        return [(id, filter) for id, (filter, _) in rules_at(folder, index.read(version).sequence).items()]
+
+    def owners_at(version: int) -> dict[int, str]:
+        return {id: owner for id, (_, owner) in rules_at(folder, index.read(version).sequence).items()}
+
+    return len(check_matches(folder, pins, filters_at, owners_at))
 
 
 @pytest.mark.parametrize(("sink", "strategy"), list(KILLS))

@@ -58,7 +58,10 @@ def start_and_end(spark: SparkSession, tmp_path: Path, **options: Any) -> None:
 
 
 def build(spark: SparkSession, tmp_path: Path, strategy: Any) -> ws.Built:
-    rows = spark.createDataFrame(pa.table({"id": [r[0] for r in ROWS], "filter": [r[1] for r in ROWS]}))
+    owners = [f"owner of {id}" for id, _ in ROWS]
+    rows = spark.createDataFrame(
+        pa.table({"id": [r[0] for r in ROWS], "filter": [r[1] for r in ROWS], "owner": owners})
+    )
     return ws.build_index(rows, SCHEMA, str(tmp_path / "index"), strategy=strategy, servers=3)
 
 
@@ -76,11 +79,14 @@ def found(spark: SparkSession, tmp_path: Path) -> Counter[tuple[int, int]]:
 
 
 def test_buckets_move_in_flight(spark: SparkSession, tmp_path: Path) -> None:
-    """Skewed traffic makes a new version with moved buckets; nothing is lost or doubled before, at or after the move."""
+    """Skewed traffic makes a new version with moved buckets; nothing is lost or doubled before, at or after the move.
+
+    The columns of the rules move with them.
+    """
     built = build(spark, tmp_path, "event-space")
     assert built.plan is not None
     events = write_events(tmp_path / "events", ["S1", "S2", "S3"], 5)
-    query = start(spark, tmp_path, rebalancer=ws.Rebalancer(threshold=1.05, every=2))
+    query = start(spark, tmp_path, rebalancer=ws.Rebalancer(threshold=1.05, every=2), columns=["owner"])
     try:
         query.processAllAvailable()
         reports = query.reports
@@ -90,6 +96,9 @@ def test_buckets_move_in_flight(spark: SparkSession, tmp_path: Path) -> None:
     assert len({report.version for report in reports}) > 1
     assert sum(report.events for report in reports) == len(events)
     assert found(spark, tmp_path) == expected(events)
+    assert spark.read.parquet(str(tmp_path / "out")).where(
+        "owner <=> concat('owner of ', subscription)"
+    ).count() == sum(expected(events).values())
 
 
 def test_numbers_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.integration.stream_job import SUBSCRIPTIONS, check_matches
 from tests.soak.producer import Row, is_good
 from tests.soak.tally import Tally
 
-from wherecast.spark.index import Manifest
+from wherecast.spark.manifest import Manifest
 
 
 class Replay:

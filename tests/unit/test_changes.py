@@ -17,7 +17,10 @@ from wherecast.engine.engine import Engine
 from wherecast.language.events.schema import Schema
 from wherecast.spark import changes as changes_module
 from wherecast.spark.changes import Applied, News, SiftTask, Unapplied, check_changes, commit_changes
-from wherecast.spark.index import Index, Manifest, write_layer
+from wherecast.spark.index import Index
+from wherecast.spark.layers import write_layer
+from wherecast.spark.manifest import Manifest
+from wherecast.spark.rules import HASH
 
 SCHEMA = Schema.of({"symbol": "string", "price": "double"})
 COLUMNS = pa.schema(
@@ -29,8 +32,10 @@ COLUMNS = pa.schema(
         ("priority", pa.float32()),
         ("message", pa.string()),
         ("error", pa.string()),
+        ("rule", pa.struct([(HASH, pa.int64())])),
     ]
 )
+FORM = pa.schema([(HASH, pa.int64())])
 Change = tuple[Any, ...]
 
 
@@ -38,11 +43,12 @@ def table(*changes: Change, id_type: pa.DataType | None = None) -> pa.Table:
     """Rows as they are read; what a change does not say is NULL."""
     columns = COLUMNS if id_type is None else COLUMNS.set(2, pa.field("id", id_type))
     rows = [{"priority": 0.0, **dict(zip(columns.names, change, strict=False))} for change in changes]
+    rows = [{**row, "rule": {HASH: hash(row.get("filter"))}} for row in rows]
     return pa.Table.from_pylist([{**dict.fromkeys(columns.names), **row} for row in rows], columns)
 
 
 def check(*changes: Change, sequence: int = 0) -> News:
-    return check_changes(table(*changes), SCHEMA, sequence)
+    return check_changes(table(*changes), SCHEMA, FORM, sequence)
 
 
 def added(news: News) -> list[int]:
@@ -144,7 +150,7 @@ def test_ids_pass_the_engines_check(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(changes_module, "check_id", no_x)
     rows = table((1, "upsert", "x", "price > 1"), (2, "delete", "y", None), id_type=pa.string())
-    news = check_changes(rows, SCHEMA, 0)
+    news = check_changes(rows, SCHEMA, FORM, 0)
     assert news.quarantine["reason"].to_pylist() == ["no x"]
     assert news.ids.to_pylist() == ["y"]
 
@@ -171,7 +177,7 @@ def test_one_number_for_two_changes() -> None:
 def test_ids_and_priorities_are_checked(id: str, priority: float, reason: str | None) -> None:
     """As in an engine; a delete has no priority to be wrong."""
     rows = table((1, "upsert", id, "price > 1", priority), (2, "delete", "b", None, float("nan")), id_type=pa.string())
-    news = check_changes(rows, SCHEMA, 0)
+    news = check_changes(rows, SCHEMA, FORM, 0)
     assert [reason in found for found in news.quarantine["reason"].to_pylist()] == ([] if reason is None else [True])
     assert news.ids.to_pylist() == (["a", "b"] if reason is None else ["b"])
 

@@ -10,13 +10,13 @@ import pytest
 from wherecast.errors import FilterError, SchemaError
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
-from wherecast.spark.columns import Names, Rule, conform, resolve
+from wherecast.spark.columns import NameRule, Names, conform, resolve
 from wherecast.spark.sinks.parquet import Parquet
 
 types = pytest.importorskip("pyspark.sql.types")
 
 SCHEMA = Schema.of({"price": "double", "quote.bid": "double", "quote.deep.er": "int"})
-ANY, EXACT = Rule(case_sensitive=False), Rule(case_sensitive=True)
+ANY, EXACT = NameRule(case_sensitive=False), NameRule(case_sensitive=True)
 
 
 def struct(names: str) -> types.StructType:
@@ -33,7 +33,7 @@ def struct(names: str) -> types.StructType:
     return inside[0]
 
 
-def found(columns: str, rule: Rule, needed: tuple[str, ...] = ("price", "quote.bid", "quote.deep.er")) -> object:
+def found(columns: str, rule: NameRule, needed: tuple[str, ...] = ("price", "quote.bid", "quote.deep.er")) -> object:
     return resolve(struct(columns), SCHEMA, needed, rule)
 
 

@@ -20,9 +20,9 @@ from tests.unit.index_versions import commit, manifest_of, write
 
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
-from wherecast.spark.changes import ChangeRunner
 from wherecast.spark.clean import Pins, pinned_versions
-from wherecast.spark.index import Index, open_layers
+from wherecast.spark.index import Index
+from wherecast.spark.layers import open_layers
 from wherecast.spark.store import LEASES, IndexStoreError, StaleVersionError, Store
 
 
@@ -298,7 +298,6 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 ) -> None:
     """It is logged and tried again later."""
     index = Index(tmp_path)
-    runner: Any = ChangeRunner(index, None, None, None, 1, 1, None)  # type: ignore[arg-type]
     monkeypatch.setattr(changes_module, "compact", lambda *_: None)
     for error in (FileNotFoundError("gone"), IndexStoreError("a pin is damaged")):
 
@@ -307,7 +306,7 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 
         monkeypatch.setattr(Index, "clean", fail)
         with caplog.at_level(logging.WARNING, logger="wherecast.spark"):
-            runner._tidy(None)
+            changes_module.tidy(None, index, 1)  # type: ignore[arg-type]
         assert str(error) in caplog.text
 
 

@@ -23,17 +23,9 @@ from wherecast.language.filters.compile import Compiler
 from wherecast.partition.plan import Plan, weigh
 from wherecast.spark.build import Built
 from wherecast.spark.clean import Pins, pinned_versions, stream_name
-from wherecast.spark.index import (
-    REMOVED,
-    Index,
-    Manifest,
-    _header,
-    layer_checksum,
-    open_layers,
-    open_plan,
-    save_plan,
-    write_layer,
-)
+from wherecast.spark.index import Index
+from wherecast.spark.layers import REMOVED, layer_checksum, open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.manifest import Manifest, _header
 from wherecast.spark.progress import BatchReport, Reports
 from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem
@@ -174,7 +166,7 @@ def test_versions_are_numbered_and_stay(tmp_path: Path) -> None:
     [
         (lambda b: b[:-5], "damaged"),
         (lambda b: b.replace(b"price", b"prise"), "damaged"),
-        (lambda b: b.replace(b'"format_version": 2', b'"format_version": 9'), "this build reads"),
+        (lambda b: b.replace(b'"format_version": 3', b'"format_version": 9'), "this build reads"),
         (lambda _: b"{}", "not an index manifest"),
         (lambda _: b"\xff\xfe", "not an index manifest"),
     ],
@@ -189,7 +181,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, damage, message: str) -> 
         index.read()
 
 
-def forge(index: Index, edit: Callable[[dict[str, Any]], object], format_version: int = 2) -> None:
+def forge(index: Index, edit: Callable[[dict[str, Any]], object], format_version: int = 3) -> None:
     """Edit the newest manifest and give it the checksum that fits."""
     name = f"versions/{index.latest():09d}.json"
     fields = json.loads(index.store.read(name).partition(b"\n")[2])

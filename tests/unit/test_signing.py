@@ -12,7 +12,7 @@ from wherecast.engine.engine import Engine
 from wherecast.errors import SigningKeyError, SnapshotError
 from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.index.snapshot import MANIFEST, open_snapshot, write_snapshot
-from wherecast.spark.index import Layer, Manifest
+from wherecast.spark.manifest import Layer, Manifest
 from wherecast.spark.store import IndexStoreError
 
 OLD, NEW = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, over
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.explain import Explanation, explain_filter
@@ -437,6 +438,37 @@ class Engine:
         alive = [s.live(state.version) for s in segments]
         types = {kind for s in segments for kind in s.subscriptions.ids.types}
         return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
+
+    def slots(self) -> int:
+        """How many places there are for subscriptions, those of removed ones included: places are below it."""
+        return sum(map(len, self._readable()[1]))
+
+    def places(self, ids: IdList | None = None) -> npt.NDArray[np.int64]:
+        """Where subscriptions are if the slots of all segments are laid end to end, as `Matches.places` counts them.
+
+        By default of all subscriptions, in the order of `ids()`. Ids that do not exist have -1.
+        """
+        state, segments, _ = self._readable()
+        starts = np.cumsum([0, *map(len, segments)])
+        if ids is None:
+            alive = [np.flatnonzero(s.alive(state.version)) + first for s, first in zip(segments, starts, strict=False)]
+            return np.concatenate([np.zeros(0, np.int64), *alive])
+        wanted = read_ids(ids)
+        found = np.full(len(wanted), -1, np.int64)
+        for segment, first in zip(segments, starts, strict=False):
+            slots = segment.find_many(wanted, state.version)
+            found = np.where(slots >= 0, slots + first, found)
+        return found
+
+    def ids_at(self, places: npt.NDArray[np.int64]) -> pa.Array:
+        """Ids of the subscriptions at some places, in the types of `ids()`."""
+        tables = [s.subscriptions.ids for s in self._readable()[1] if len(s)]
+        types = {kind for table in tables for kind in table.types}
+        if types == {str}:
+            texts = pa.concat_arrays([table.values for table in tables])
+            return pc.utf8_slice_codeunits(texts.take(pa.array(places)), 1)
+        every = [table.values if types == {int} else table.take(np.arange(len(table))) for table in tables]
+        return id_array(np.concatenate(every)[places] if every else np.zeros(0, np.int64), types)
 
     def filters(self) -> tuple[Filters, npt.NDArray[np.int64]]:
         """The registered filters and the number of subscriptions of each.

@@ -142,6 +142,11 @@ class Matches:
             out[mine] = ids.take(places[mine] & ((1 << 40) - 1))
         return out
 
+    def places(self) -> Longs:
+        """The place of each pair's subscription, in the order of `subscription_ids`; see `Engine.places`."""
+        starts = np.cumsum([0, *(len(part.segment) for part in self.parts)])
+        return self._gather(self.counts(), lambda number, s: np.arange(len(s)) + starts[number], np.int64)
+
     def pairs(self) -> tuple[Longs, npt.NDArray[Any]]:
         """(original event row, subscription id) as two arrays of equal length."""
         counts = self.counts()

@@ -2,14 +2,17 @@
 
 >>> from wherecast import spark as ws
 >>> session = ws.create_session()
->>> built = ws.build_index(subscriptions, schema, "index")
->>> events.transform(ws.match, "index").show()
+>>> index = ws.Index.build(rules, "index", schema=events, id="rule_id", filter="condition")
+>>> events.transform(index.match, columns=["severity"]).show()
+
+`Index` has everything as methods. The functions beside it do the same, and also take the path of an index.
 """
 
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
+from wherecast.spark.follow import TableQuery
 from wherecast.spark.index import Index
-from wherecast.spark.match import Numbers, match, register_table_function
+from wherecast.spark.match import Numbers, match
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
@@ -21,6 +24,8 @@ from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.sinks.sink import Sink, SinkError
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
+from wherecast.spark.sync import SyncReport
+from wherecast.spark.table_function import register_table_function
 
 __all__ = [
     "Applied",
@@ -43,6 +48,8 @@ __all__ = [
     "Sink",
     "SinkError",
     "StaleVersionError",
+    "SyncReport",
+    "TableQuery",
     "Watch",
     "apply_changes",
     "build_index",

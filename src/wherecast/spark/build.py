@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from wherecast.engine.engine import Engine
+from wherecast.engine.ids import join_ids
 from wherecast.engine.segment import build_segment
 from wherecast.errors import SubscriptionError
 from wherecast.language.events.events import EventBatch
@@ -24,8 +26,12 @@ from wherecast.matchers.registry import find_matcher
 from wherecast.partition.plan import Plan, Strategy
 from wherecast.progress import ProgressStep, shown
 from wherecast.progress import progress as steps
-from wherecast.spark.columns import Rule, schema_in_session, select_attributes
-from wherecast.spark.index import Index, Layer, Manifest, save_plan, write_layer, write_segment
+from wherecast.spark.columns import NameRule, schema_in_session, select_attributes
+from wherecast.spark.index import Index
+from wherecast.spark.layers import save_plan, write_layer, write_segment
+from wherecast.spark.manifest import Layer, Manifest
+from wherecast.spark.quarantine import log_refused, save_quarantine
+from wherecast.spark.rules import HASH, arrow_form, by_slot, stored_columns
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.subscriptions import (
     PARTS,
@@ -47,8 +53,11 @@ if TYPE_CHECKING:
     from wherecast.language.events.schema import SchemaSource
 
 #: What a task that builds a server returns: the layer it wrote, or a row it had to leave out.
-_RESULT = "server int, layer string, attributes array<string>, id string, filter string, reason string"
-_RESULT_NAMES = ["server", "layer", "attributes", "id", "filter", "reason"]
+_RESULT = (
+    "server int, layer string, attributes array<string>, "
+    f"id string, filter string, reason string, position string, {HASH} bigint"
+)
+_RESULT_NAMES = ["server", "layer", "attributes", *QUARANTINE.names]
 #: Events that matchers are planned with.
 _SAMPLE = 1_000
 
@@ -63,7 +72,7 @@ class Built:
     manifest: Manifest
     plan: Plan | None
     quarantine: DataFrame
-    """Columns `id`, `filter` and `reason`."""
+    """Columns `id`, `filter`, `reason` and `position`."""
 
     @property
     def version(self) -> int:
@@ -85,6 +94,8 @@ def build_index(
     schema: SchemaSource,
     path: str,
     *,
+    id: str = "id",
+    filter: str = "filter",
     strategy: Strategy = "broadcast",
     servers: int | None = None,
     events: DataFrame | None = None,
@@ -99,9 +110,12 @@ def build_index(
     index has changes above `sequence`.
 
     Args:
-        subscriptions: Columns `id` and `filter`, and optionally `priority`; others are ignored.
+        subscriptions: Columns `id` and `filter`, and optionally `priority`. All others are stored with the rules, for
+            `match(columns=...)`.
         schema: The schema of the events, or anything that `Schema.of` takes, such as their DataFrame. Its time zone becomes that of the session, and so part of the version.
         path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
+        id: What the table calls the ids.
+        filter: What it calls the filters.
         strategy: `broadcast` (every worker maps the whole index, events stay where they are), `event-space`, `filter-set`,
             or `auto` for the cheapest by the cost model.
         servers: How many servers to spread the filters over; by default as many as Spark runs tasks at a time.
@@ -117,13 +131,17 @@ def build_index(
         StaleVersionError: Another version was committed during the build; nothing of this one is visible.
     """
     schema = schema_in_session(schema, subscriptions.sparkSession)
-    index, rows = Index(path), read_rows(subscriptions)
+    index, rows = Index(path), read_rows(subscriptions, id, filter)
     with index.begin() as before, shown(progress), steps("building the index", 3) as step:
         _check_sequence(before, sequence, start_over=start_over)
-        manifest, plan, refused = _build(index, rows, schema, strategy, servers, events, matcher, step)
+        how = How(schema, strategy, servers, events, matcher)
+        manifest, plan, refused = build_version(index, rows, how, step)
         parent = None if before is None else before.version
-        committed = index.commit(replace(manifest, sequence=sequence, parent=parent))
+        committed = index.commit(
+            replace(manifest, sequence=sequence, parent=parent, id_column=id, filter_column=filter)
+        )
         step.advance()
+    log_refused(refused, committed.version, index.url)
     return Built(index, committed, plan, quarantine_frame(rows.sparkSession, refused))
 
 
@@ -144,25 +162,31 @@ def _check_sequence(before: Manifest | None, sequence: int, *, start_over: bool)
     )
 
 
-def _build(
-    index: Index,
-    rows: DataFrame,
-    schema: Schema,
-    strategy: Strategy,
-    servers: int | None,
-    events: DataFrame | None,
-    matcher: str,
-    step: ProgressStep,
+@dataclass(frozen=True, slots=True)
+class How:
+    """How an index is to be built, see `build_index`."""
+
+    schema: Schema
+    strategy: Strategy = "broadcast"
+    servers: int | None = None
+    events: DataFrame | None = None
+    matcher: str = "adaptive"
+
+
+def build_version(
+    index: Index, rows: DataFrame, how: How, step: ProgressStep
 ) -> tuple[Manifest, Plan | None, pa.Table]:
-    """Write plan and layers: the manifest to commit, the open plan, and the rows that are left out."""
-    sample = None if events is None else _take_sample(events, schema)
+    """Write plan, layers and quarantine: the manifest to commit, the open plan, and the rows that are left out."""
+    schema, matcher = how.schema, how.matcher
+    sample = None if how.events is None else _take_sample(how.events, schema)
+    columns = stored_columns(rows)
     usable, refused = set_unusable_apart(rows)
     parts = placed = _compile(usable, schema)
     plan = saved = None
     try:
-        if strategy != "broadcast":
+        if how.strategy != "broadcast":
             parts = placed = parts.persist()  # read for the plan, and again to be placed
-            plan = _plan(parts, schema, strategy, servers or _parallelism(rows), sample)
+            plan = _plan(parts, schema, how.strategy, how.servers or _parallelism(rows), sample)
             plan = None if plan.strategy == "broadcast" else plan
         if plan is not None:
             saved = save_plan(index.store, plan)
@@ -175,6 +199,7 @@ def _build(
         step.advance()
     finally:
         parts.unpersist()
+    refused = pa.concat_tables([refused, bad])
     manifest = Manifest(
         version=0,
         schema=schema.to_json(),
@@ -189,8 +214,10 @@ def _build(
         created="",
         parent=None,
         compacted=True,
+        columns=columns.json() if columns.fields else "",
+        quarantine=save_quarantine(index.store, refused),
     )
-    return manifest, plan, pa.concat_tables([refused, bad])
+    return manifest, plan, refused
 
 
 def plan_subscriptions(
@@ -221,7 +248,8 @@ def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
 
 def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
     """The parts of rows: equal filters meet in one task."""
-    task = CompileTask(schema, Rule.of(rows.sparkSession).case_sensitive)
+    form = arrow_form(stored_columns(rows))
+    task = CompileTask(schema, form, NameRule.of(rows.sparkSession).case_sensitive)
     return rows.repartition(_parallelism(rows), "filter").mapInArrow(task.compile, PARTS)
 
 
@@ -267,14 +295,15 @@ class ServerBuilder:
         sample = None if self.sample is None else EventBatch.read(self.schema, self.sample, on_error="skip")
         matcher = find_matcher(self.matcher)
         segment = build_segment([part.members for part in parts], self.schema, matcher, sample)
-        layer = write_segment(Store(self.url), segment, self.schema, self.matcher)
+        slots = segment.subscriptions.ids.find_many(join_ids([np.asarray(part.members.ids) for part in parts]))
+        rules = by_slot(pa.concat_tables([part.rules for part in parts]), slots)
+        layer = write_segment(Store(self.url), segment, self.schema, self.matcher, rules=rules)
         return _result(server, layer, [self.schema.attributes[a].name for a in sorted(segment.attributes)])
 
 
 def _result(server: int, layer: Layer, attributes: list[str]) -> pa.RecordBatch:
-    none = pa.array([None], pa.string())
     columns: list[Any] = [pa.array([server], pa.int32()), pa.array([layer.to_json()])]
-    columns += [pa.array([attributes], pa.list_(pa.string())), none, none, none]
+    columns += [pa.array([attributes], pa.list_(pa.string())), *(pa.nulls(1, field.type) for field in QUARANTINE)]
     return pa.RecordBatch.from_arrays(columns, _RESULT_NAMES)
 
 

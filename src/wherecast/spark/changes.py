@@ -1,6 +1,6 @@
 """Changes: upserts and deletes with a sequence number, applied to an index as a small new version.
 
-Rows. A change is a row (`sequence`, `op`, `id`, `filter`): `op` is `upsert` or `delete`, and the sequence number, 1 or
+Rows. A change is a row (`sequence`, `op`, `id`, `filter`, and the columns of the rule): `op` is `upsert` or `delete`, and the sequence number, 1 or
 higher, names this change and no other. What becomes of a row:
 
 | row | outcome |
@@ -49,6 +49,7 @@ import pyarrow.compute as pc
 
 from wherecast.engine.checks import check_id, check_priority
 from wherecast.engine.engine import Engine
+from wherecast.engine.ids import join_ids
 from wherecast.engine.segment import Members, build_segment
 from wherecast.errors import LimitError, SubscriptionError
 from wherecast.kernels.arrays import Longs
@@ -56,16 +57,31 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import take_filters
 from wherecast.matchers.registry import find_matcher
-from wherecast.spark.columns import ERROR, MESSAGE, Rule
+from wherecast.spark.columns import ERROR, MESSAGE, NameRule, quoted
 from wherecast.spark.files import CheckFiles
-from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, save_plan, write_layer, write_segment
+from wherecast.spark.index import Index
+from wherecast.spark.layers import save_plan, write_layer, write_segment
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.progress import ChangeReport, ReportingQuery, Reports
+from wherecast.spark.rules import (
+    HASH,
+    RULE,
+    arrow_form,
+    by_slot,
+    columns_of,
+    find_column,
+    plain_type,
+    rule_struct,
+    struct_rows,
+)
 from wherecast.spark.servers import compact
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (
     INTEGERS,
+    Part,
+    arrow_frame,
     id_values,
     priority_column,
     reason_of,
@@ -76,6 +92,7 @@ from wherecast.spark.subscriptions import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 # Numbers
@@ -116,7 +133,6 @@ MOST_CHANGES = 1_000_000
 QUARANTINE = pa.schema(
     [("sequence", pa.int64())] + [(name, pa.string()) for name in ("op", "id", "filter", "message", "reason")]
 )
-_COLUMNS = ("sequence", "op", "id", "filter")
 _NULLS = "void"
 _REPLAYED = "replayed"
 
@@ -125,47 +141,64 @@ class Unapplied(NamedTuple):
     """Rows that a version does not have, and how many of the others there are."""
 
     rows: pa.Table
-    """Columns `sequence`, `op`, `id`, `filter`, `priority`, `message` and `error`."""
+    """Columns `sequence`, `op`, `id`, `filter`, `priority`, `message`, `error` and `rule`, see `rules`."""
     replayed: int
 
 
-def check_change_columns(changes: DataFrame, id_type: str) -> None:
-    """Raises SubscriptionError if a DataFrame cannot hold changes to an index with ids of this type."""
-    missing = [name for name in _COLUMNS if name not in changes.columns]
-    if missing:
-        raise SubscriptionError(f"changes need the columns {', '.join(_COLUMNS)}; {missing[0]!r} is missing")
-    allowed = {"sequence": INTEGERS, "id": INTEGERS if id_type == "bigint" else ("string",)}
+def check_change_columns(changes: DataFrame, manifest: Manifest) -> dict[str, str]:
+    """What a DataFrame calls `sequence`, `op`, `id` and `filter`.
+
+    Raises SubscriptionError if it cannot hold changes to an index.
+    """
+    given = {"sequence": "sequence", "op": "op", "id": manifest.id_column, "filter": manifest.filter_column}
+    names = {name: find_column(changes, other, "changes") for name, other in given.items()}
+    allowed = {"sequence": INTEGERS, "id": INTEGERS if manifest.id_type == "bigint" else ("string",)}
     for name, kinds in allowed.items():
-        kind = changes.schema[name].dataType.typeName()
+        kind = changes.schema[names[name]].dataType.typeName()
         if kind not in (*kinds, _NULLS):
             wanted = "integers" if kinds == INTEGERS else "strings, as the ids of this index are"
-            raise SubscriptionError(f"the column {name!r} of the changes holds {kind}, expected {wanted}: cast it")
+            raise SubscriptionError(
+                f"the column {names[name]!r} of the changes holds {kind}, expected {wanted}: cast it"
+            )
+    return names
 
 
 def read_changes(changes: DataFrame, manifest: Manifest) -> Unapplied:
     """The changes that a version does not have."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    check_change_columns(changes, manifest.id_type)
+    names = check_change_columns(changes, manifest)
+    if "priority" in changes.columns:
+        changes = changes.withColumn("priority", priority_column(changes))
     known = [F.col(ERROR)] if ERROR in changes.columns else []
     message = F.col(MESSAGE) if MESSAGE in changes.columns else F.lit(None)
     texts = ("op", "filter") if manifest.id_type == "bigint" else ("op", "id", "filter")
+    id = text_column(names["id"]) if "id" in texts else quoted(names["id"]).cast("bigint")
+    rule, faults = rule_struct(changes, text_column(names["filter"]), columns_of(manifest), "changes")
     rows = changes.select(
-        F.col("sequence").cast("bigint").alias("sequence"),
-        text_column("op"),
-        text_column("id") if "id" in texts else F.col("id").cast("bigint").alias("id"),
-        text_column("filter"),
+        quoted(names["sequence"]).cast("bigint").alias("sequence"),
+        text_column(names["op"]).alias("op"),
+        id.alias("id"),
+        text_column(names["filter"]).alias("filter"),
         priority_column(changes),
         message.cast("string").alias("message"),
-        F.coalesce(*known, *map(text_fault, texts)).alias("error"),
+        F.coalesce(*known, *(text_fault(names[name]) for name in texts), *faults).alias("error"),
+        rule,
     )
     sift = SiftTask(manifest.sequence, manifest.gaps)
-    kinds = f"sequence bigint, op string, id {manifest.id_type}, filter string, priority float, message string, error string"
-    found = rows.mapInArrow(sift.sift, f"{kinds}, {_REPLAYED} bigint").limit(MOST_CHANGES + 1).toArrow()
+    found = rows.mapInArrow(sift.sift, _with_field(rows.schema, _REPLAYED)).limit(MOST_CHANGES + 1).toArrow()
     if len(found) > MOST_CHANGES:
         raise LimitError(f"more than {MOST_CHANGES:,} changes at once; build the index again with build_index")
     counts = found[_REPLAYED]
     return Unapplied(found.filter(counts.is_null()).drop_columns([_REPLAYED]), pc.sum(counts).as_py() or 0)
+
+
+def _with_field(schema: StructType, name: str) -> StructType:
+    """A schema of which every field may be NULL, and one of counts."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    fields = [StructField(f.name, plain_type(f.dataType)) for f in schema.fields]
+    return StructType([*fields, StructField(name, LongType())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +231,8 @@ class News(NamedTuple):
 
     members: Members
     """What is added."""
+    rules: pa.Table
+    """A row for each member."""
     ids: pa.Array
     """What is added or removed: all of it dies below."""
     numbers: Longs
@@ -210,11 +245,14 @@ class News(NamedTuple):
     """Rows that are refused or late."""
 
 
-def check_changes(rows: pa.Table, schema: Schema, sequence: int, *, case_sensitive: bool = False) -> News:
-    """What becomes of rows that an index with changes up to `sequence` does not have."""
+def check_changes(
+    rows: pa.Table, schema: Schema, form: pa.Schema, sequence: int, *, case_sensitive: bool = False
+) -> News:
+    """What becomes of rows that an index with changes up to `sequence` does not have; `form` is that of its rules."""
     rows = rows.sort_by("sequence")
     compiled = Compiler(schema, case_sensitive=case_sensitive).compile_many(rows["filter"].to_pylist())
-    changes, errors = rows.to_pylist(), dict(compiled.errors)
+    hashes = pc.struct_field(rows[RULE], HASH)
+    changes, errors = rows.drop_columns([RULE]).append_column(HASH, hashes).to_pylist(), dict(compiled.errors)
     reasons = {row: fault for row, change in enumerate(changes) if (fault := _find_fault(change, errors.get(row)))}
     late = {
         row: f"sequence {change['sequence']} is late: changes with higher numbers are applied already, and this one is not; "
@@ -228,8 +266,10 @@ def check_changes(rows: pa.Table, schema: Schema, sequence: int, *, case_sensiti
     last = {changes[row]["id"]: row for row in once}
     chosen = np.array(sorted(last.values()), np.int64)
     left_out = reasons | late
+    added = chosen[np.asarray(pc.equal(rows["op"], "upsert").take(pa.array(chosen)))]
     return News(
-        _members(rows, compiled.filters, compiled.filter_of, chosen),
+        _members(rows, compiled.filters, compiled.filter_of, added),
+        struct_rows(rows[RULE].take(pa.array(added)), form),
         rows["id"].take(pa.array(chosen)).combine_chunks(),
         np.array([changes[row]["sequence"] for row in once], np.int64),
         len(reasons),
@@ -264,7 +304,7 @@ def _find_clashes(changes: list[dict[str, Any]], good: list[int]) -> tuple[dict[
     meant: dict[int, set[tuple[Any, ...]]] = {}
     for row in good:
         change = changes[row]
-        what = (change["filter"], str(change["priority"])) if change["op"] == "upsert" else ()
+        what = (change[HASH], str(change["priority"])) if change["op"] == "upsert" else ()
         meant.setdefault(change["sequence"], set()).add((change["op"], change["id"], *what))
     clashes: dict[int, str] = {}
     first: dict[int, int] = {}
@@ -279,9 +319,8 @@ def _find_clashes(changes: list[dict[str, Any]], good: list[int]) -> tuple[dict[
     return clashes, list(first.values())
 
 
-def _members(rows: pa.Table, filters: Any, filter_of: Any, chosen: Longs) -> Members:
-    """What is added by the chosen rows."""
-    added = chosen[np.asarray(pc.equal(rows["op"], "upsert").take(pa.array(chosen)))]
+def _members(rows: pa.Table, filters: Any, filter_of: Any, added: Longs) -> Members:
+    """What is added by some rows."""
     used, number = np.unique(filter_of[added], return_inverse=True)
     whose = rows.take(pa.array(added))
     return Members(take_filters(filters, used), number, id_values(whose["id"]), whose["priority"].to_numpy())
@@ -326,7 +365,7 @@ def apply_changes(changes: DataFrame, index: Index | str) -> Applied:
     error in a column `__wherecast_error` is refused with it.
     """
     index = Index(index) if isinstance(index, str) else index
-    case_sensitive = Rule.of(changes.sparkSession).case_sensitive
+    case_sensitive = NameRule.of(changes.sparkSession).case_sensitive
     return commit_changes(index, lambda manifest: read_changes(changes, manifest), case_sensitive=case_sensitive)
 
 
@@ -334,9 +373,15 @@ def commit_changes(index: Index, read: Callable[[Manifest], Unapplied], *, case_
     """Commit a version with the changes that `read` finds missing in the current one."""
     while True:
         with index.change() as manifest:
+            if manifest.synced:
+                raise IndexStoreError(
+                    f"the index {index.url} follows a table, and the next sync would undo changes of a log; change the table, "
+                    "or build the index again and apply changes from then on"
+                )
             rows, replayed = read(manifest)
             schema = Schema.from_json(manifest.schema)
-            news = check_changes(rows, schema, manifest.sequence, case_sensitive=case_sensitive)
+            form = arrow_form(columns_of(manifest))
+            news = check_changes(rows, schema, form, manifest.sequence, case_sensitive=case_sensitive)
             try:
                 changed = lay_over(index, manifest, news) if news.numbers.size else manifest
             except StaleVersionError:
@@ -368,46 +413,52 @@ def _log_outcome(index: Index, applied: Applied) -> None:
 
 def lay_over(index: Index, manifest: Manifest, news: News) -> Manifest:
     """Commit a version with one more layer per server."""
+    changed = with_layers(index, manifest, news.members, news.rules, news.ids)
+    sequence, gaps = extend(manifest.sequence, manifest.gaps, news.numbers)
+    return index.commit(replace(changed, sequence=sequence, gaps=gaps))
+
+
+def with_layers(index: Index, manifest: Manifest, members: Members, rules: pa.Table, gone: pa.Array) -> Manifest:
+    """A version to commit: one more layer per server, with new members and without the ids that are gone below."""
     schema = Schema.from_json(manifest.schema)
-    plan, parts = _per_server(index, manifest, news.members)
+    plan, parts = _per_server(index, manifest, members, rules)
     attributes, layers = set(manifest.attributes), []
     for server in range(len(manifest.servers)):
-        layer, asked = _write(index, schema, parts.get(server), news.ids)
+        layer, asked = _write(index, schema, parts.get(server), gone)
         layers.append(layer)
         attributes.update(asked)
-    sequence, gaps = extend(manifest.sequence, manifest.gaps, news.numbers)
-    changed = replace(
+    return replace(
         manifest,
         plan=plan,
         servers=tuple((*below, layer) for below, layer in zip(manifest.servers, layers, strict=True)),
         attributes=tuple(sorted(attributes)),
-        sequence=sequence,
-        gaps=gaps,
         parent=manifest.version,
         compacted=False,
     )
-    return index.commit(changed)
 
 
-def _write(index: Index, schema: Schema, members: Members | None, gone: pa.Array) -> tuple[Layer, list[str]]:
+def _write(index: Index, schema: Schema, part: Part | None, gone: pa.Array) -> tuple[Layer, list[str]]:
     """The layer of a server, and the attributes that its filters ask for."""
-    if members is None:
+    if part is None:
         return write_layer(index.store, Engine(schema), gone), []
-    segment = build_segment([members], schema, find_matcher(_MATCHER))
+    segment = build_segment([part.members], schema, find_matcher(_MATCHER))
     asked = [schema.attributes[a].name for a in segment.attributes]
-    return write_segment(index.store, segment, schema, _MATCHER, gone), asked
+    rules = by_slot(part.rules, segment.subscriptions.ids.find_many(join_ids([np.asarray(part.members.ids)])))
+    return write_segment(index.store, segment, schema, _MATCHER, gone, rules), asked
 
 
-def _per_server(index: Index, manifest: Manifest, members: Members) -> tuple[SavedPlan | None, dict[int, Members]]:
+def _per_server(
+    index: Index, manifest: Manifest, members: Members, rules: pa.Table
+) -> tuple[SavedPlan | None, dict[int, Part]]:
     """The plan that covers the new filters, and what each server gets."""
     if not members.filter_of.size:
         return manifest.plan, {}
     plan = index.plan(manifest)
     if plan is None:
-        return None, {0: members}
+        return None, {0: Part(0, members, rules)}
     plan = plan.copy()  # the one that tasks share must not change
     plan.insert(members.filters, np.bincount(members.filter_of, minlength=members.filters.n_filters))
-    return save_plan(index.store, plan), {part.server: part.members for part in split_members(members, plan)}
+    return save_plan(index.store, plan), {part.server: part for part in split_members(members, rules, plan)}
 
 
 # Following a change log
@@ -446,7 +497,7 @@ def follow_changes(
     place = Checkpoint(checkpoint)
     if dead_letters is not None:
         dead_letters.admit(place.dead_letters())
-    check_change_columns(changes, index.read().id_type)
+    check_change_columns(changes, index.read())
     reports = Reports(index, checkpoint, ChangeReport)
     runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions, check_files)
     writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
@@ -486,22 +537,23 @@ class ChangeRunner:
             )
         )
         if max(map(len, applied.manifest.servers)) > self.most_layers:
-            self._tidy(changes.sparkSession)
+            tidy(changes.sparkSession, self.index, self.keep_versions)
 
-    def _tidy(self, spark: SparkSession) -> None:
-        """Merge layers and remove old versions; what does not succeed now is done after a later batch."""
-        try:
-            compact(spark, self.index)
-        except StaleVersionError as error:
-            _log.info("layers are merged later: %s", error)
-            return
-        try:
-            self.index.clean(self.keep_versions)
-        except (IndexStoreError, OSError) as error:
-            _log.warning("old versions of the index could not be removed, trying again later: %s", error)
+
+def tidy(spark: SparkSession, index: Index, keep_versions: int) -> None:
+    """Merge layers and remove old versions; what does not succeed now is done after a later change."""
+    try:
+        compact(spark, index)
+    except StaleVersionError as error:
+        _log.info("layers are merged later: %s", error)
+        return
+    try:
+        index.clean(keep_versions)
+    except (IndexStoreError, OSError) as error:
+        _log.warning("old versions of the index could not be removed, trying again later: %s", error)
 
 
 def _letters(spark: SparkSession, quarantine: pa.Table) -> DataFrame:
-    """Rows that were not applied, as dead letters. The types are said: Spark Connect cannot see those of an empty table."""
+    """Rows that were not applied, as dead letters."""
     names = ["error" if name == "reason" else name for name in quarantine.schema.names]
-    return spark.createDataFrame(quarantine.rename_columns(names), _DEAD_LETTERS)
+    return arrow_frame(spark, quarantine.rename_columns(names), _DEAD_LETTERS)

@@ -37,7 +37,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from wherecast.spark.store import LAYERS, LEASES, PINS, PLANS, IndexStoreError, Store
+from wherecast.spark.store import LAYERS, LEASES, PINS, PLANS, QUARANTINES, IndexStoreError, Store
 
 if TYPE_CHECKING:
     from wherecast.spark.index import Index
@@ -210,6 +210,8 @@ GRACE_S = 3600.0
 #: Clocks of writers and file systems may differ by this much.
 _SKEW_S = 300.0
 _MARK = ".removing-"
+#: What manifests name.
+FOLDERS = (LAYERS, PLANS, QUARANTINES)
 
 
 def remove_versions(index: Index, keep: int) -> list[int]:
@@ -224,9 +226,9 @@ def remove_versions(index: Index, keep: int) -> list[int]:
 
 
 def sweep(index: Index, grace_s: float) -> None:
-    """Remove layers and plans that no version names, and drafts of those who were killed."""
+    """Remove layers, plans and quarantines that no version names, and drafts of those who were killed."""
     store, now = index.store, time.time()
-    found = [f"{parent}/{name}" for parent in (LAYERS, PLANS) for name in store.names(parent, drafts=True)]
+    found = [f"{parent}/{name}" for parent in FOLDERS for name in store.names(parent, drafts=True)]
     ages_s = {path: store.age_s(path, now) for path in found}
     # Leases after the folders: who wrote one of them had a lease by then, or has ended.
     begun = min((lease.started for lease in read_leases(store)), default=float("inf")) - _SKEW_S
@@ -271,7 +273,7 @@ def _named(index: Index) -> set[str]:
 def missing_folders(store: Store, folders: set[str]) -> set[str]:
     """Those that are not there, or that a clean-up is about to remove."""
     there, marked = set(), set()
-    for parent in (LAYERS, PLANS):
+    for parent in FOLDERS:
         for name in store.names(parent, drafts=True):
             if name.startswith(_MARK):
                 marked.add(f"{parent}/{name.removeprefix(_MARK).partition('-')[0]}")

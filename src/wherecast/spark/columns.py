@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 #: Columns that matching adds on the way begin so; no column of events may, but those of an event that cannot be read.
 PREFIX = "__wherecast"
-IDS, SERVER, SERVERS, WHY = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers", f"{PREFIX}_why"
+IDS, SERVER, SERVERS = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers"
+#: Fields of a match, where it is more than an id.
+ID, WHY = "id", "why"
 #: Why an event cannot be used; NULL if it can.
 ERROR = f"{PREFIX}_error"
 #: Candidates of a piece of a batch, on its first event; 0 on the others.
@@ -50,12 +52,12 @@ Path = tuple[str, ...]
 Output = Literal["pairs", "lists", "counts"]
 #: Which of the `Names` says what matches.
 FOUND: dict[Output, str] = {"pairs": "subscription", "lists": "subscriptions", "counts": "matches"}
-#: Names that are one by a `Rule`.
+#: Names that are one by a `NameRule`.
 Groups = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NameRule:
     """When two names are the same."""
 
     case_sensitive: bool
@@ -124,12 +126,18 @@ class Names:
         """What the column is called that says what matches."""
         return self.column(FOUND[output])
 
-    def refuse_clashes(self, added: Iterable[str], events: DataFrame, subscribers: DataFrame | None = None) -> None:
+    def refuse_clashes(
+        self,
+        added: Iterable[str],
+        events: DataFrame,
+        subscribers: DataFrame | None = None,
+        rules: Iterable[str] = (),
+    ) -> None:
         """Raises SchemaError if the events or the subscribers have a column that is to be added, or each other's.
 
-        `added` are keys, such as `error`.
+        `added` are keys, such as `error`; `rules` are names of rule columns.
         """
-        rule, own = Rule.of(events.sparkSession), own_columns(events)
+        rule, own = NameRule.of(events.sparkSession), own_columns(events)
         columns = rule.group(own)
         for name in own:
             if name.lower().startswith(PREFIX):
@@ -139,7 +147,21 @@ class Names:
             rule.find(name, columns)
         others = rule.group([] if subscribers is None else subscribers.columns)
         others.pop("id", None)
+        added, shown = list(added), rule.group(rules)
+        for spellings in shown.values():
+            for whose, names in (("events", columns), ("subscribers", others)):
+                clash = rule.find(spellings[0], names)
+                if clash is not None:
+                    raise SchemaError(
+                        f"both the {whose} and the rules have a column {clash!r}; give that of the rules another name: "
+                        f"columns={{{clash!r}: '...'}}"
+                    )
         for key in added:
+            if rule.find(self.column(key), shown) is not None:
+                raise SchemaError(
+                    f"the rules have a column {self.column(key)!r}, and matching adds one of that name; give that of the "
+                    f"rules another name: columns={{{self.column(key)!r}: '...'}}"
+                )
             for whose, names in (("events", columns), ("subscribers", others)):
                 clash = rule.find(self.column(key), names)
                 if clash is not None:
@@ -151,6 +173,11 @@ class Names:
             clash = rule.find(spellings[0], columns)
             if clash is not None:
                 raise SchemaError(f"both the events and the subscribers have a column {clash!r}; rename or drop one")
+
+
+def rule_field(number: int) -> str:
+    """What the field of a rule column is called on the way: its own name may be that of another field."""
+    return f"rule{number}"
 
 
 def own_columns(events: DataFrame) -> list[str]:
@@ -170,7 +197,7 @@ def quote(*path: str) -> str:
     return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
-def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rule) -> dict[str, Path]:
+def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: NameRule) -> dict[str, Path]:
     """Where each attribute is: its column, or the field of a column. Those that are not there are left out.
 
     Raises SchemaError if one that is needed could be in several places, or in none because its column has no fields.
@@ -191,7 +218,7 @@ def resolve(struct: StructType, schema: Schema, needed: Iterable[str], rule: Rul
 class _Levels:
     """The names of columns, and of fields in them where somebody looked."""
 
-    def __init__(self, struct: StructType, rule: Rule) -> None:
+    def __init__(self, struct: StructType, rule: NameRule) -> None:
         self.struct = struct
         self.rule = rule
         self._groups: dict[Path, Groups] = {}
@@ -236,7 +263,7 @@ def renamed(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     """The attributes that events have, each a column of its own name."""
-    found = resolve(events.schema, schema, (), Rule.of(events.sparkSession))
+    found = resolve(events.schema, schema, (), NameRule.of(events.sparkSession))
     if not found:
         return events
     from pyspark.sql import functions as F  # noqa: N812
@@ -244,7 +271,7 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     return events.select(*(F.col(quote(*path)).alias(schema[name].column) for name, path in found.items()))
 
 
-def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBatch:
+def conform(events: pa.RecordBatch, form: pa.Schema, rule: NameRule) -> pa.RecordBatch:
     """The columns of `form` that a batch has, under the names of `form`; so are the fields of structs."""
     found, columns = {}, rule.group(events.schema.names)
     for field in form:
@@ -256,7 +283,7 @@ def conform(events: pa.RecordBatch, form: pa.Schema, rule: Rule) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(list(found.values()), list(found))
 
 
-def _conformed(array: pa.Array, kind: pa.DataType, rule: Rule) -> pa.Array:
+def _conformed(array: pa.Array, kind: pa.DataType, rule: NameRule) -> pa.Array:
     if array.type == kind or not (pa.types.is_struct(kind) and pa.types.is_struct(array.type)):
         return array
     inside = [field.name for field in array.type]

@@ -7,7 +7,7 @@
     checkpoint = "alerts/checkpoint"
     output = "pairs"                    # pairs, lists, counts
     names = {error = "why"}             # optional: other names for the columns that are added
-    subscribers = true                  # join the other columns of the subscriptions to pairs
+    subscribers = true                  # add the other columns of the subscriptions to pairs
     trigger = "1 second"                # or "available-now": take what is there and stop
 
     [schema]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from wherecast.errors import SchemaError
-from wherecast.spark.columns import ERROR, MESSAGE, Rule, quote, quoted
+from wherecast.spark.columns import ERROR, MESSAGE, NameRule, quote, quoted
 from wherecast.spark.messages import PLACE, VALUE, change_columns, fits_decimal, parse_changes, parse_events
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class Folder:
             return Opened(self._read_csv(columns))
         return self._open(self._with_own(columns, declared=declared))
 
-    def changes(self, id_type: str) -> Opened:
-        """Changes to the subscriptions; other columns are not read."""
-        columns = change_columns(id_type)
+    def changes(self, id_type: str, rules: StructType | None = None) -> Opened:
+        """Changes to the subscriptions, with their rule columns; other columns are not read. Lines of CSV have no rule columns."""
+        columns = change_columns(id_type, rules)
         if self._kind == "json":
-            return Opened(parse_changes(self._lines(columns), id_type, self._text_options(columns)))
+            return Opened(parse_changes(self._lines(columns), id_type, self._text_options(columns), rules))
         if self._kind == "csv":
-            return Opened(self._read_csv(columns))
+            return Opened(self._read_csv(change_columns(id_type)))
         return self._open(columns, others=True)
 
     @property
@@ -174,7 +174,7 @@ class Folder:
         own = self._own_columns(columns if declared else StructType([]))
         if not own.fields:
             return columns
-        rule = Rule.of(self.spark)
+        rule = NameRule.of(self.spark)
         there = {rule.key(f.name): f for f in own.fields}
         missing = [f.name for f in columns.fields if rule.key(f.name) not in there]
         if missing and declared:
@@ -190,7 +190,7 @@ class Folder:
         """The columns of all files, and those that are folders; none as long as there are no files."""
         from pyspark.sql.types import StructType
 
-        rule, folders = Rule.of(self.spark), self._folder_columns()
+        rule, folders = NameRule.of(self.spark), self._folder_columns()
         typed = {rule.key(f.name): f for f in declared.fields}
         own = self._footers.merge(self.spark, self.path, declared, folders.names)
         # The name of a folder is a text: it is read as whatever is declared.
@@ -280,7 +280,7 @@ class Footers:
         """
         from pyspark.sql.types import StructType
 
-        merged = _Merged(Rule.of(spark), declared, folders)
+        merged = _Merged(NameRule.of(spark), declared, folders)
         whole = self._columns(spark, path)
         if whole is None or merged.object_to(whole, path):
             files = spark.read.format(self.format).options(**self.options).schema("a int").load(path).inputFiles()
@@ -311,7 +311,7 @@ class Footers:
 class _Merged:
     """The columns of all files seen so far."""
 
-    def __init__(self, rule: Rule, declared: StructType, folders: Sequence[str]) -> None:
+    def __init__(self, rule: NameRule, declared: StructType, folders: Sequence[str]) -> None:
         self.fields: dict[str, StructField] = {}
         self._rule = rule
         self._declared = {rule.key(f.name): f for f in declared.fields}
@@ -363,10 +363,10 @@ class FileColumns:
     def __call__(self, spark: SparkSession, files: Sequence[str]) -> None:
         """Raises SchemaError if one of the files has a column that is not read, or one that cannot be read without loss."""
         if files:
-            rule = Rule.of(spark)
+            rule = NameRule.of(spark)
             self.footers.look(spark, files, lambda found, file: self._object_to(found, file, rule))
 
-    def _object_to(self, found: StructType, file: str, rule: Rule) -> Objection:
+    def _object_to(self, found: StructType, file: str, rule: NameRule) -> Objection:
         folders = set(map(rule.key, self.folders))
         read = {rule.key(f.name): f for f in self.columns.fields if rule.key(f.name) not in folders}
         for f in found.fields:
@@ -391,7 +391,7 @@ class FileColumns:
             _log.warning("file=%s missing_columns=%s: NULL in events of files without them", file, new)
 
 
-def _object_to_type(read: StructField, found: StructField, rule: Rule) -> Objection:
+def _object_to_type(read: StructField, found: StructField, rule: NameRule) -> Objection:
     kind = extend(read.dataType, found.dataType, rule, _wider)
     if kind is not None and kind.simpleString() == read.dataType.simpleString():
         return None
@@ -410,7 +410,7 @@ def _object_to_type(read: StructField, found: StructField, rule: Rule) -> Object
 Leaf = Callable[["DataType", "DataType"], bool]
 
 
-def extend(known: DataType, found: DataType, rule: Rule, fits: Leaf) -> DataType | None:
+def extend(known: DataType, found: DataType, rule: NameRule, fits: Leaf) -> DataType | None:
     """`known` with the fields that only `found` has; None if a type in `found` does not fit the one in `known`."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType
 

@@ -1,4 +1,4 @@
-"""Index: a versioned directory of built subscriptions, the one thing that build, match and stream share.
+"""Index: a versioned directory of built rules, and everything that can be done with it.
 
 On disk
 -------
@@ -8,6 +8,7 @@ On disk
       versions/000000007.json      one manifest per version, never changed; the newest is the current one
       layers/3f0c9a51b2d4e687/     saved engines and what they remove
       plans/9a51b2d4e6873f0c/      how subscriptions are spread over servers
+      quarantine/51b2d4e6873f0c9a/ rules that are refused
       writers/<number>.json        who is making a new version, see `clean`
       pins/<checkpoint>/           versions that a stream may replay, see `clean`
       reports/<checkpoint>.json    what became of the last batches of a stream, see `progress`
@@ -16,343 +17,48 @@ A version comes into being when its manifest is created. Layers and plans are wr
 once a manifest names them. All of it is on the disk before the manifest is. Removing is the reverse: first the manifest,
 then what no other manifest names, see `clean`.
 
-A version is immutable: a schema, a plan, and for every server the layers to lay over each other, oldest first. A layer is
-a saved engine (`engine/`) and, where there are some, the ids that it replaces or removes in the layers below
-(`removed.arrow`).
-
-The first line of a manifest says what it is and holds the SHA-256 of the rest, so that half a manifest is never taken for
-one. Whoever can write a manifest can write its checksum too. So every field is checked for its type, and folders for their
-names: a manifest cannot lead a reader out of its index. Format 2 added the checksum of the plan and the gaps in the sequence
-of changes; indexes of format 1 are read as before.
+A version is immutable: a schema, a plan, and for every server the layers to lay over each other, oldest first. `manifest` has
+the file, `layers` what it names.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wherecast.engine.engine import Engine
-from wherecast.engine.persist import save_segments
-from wherecast.engine.segment import Segment
-from wherecast.errors import PlanError, SnapshotError, SubscriptionError
-from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
-from wherecast.index.snapshot import MANIFEST
+from wherecast.errors import UnknownIdError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.partition.plan import Plan
 from wherecast.spark.clean import GRACE_S, hold, missing_folders, remove_versions, sweep
-from wherecast.spark.store import LAYERS, PLANS, VERSIONS, IndexStoreError, StaleVersionError, Store, checksum
+from wherecast.spark.layers import open_layers, open_plan, open_rules
+from wherecast.spark.manifest import Manifest
+from wherecast.spark.rules import RuleTable, arrow_form, columns_of
+from wherecast.spark.store import VERSIONS, IndexStoreError, StaleVersionError, Store
 
-# Manifests
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-FORMAT = "wherecast-index"
-FORMAT_VERSION = 2
-_READABLE = (1, 2)
-_NUMBER = re.compile("[0-9a-f]{16}")
-_NONE = type(None)
-_TYPES: dict[str, tuple[type, ...]] = {
-    "version": (int,),
-    "schema": (str,),
-    "id_type": (str,),
-    "sequence": (int,),
-    "created": (str,),
-    "parent": (int, _NONE),
-    "compacted": (bool,),
-}
-_LAYER_TYPES: dict[str, tuple[type, ...]] = {
-    "folder": (str,),
-    "checksum": (str,),
-    "subscriptions": (int,),
-    "nbytes": (int,),
-}
-_PLAN_TYPES: dict[str, tuple[type, ...]] = {"folder": (str,), "checksum": (str, _NONE)}
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """What one build or one delta put on one server."""
-
-    folder: str
-    """A saved engine, within the index."""
-    checksum: str
-    """SHA-256 of its manifest, which in turn holds those of all its files."""
-    subscriptions: int
-    """Added by this layer."""
-    nbytes: int
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Layer:
-        return cls(**json.loads(text))
-
-
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
-    """How subscriptions are spread over servers, in a folder of the index."""
-
-    folder: str
-    checksum: str | None
-    """SHA-256 of its manifest, which in turn holds those of all its files; None: saved before there was one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One version of an index."""
-
-    version: int
-    schema: str
-    """As JSON."""
-    id_type: str
-    """`bigint` or `string`: what subscription ids are."""
-    plan: SavedPlan | None
-    """None: broadcast, one server sees every event."""
-    servers: tuple[tuple[Layer, ...], ...]
-    attributes: tuple[str, ...]
-    """Those that some filter asks for, which matching must see."""
-    sequence: int
-    """Highest number of a change that is in it; 0 without a change log."""
-    created: str
-    """UTC, ISO 8601."""
-    parent: int | None
-    """The version it was made from, if it was."""
-    compacted: bool
-    """Whether every server has one layer made of all the changes before it."""
-    gaps: tuple[tuple[int, int], ...] = ()
-    """Numbers up to `sequence` whose changes are not in it, see `changes`."""
-
-    @property
-    def subscriptions(self) -> int:
-        """What all layers hold together: replicas count, and so does what a later layer replaces or removes."""
-        return sum(layer.subscriptions for layers in self.servers for layer in layers)
-
-    @property
-    def folders(self) -> set[str]:
-        """All that it names in the index."""
-        plan = () if self.plan is None else (self.plan.folder,)
-        return {*plan, *(layer.folder for layers in self.servers for layer in layers)}
-
-    def to_bytes(self) -> bytes:
-        body = json.dumps(asdict(self), indent=1).encode()
-        return _header(body) + body
-
-    @classmethod
-    def from_bytes(cls, content: bytes, place: str) -> Manifest:
-        """Read a manifest. Raises IndexStoreError if it is damaged, foreign, forged or newer."""
-        first, _, body = content.partition(b"\n")
-        try:
-            header = json.loads(first)
-            name, version = header["format"], header["format_version"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise IndexStoreError(f"{place} is not an index manifest; is this the folder of an index?") from None
-        if name != FORMAT or version not in _READABLE:
-            raise IndexStoreError(
-                f"{place} has format {name} {version}, this build reads {FORMAT} {' and '.join(map(str, _READABLE))}; "
-                "upgrade wherecast or build the index again"
-            )
-        if header.get("sha256") != hashlib.sha256(body).hexdigest():
-            raise IndexStoreError(
-                f"{place} is damaged (its checksum does not fit); use an older version or build again"
-            )
-        if not is_genuine(FORMAT, body, header.get("hmac")):
-            raise IndexStoreError(f"{place} is not signed with a key of {KEY_VARIABLE}; check who wrote it")
-        try:
-            return _read_fields(json.loads(body))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise IndexStoreError(
-                f"{place} contradicts itself ({error!s:.200}); use an older version or build again"
-            ) from None
-
-
-def _header(body: bytes) -> bytes:
-    digest = hashlib.sha256(body).hexdigest()
-    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": digest}
-    if (signature := sign(FORMAT, body)) is not None:
-        header["hmac"] = signature
-    return json.dumps(header).encode() + b"\n"
-
-
-def _read_fields(stored: Any) -> Manifest:
-    """A manifest of its JSON. Raises ValueError, KeyError or TypeError if that is not one."""
-    found = dict(stored)
-    plan = found["plan"]
-    if isinstance(plan, str):  # format 1
-        plan = {"folder": plan, "checksum": None}
-    found["plan"] = None if plan is None else SavedPlan(**_checked_folder(plan, _PLAN_TYPES, PLANS))
-    found["servers"] = tuple(
-        tuple(Layer(**_checked_folder(layer, _LAYER_TYPES, LAYERS)) for layer in layers) for layers in found["servers"]
-    )
-    found["attributes"] = tuple(found["attributes"])
-    found["gaps"] = tuple((first, last) for first, last in found.get("gaps", ()))
-    manifest = Manifest(**_checked(found, _TYPES))
-    _check_fields(manifest)
-    return manifest
-
-
-def _check_fields(manifest: Manifest) -> None:
-    """Raises ValueError if fields contradict each other."""
-    if manifest.id_type not in ("bigint", "string"):
-        raise ValueError(f"ids are {manifest.id_type!r:.60}, expected bigint or string")
-    if not all((manifest.servers, *manifest.servers)):
-        raise ValueError("a server has no layer")
-    if manifest.plan is None and len(manifest.servers) != 1:
-        raise ValueError(f"{len(manifest.servers)} servers without a plan")
-    if not all(type(name) is str for name in manifest.attributes):
-        raise ValueError("an attribute has no name")
-    ends = [end for gap in manifest.gaps for end in gap]
-    if not all(type(end) is int for end in ends) or ends != sorted(ends) or not 0 <= manifest.sequence < 2**63:
-        raise ValueError("the numbers of changes are not in order")
-    if ends and not 1 <= ends[0] <= ends[-1] < manifest.sequence:
-        raise ValueError(f"changes up to {manifest.sequence} lack {ends[0]} to {ends[-1]}")
-
-
-def _checked_folder(stored: Mapping[str, Any], types: dict[str, tuple[type, ...]], parent: str) -> Mapping[str, Any]:
-    """What is said of a layer or a plan, if its folder is one of `parent`."""
-    folder, _, number = _checked(stored, types)["folder"].partition("/")
-    if folder != parent or not _NUMBER.fullmatch(number):
-        raise ValueError(f"{stored['folder']!r:.60} is not a folder of {parent}/ in this index")
-    return stored
-
-
-def _checked(stored: Mapping[str, Any], types: dict[str, tuple[type, ...]]) -> Mapping[str, Any]:
-    for name, allowed in types.items():
-        if type(stored[name]) not in allowed:  # a bool is not a number here
-            raise TypeError(f"{name} is {stored[name]!r:.60}")
-    return stored
-
-
-# Layers and plans
-
-ENGINE, REMOVED = "engine", "removed.arrow"
-#: Engines kept open per worker process: mapped, so an idle one costs address space and little else.
-_OPEN_ENGINES = 32
-
-
-def write_layer(store: Store, engine: Engine, removed: pa.Array | None = None) -> Layer:
-    """Save an engine as a new folder of the store."""
-    return _write_layer_folder(store, engine.save, len(engine), removed)
-
-
-def write_segment(
-    store: Store, segment: Segment, schema: Schema, matcher: str, removed: pa.Array | None = None
-) -> Layer:
-    """Save a segment as the engine that has nothing else."""
-
-    def save(path: Path) -> None:
-        save_segments(path, schema, matcher, (segment,), version=1)
-
-    return _write_layer_folder(store, save, len(segment), removed)
-
-
-def _write_layer_folder(store: Store, save: Callable[[Path], None], size: int, removed: pa.Array | None) -> Layer:
-    with store.new_folder(LAYERS) as (folder, name):
-        save(folder / ENGINE)
-        if removed is not None and len(removed):
-            _write_ids(folder / REMOVED, removed)
-        nbytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        return Layer(name, layer_checksum(folder), size, nbytes)
-
-
-def layer_checksum(folder: Path) -> str:
-    """SHA-256 of the files that hold the sums or the content of all others."""
-    return checksum(folder, (f"{ENGINE}/manifest.json", REMOVED))
-
-
-@lru_cache(maxsize=_OPEN_ENGINES)
-def open_layers(url: str, layers: tuple[Layer, ...]) -> Engine:
-    """The engine of some layers, kept open for the tasks to come.
-
-    Raises:
-        IndexStoreError: a layer is missing or damaged; nothing is served from half an index.
-    """
-    store = Store(url)
-    engine = None
-    for layer in layers:
-        opened, removed = _open_layer(store, layer)
-        if engine is None:
-            engine = opened
-            continue
-        try:
-            engine.apply(opened, removed)
-        except SubscriptionError as error:
-            raise IndexStoreError(
-                f"{store.url}/{layer.folder} does not fit the layers below it ({error}); build the index again"
-            ) from None
-    assert engine is not None
-    return engine
-
-
-def _open_layer(store: Store, layer: Layer) -> tuple[Engine, pa.ChunkedArray | tuple[()]]:
-    place = f"{store.url}/{layer.folder}"
-    try:
-        folder = store.fetch(layer.folder)
-        if layer_checksum(folder) != layer.checksum:
-            raise IndexStoreError(
-                f"{place} is not what the index says (its checksum does not fit); build the index again"
-            )
-        return Engine.open(folder / ENGINE), _read_ids(folder / REMOVED)
-    except (OSError, pa.ArrowException, SnapshotError) as error:
-        raise IndexStoreError(f"{place} cannot be read ({error}); restore the files or build the index again") from None
-
-
-def _write_ids(path: Path, ids: pa.Array) -> None:
-    table = pa.table({"id": ids})
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read_ids(path: Path) -> pa.ChunkedArray | tuple[()]:
-    if not path.exists():
-        return ()
-    with pa.OSFile(str(path)) as source:
-        table = pa.ipc.open_file(source).read_all()
-    table.validate(full=True)  # offsets of a forged file lead anywhere
-    if table.schema.names != ["id"]:
-        raise pa.ArrowInvalid(f"{path} has no ids")
-    return table["id"]
-
-
-def save_plan(store: Store, plan: Plan) -> SavedPlan:
-    """Write a plan as a new folder of the store."""
-    with store.new_folder(PLANS) as (folder, name):
-        plan.save(folder)
-        return SavedPlan(name, _plan_checksum(folder))
-
-
-def _plan_checksum(folder: Path) -> str:
-    """SHA-256 of the file that holds the sums of all others."""
-    return checksum(folder, (MANIFEST,))
-
-
-@lru_cache(maxsize=8)
-def open_plan(url: str, saved: SavedPlan) -> Plan:
-    """A plan, kept open. Raises IndexStoreError if it is missing, damaged or another."""
-    place = f"{url}/{saved.folder}"
-    try:
-        folder = Store(url).fetch(saved.folder)
-        if saved.checksum is not None and _plan_checksum(folder) != saved.checksum:
-            raise IndexStoreError(
-                f"the plan {place} is not what the index says (its checksum does not fit); build the index again"
-            )
-        return Plan.open(folder)
-    except (OSError, SnapshotError, PlanError) as error:
-        raise IndexStoreError(f"the plan {place} cannot be read ({error}); build the index again") from None
-
-
-# The index
+    from wherecast.engine.checks import SubscriptionId
+    from wherecast.engine.explain import Explanation
+    from wherecast.engine.lint import LintFindings
+    from wherecast.language.events.schema import SchemaSource
+    from wherecast.partition.plan import Strategy
+    from wherecast.spark.changes import Applied, ChangesQuery
+    from wherecast.spark.columns import Output
+    from wherecast.spark.files import CheckFiles
+    from wherecast.spark.follow import TableQuery
+    from wherecast.spark.match import Numbers, RuleColumns
+    from wherecast.spark.servers import Rebalancer
+    from wherecast.spark.sinks.sink import Sink
+    from wherecast.spark.stream import MatchQuery
+    from wherecast.spark.sync import SyncReport
 
 _COMMITTING = threading.Lock()
 
@@ -362,11 +68,251 @@ _SHOWN = 10
 
 
 class Index:
-    """An index directory: reads and commits its versions. Cheap to create; tasks create their own from `url`."""
+    """An index directory: build it, match events against it, keep it up to date, look at its versions.
+
+    Cheap to create: nothing is read before it is asked for. Tasks create their own from `url`.
+    """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.store = Store(url)
         self.url = self.store.url
+
+    # What users do
+
+    @classmethod
+    def build(
+        cls,
+        rules: DataFrame,
+        path: str | os.PathLike[str],
+        *,
+        schema: SchemaSource,
+        id: str = "id",
+        filter: str = "filter",
+        strategy: Strategy = "broadcast",
+        servers: int | None = None,
+        sample: DataFrame | None = None,
+        sequence: int = 0,
+        start_over: bool = False,
+        progress: bool = False,
+    ) -> Index:
+        """Build a new version of the index at `path` from a table of rules, and make it current.
+
+        All columns besides ids and filters are stored with the rules, for `match(columns=...)`. Rules that cannot be used are
+        left out, logged, and listed by `quarantine()`.
+
+        Args:
+            rules: The table; see `id` and `filter`.
+            path: A folder, or the URL of one on any file system that PyArrow or fsspec reaches.
+            schema: Of the events: their DataFrame, a StructType, an Arrow schema, a mapping, a file. A column whose type cannot
+                be used matters only if a filter names it.
+            id: What the table calls the ids, integers or strings. `sync` and `apply` expect the same name.
+            filter: What it calls the filters.
+            strategy: How rules are spread over servers, see `build_index`.
+            servers: How many servers, by default as many as Spark runs tasks at a time.
+            sample: Some events, to plan for.
+            sequence: Number of the last change that the table contains, where there is a change log.
+            start_over: Build even if that undoes changes.
+            progress: Show on a terminal or in a notebook which step it is at; the log says it anyway.
+        """
+        from wherecast.spark.build import build_index
+
+        built = build_index(
+            rules,
+            schema,
+            os.fspath(path),
+            id=id,
+            filter=filter,
+            strategy=strategy,
+            servers=servers,
+            events=sample,
+            sequence=sequence,
+            start_over=start_over,
+            progress=progress,
+        )
+        return built.index
+
+    def match(
+        self,
+        events: DataFrame,
+        *,
+        columns: RuleColumns = (),
+        output: Output = "pairs",
+        version: int | None = None,
+        unmatched: bool = False,
+        explain: bool = False,
+        on_error: Literal["raise", "skip", "keep"] = "raise",
+        numbers: Numbers | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> DataFrame:
+        """Events with the rules that they satisfy: `events.transform(index.match)`.
+
+        Args:
+            events: Batch or stream; columns are found by name.
+            columns: Rule columns to add to each match, such as `["severity", "owner"]`, as they are in the version; a mapping
+                gives them other names, `*` asks for all.
+            output: `pairs`: the event and one `subscription` per row. `lists`: one row per event with an array
+                `subscriptions`, of ids, or of structs if there are `columns`. `counts`: the number `matches`.
+            version: By default the current one, decided now.
+            unmatched: Whether `lists` and `counts` keep events that match nothing.
+            explain: Adds `explanation` to pairs; for a few events.
+            on_error: For events that do not fit the schema, see `wherecast.spark.match`.
+            numbers: Filled with counts once the result has been computed.
+            names: Other names for added columns, such as `{"subscription": "rule_id"}`.
+        """
+        from wherecast.spark.match import match
+
+        return match(
+            events,
+            self,
+            columns=columns,
+            output=output,
+            version=version,
+            unmatched=unmatched,
+            explain=explain,
+            on_error=on_error,
+            numbers=numbers,
+            names=names,
+        )
+
+    def stream(
+        self,
+        events: DataFrame,
+        sink: Sink,
+        checkpoint: str,
+        *,
+        columns: RuleColumns = (),
+        output: Output = "pairs",
+        dead_letters: Sink | None = None,
+        rebalancer: Rebalancer | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        names: Mapping[str, str] | None = None,
+        check_files: CheckFiles | None = None,
+    ) -> MatchQuery:
+        """Start matching a stream of events. Every batch pins one version, with its rules and their columns.
+
+        See `wherecast.spark.stream` for the arguments.
+        """
+        from wherecast.spark.stream import stream
+
+        return stream(
+            events,
+            self,
+            sink,
+            checkpoint,
+            columns=columns,
+            output=output,
+            dead_letters=dead_letters,
+            rebalancer=rebalancer,
+            trigger=trigger,
+            name=name,
+            names=names,
+            check_files=check_files,
+        )
+
+    def apply(self, changes: DataFrame) -> Applied:
+        """Commit a version with numbered changes: `sequence`, `op` (`upsert` or `delete`), id, filter and rule columns.
+
+        The columns of ids and filters have the names that the index was built with. A rule column that is missing is NULL.
+        """
+        from wherecast.spark.changes import apply_changes
+
+        return apply_changes(changes, self)
+
+    def sync(self, rules: DataFrame) -> SyncReport:
+        """Make the index equal to a table of rules, in one new version; in none if it is so already.
+
+        The table is the truth: a rule whose row is gone is removed, and one whose edit is refused is not live any more but in
+        the quarantine. Tasks compare ids and content, so only what differs comes to the driver.
+
+        Raises:
+            SubscriptionError: Ids occur more than once, or a column has another type than in the index.
+            IndexStoreError: There is no index yet, or it has numbered changes (`apply`), which a sync would undo.
+        """
+        from wherecast.spark.sync import sync_rules
+
+        return sync_rules(rules, self)
+
+    @overload
+    def follow(
+        self,
+        source: DataFrame,
+        checkpoint: str,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        dead_letters: Sink | None = None,
+    ) -> ChangesQuery: ...
+
+    @overload
+    def follow(
+        self, source: str | Callable[[], DataFrame], *, trigger: Mapping[str, Any] | None = None
+    ) -> TableQuery: ...
+
+    def follow(
+        self,
+        source: DataFrame | str | Callable[[], DataFrame],
+        checkpoint: str | None = None,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        dead_letters: Sink | None = None,
+    ) -> ChangesQuery | TableQuery:
+        """Keep the index up to date in the background, with a table or with a log of changes.
+
+        Args:
+            source: The name of a table, or a function that reads one, `lambda: spark.read.parquet("rules")`: it is synced again and
+                again. Or a streaming DataFrame of numbered changes, as for `apply`.
+            checkpoint: For a log: where Spark remembers how far it has come.
+            trigger: How often, as for `DataStreamWriter.trigger`; a table by default every 10 seconds.
+            dead_letters: For a log: a sink for refused and late changes.
+        """
+        from wherecast.spark.changes import follow_changes
+        from wherecast.spark.follow import follow_table
+
+        if isinstance(source, str) or callable(source) or not source.isStreaming:
+            return follow_table(source, self, trigger)  # type: ignore[arg-type]  # refuses a batch DataFrame
+        if checkpoint is None:
+            raise IndexStoreError("a log of changes is followed with a checkpoint; pass a folder for it")
+        return follow_changes(source, self, checkpoint, dead_letters=dead_letters, **(trigger or {}))
+
+    def compact(self, *, progress: bool = False) -> Manifest:
+        """Merge the layers of every server into one, as a new version, in the active Spark session."""
+        from wherecast.spark.servers import compact
+        from wherecast.spark.session import active_session
+
+        return compact(active_session(), self, progress=progress)
+
+    def quarantine(self, version: int | None = None) -> DataFrame:
+        """Rules of the table that a version does not have because they are refused: `id`, `filter`, `reason`, `position`."""
+        from wherecast.spark.quarantine import open_quarantine
+        from wherecast.spark.session import active_session
+        from wherecast.spark.subscriptions import quarantine_frame
+
+        refused = open_quarantine(self.store, self.read(version).quarantine)
+        return quarantine_frame(active_session(), refused)
+
+    def explain(self, event: Mapping[str, object], id: SubscriptionId, *, version: int | None = None) -> Explanation:
+        """Why an event does or does not satisfy a rule: each clause, each predicate. Raises UnknownIdError."""
+        manifest = self.read(version)
+        for server in range(len(manifest.servers)):
+            engine = self.serve(manifest, server)
+            if id in engine:
+                return engine.explain(event, id)
+        raise UnknownIdError(f"version {manifest.version} of {self.url} has no rule {id!r:.80}")
+
+    def lint(self, *, version: int | None = None, progress: bool = False) -> LintFindings:
+        """What looks wrong with the rules of a version, as `Engine.lint` tells it.
+
+        Raises IndexStoreError if the rules are spread over several servers: to compare them, they must be in one place.
+        """
+        manifest = self.read(version)
+        if manifest.plan is not None:
+            raise IndexStoreError(
+                f"the rules of {self.url} are spread over {len(manifest.servers)} servers, and lint compares all of them in one "
+                "place; build a broadcast index of the table and lint that"
+            )
+        return self.serve(manifest, 0).lint(progress=progress)
+
+    # Versions
 
     def __repr__(self) -> str:
         return f"Index({self.url!r})"
@@ -388,7 +334,9 @@ class Index:
         """The current version. Raises IndexStoreError if there is none."""
         versions = self.versions()
         if not versions:
-            raise IndexStoreError(f"there is no index at {self.url!r}; build one with wherecast.spark.build_index")
+            raise IndexStoreError(
+                f"there is no index at {self.url!r}; build one with Index.build (wherecast.spark.build_index)"
+            )
         return versions[-1]
 
     def read(self, version: int | None = None) -> Manifest:
@@ -484,6 +432,18 @@ class Index:
         """The open engine of a server. Raises IndexStoreError if a file is missing or damaged."""
         with self._explained(manifest):
             return open_layers(self.url, manifest.servers[server])
+
+    def serve_rules(self, manifest: Manifest, server: int) -> RuleTable:
+        """The open columns of the rules of a server, by their place in its engine. Raises IndexStoreError as `serve` does."""
+        engine = self.serve(manifest, server)
+        with self._explained(manifest):
+            rules = open_rules(self.url, manifest.servers[server], arrow_form(columns_of(manifest)))
+        if len(rules) != engine.slots():
+            raise IndexStoreError(
+                f"the layers of server {server} of {self.url} have {engine.slots():,} places for subscriptions and "
+                f"{len(rules):,} rules; build the index again"
+            )
+        return rules
 
     def plan(self, manifest: Manifest) -> Plan | None:
         """How events are routed; None if there is only one server. Raises IndexStoreError as `serve` does."""

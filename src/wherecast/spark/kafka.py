@@ -40,13 +40,22 @@ def read_events(
     return parse_events(read_messages(spark, servers, topic, **options), schema)
 
 
-def read_changes(spark: SparkSession, servers: str, topic: str, id_type: str, **options: str | int) -> DataFrame:
+def read_changes(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    id_type: str,
+    columns: StructType | None = None,
+    **options: str | int,
+) -> DataFrame:
     """A stream of the changes in a topic, for `follow_changes`; `id_type` is that of the index, `bigint` or `string`.
+
+    `columns` are the rule columns of the index.
 
     Changes are applied in the order of their sequence numbers and each number once, so they must also arrive in that
     order: use a topic with one partition.
     """
-    return parse_changes(read_messages(spark, servers, topic, **options), id_type)
+    return parse_changes(read_messages(spark, servers, topic, **options), id_type, columns)
 
 
 def read_messages(spark: SparkSession, servers: str, topic: str, **options: str | int) -> DataFrame:
@@ -60,9 +69,9 @@ def parse_events(messages: DataFrame, schema: Schema | StructType) -> DataFrame:
     return _messages.parse_events(_placed(messages), schema.to_spark() if isinstance(schema, Schema) else schema)
 
 
-def parse_changes(messages: DataFrame, id_type: str) -> DataFrame:
+def parse_changes(messages: DataFrame, id_type: str, columns: StructType | None = None) -> DataFrame:
     """Changes of messages (`value`, `topic`, `partition`, `offset`), batch or stream."""
-    return _messages.parse_changes(_placed(messages), id_type)
+    return _messages.parse_changes(_placed(messages), id_type, columns=columns)
 
 
 def _placed(messages: DataFrame) -> DataFrame:

@@ -9,21 +9,13 @@ sends an event to the owner of its bucket, and to the residual server, which has
 subscription once.
 
 What matching took and found (`Numbers`) is counted while the result is computed, by Spark's observations.
-
-From SQL: `SELECT * FROM wherecast_match(TABLE(events))`. A table function of Spark's must say what columns it returns when it
-is registered (its vectorised form has no `analyze`), so the columns of the events are given then, by default the attributes
-of the index; others of the table are not seen, missing ones are NULL. The version of the index is fixed then too: all tasks
-of a query must see the same. Register again to move on.
-
-There is no shuffle inside a function: each task asks all servers for the events it has. For an index that is too large for
-one host, use `match`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,30 +32,31 @@ from wherecast.spark.columns import (
     CANDIDATES,
     ERROR,
     FOUND,
+    ID,
     IDS,
     PREFIX,
     SERVER,
     SERVERS,
     WHY,
+    NameRule,
     Names,
     Output,
     Path,
-    Rule,
-    check_batch,
     check_moments,
     check_session,
-    conform,
     quoted,
     renamed,
     resolve,
+    rule_field,
     without_dots,
 )
-from wherecast.spark.index import Index, Manifest
+from wherecast.spark.index import Index
+from wherecast.spark.manifest import Manifest
+from wherecast.spark.rules import RuleTable, arrow_form, choose_columns, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType, StructType
-    from pyspark.sql.udtf import UserDefinedTableFunction
 
 
 NAMES = ("events", "errors", "sent", "dropped", "candidates", "matches")
@@ -95,6 +88,8 @@ class Numbers:
 
 
 _EVENT = f"{PREFIX}_event"
+#: Rule columns that a caller asks for: names, names with other ones for the result, or `*`.
+RuleColumns: TypeAlias = Iterable[str] | Mapping[str, str] | str
 
 
 def match(
@@ -109,6 +104,7 @@ def match(
     on_error: Literal["raise", "skip", "keep"] = "raise",
     numbers: Numbers | None = None,
     names: Mapping[str, str] | Names | None = None,
+    columns: RuleColumns = (),
 ) -> DataFrame:
     """Match events against an index: `events.transform(match, index)`.
 
@@ -128,41 +124,53 @@ def match(
         numbers: Filled with counts once the result has been computed.
         names: Other names for the columns that are added, such as `{"subscription": "rule"}`, where the events have columns
             of these names.
+        columns: Rule columns to add to each match, as they are in the version: their names, a mapping to other names, or
+            `*` for all. In `lists`, the elements of `subscriptions` are then structs of the id and these columns.
     """
     if on_error not in ("raise", "skip", "keep"):
         raise ValueError(f"on_error must be 'raise', 'skip' or 'keep', got {on_error!r}")
     index = Index(index) if isinstance(index, str) else index
     manifest = version if isinstance(version, Manifest) else index.read(version)
     names = Names.of(names)
+    rules = choose_rules(columns, output, manifest, events.sparkSession)
     added = [FOUND[output], *(["explanation"] if explain else []), *(["error"] if on_error == "keep" else [])]
-    names.refuse_clashes(added, events, subscribers)
+    names.refuse_clashes(added, events, subscribers, rules.values() if output == "pairs" else ())
     found_at = check_columns(events, manifest)
     plain = without_dots(events.columns)
     events = renamed(events, plain)
     known = Schema.from_json(manifest.schema)
-    columns = tuple((known[name].column, (plain.get(path[0], path[0]), *path[1:])) for name, path in found_at.items())
+    where = tuple((known[name].column, (plain.get(path[0], path[0]), *path[1:])) for name, path in found_at.items())
     task = MatchTask(
         index.url,
         manifest,
         counts=output == "counts",
-        explain=explain,
+        explain=explain and output == "pairs",
         tally=numbers is not None,
         strict=on_error == "raise",
-        columns=columns,
+        columns=where,
+        rules=tuple(rules),
     )
     if manifest.plan is None:
         found = _match_here(events, task, numbers)
     else:
         keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(events, task, output, numbers, keep_events=keep_events, keep_errors=keep_errors)
-    result = _shape(found, output, subscribers, unmatched, names, keep_errors=on_error == "keep")
+    result = _shape(found, output, subscribers, unmatched, names, rules, keep_errors=on_error == "keep")
     return renamed(result, {other: name for name, other in plain.items()})
+
+
+def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark: SparkSession) -> dict[str, str]:
+    """Rule columns that are asked for, and what the result calls them."""
+    rules = choose_columns(chosen, manifest, spark) if chosen else {}
+    if rules and output == "counts":
+        raise SchemaError("output='counts' tells no rules, so it has no rule columns; use 'pairs' or 'lists'")
+    return rules
 
 
 def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
     """Where attributes are. Raises SchemaError if that is not clear, or none is there that a filter asks for."""
     known = Schema.from_json(manifest.schema)
-    found = resolve(events.schema, known, manifest.attributes, Rule.of(events.sparkSession))
+    found = resolve(events.schema, known, manifest.attributes, NameRule.of(events.sparkSession))
     if manifest.attributes and not found.keys() & set(manifest.attributes):
         names = ", ".join(a.name for a in known)
         raise SchemaError(f"the events have none of the attributes that filters ask for ({names}); check the columns")
@@ -232,12 +240,16 @@ def _route_fields() -> list[tuple[str, DataType]]:
 
 
 def _result_fields(task: MatchTask) -> list[tuple[str, DataType]]:
-    from pyspark.sql.types import ArrayType, LongType, StringType
+    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-    id_type = LongType() if task.manifest.id_type == "bigint" else StringType()
-    why: list[tuple[str, DataType]] = [(WHY, ArrayType(StringType()))] if task.explain else []
+    found: DataType = LongType() if task.manifest.id_type == "bigint" else StringType()
+    if task.is_wide:
+        known = columns_of(task.manifest)
+        why = [StructField(WHY, StringType())] if task.explain else []
+        rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
+        found = StructType([StructField(ID, found), *why, *rules])
     tally: list[tuple[str, DataType]] = [(CANDIDATES, LongType())] if task.tally else []
-    return [(IDS, LongType() if task.counts else ArrayType(id_type)), *why, *tally, (ERROR, StringType())]
+    return [(IDS, LongType() if task.counts else ArrayType(found)), *tally, (ERROR, StringType())]
 
 
 def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
@@ -248,31 +260,55 @@ def _with(events: DataFrame, fields: list[tuple[str, DataType]]) -> StructType:
 
 
 def _shape(
-    found: DataFrame, output: Output, subscribers: DataFrame | None, unmatched: bool, names: Names, *, keep_errors: bool
+    found: DataFrame,
+    output: Output,
+    subscribers: DataFrame | None,
+    unmatched: bool,
+    names: Names,
+    rules: Mapping[str, str],
+    *,
+    keep_errors: bool,
 ) -> DataFrame:
     """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    own = [quoted(c) for c in found.columns if c not in (IDS, WHY, CANDIDATES, ERROR)]
+    own = [quoted(c) for c in found.columns if c not in (IDS, CANDIDATES, ERROR)]
     error = [F.col(ERROR).alias(names.error)] if keep_errors else []
     if output == "pairs":
-        return _pairs(found, own, error, subscribers, names)
+        return _pairs(found, own, error, subscribers, names, rules)
     any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
     wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
-    return found.where(wanted).select(*own, F.col(IDS).alias(names.found(output)), *error)
+    ids = F.col(IDS)
+    if rules:
+        ids = F.transform(ids, lambda match: F.struct(*_parts_of(match, names, rules)))
+    return found.where(wanted).select(*own, ids.alias(names.found(output)), *error)
+
+
+def _parts_of(match: Column, names: Names, rules: Mapping[str, str]) -> list[Column]:
+    """The id and the rule columns of a match, under the names that the caller knows."""
+    shown = [match[rule_field(n)].alias(name) for n, name in enumerate(rules.values())]
+    return [match[ID].alias(names.subscription), *shown]
 
 
 def _pairs(
-    found: DataFrame, own: list[Column], error: list[Column], subscribers: DataFrame | None, names: Names
+    found: DataFrame,
+    own: list[Column],
+    error: list[Column],
+    subscribers: DataFrame | None,
+    names: Names,
+    rules: Mapping[str, str],
 ) -> DataFrame:
     """A row for each id; of an event that has none, one row if it has an error that is kept."""
     from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, StructType
 
     explode = F.explode_outer if error else F.explode
-    if WHY in found.columns:
-        both = found.select(*own, explode(F.arrays_zip(IDS, WHY)).alias(IDS), *error)
-        ids = [F.col(f"{IDS}.{IDS}").alias(names.subscription), F.col(f"{IDS}.{WHY}").alias(names.explanation)]
-        pairs = both.select(*own, *ids, *([quoted(names.error)] if error else []))
+    found_type = cast("ArrayType", found.schema[IDS].dataType).elementType
+    if isinstance(found_type, StructType):
+        matches = found.select(*own, explode(IDS).alias(IDS), *error)
+        parts = _parts_of(F.col(IDS), names, rules)
+        why = [F.col(IDS)[WHY].alias(names.explanation)] if WHY in found_type.names else []
+        pairs = matches.select(*own, *parts, *why, *([quoted(names.error)] if error else []))
     else:
         pairs = found.select(*own, explode(IDS).alias(names.subscription), *error)
     if error:
@@ -286,6 +322,8 @@ def _pairs(
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000
+#: Bytes of matches with their rule columns, likewise.
+_BYTES = 256_000_000
 _FIRST_PIECE = 2_000
 #: Events of a piece whose candidates are counted, to stand for all: counting takes as long as matching.
 _TALLIED = 50
@@ -298,6 +336,14 @@ class Pace:
     """How many events are matched at a time; it follows what they match."""
 
     events: int = _FIRST_PIECE
+
+
+class Served(NamedTuple):
+    """What a task has open of a server."""
+
+    engine: Engine
+    rules: RuleTable | None
+    """None: no rule columns are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,16 +363,22 @@ class MatchTask:
     """An event that does not fit the schema fails the task; otherwise it carries its error."""
     columns: tuple[tuple[str, Path], ...]
     """Where attributes are (see `columns`); those that are not there are NULL."""
+    rules: tuple[str, ...] = ()
+    """Rule columns that go along with ids."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a match is a struct of its id and more."""
+        return self.explain or bool(self.rules)
 
     def match_here(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events against the one server of a broadcast index."""
-        engine, pace = Index(self.url).serve(self.manifest, 0), Pace()
+        server, pace = self._open(0), Pace()
         for batch in batches:
             good, refused = self._set_apart(batch)
             if refused.num_rows:
                 yield self._nothing(refused)
-            for piece, matches in self._match(engine, good, pace):
-                yield self._answer(engine, piece, matches)
+            yield from self._match(server, good, pace)
 
     def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Events with the servers they go to."""
@@ -354,9 +406,12 @@ class MatchTask:
                 if server is None:  # nobody's: nothing matches, only errors are carried on
                     yield self._nothing(mine)
                     continue
-                engine = Index(self.url).serve(self.manifest, server)
-                for piece, matches in self._match(engine, mine, pace):
-                    yield self._answer(engine, piece, matches)
+                yield from self._match(self._open(server), mine, pace)
+
+    def _open(self, server: int) -> Served:
+        index = Index(self.url)
+        rules = index.serve_rules(self.manifest, server) if self.rules else None
+        return Served(index.serve(self.manifest, server), rules)
 
     def without(self, missing: set[str]) -> MatchTask:
         """The task for events that lack some columns."""
@@ -385,18 +440,19 @@ class MatchTask:
             raise EventError(str(refused.column(ERROR)[0]))
         return _own_columns(batch.filter(pc.is_null(batch.column(ERROR)))), refused
 
-    def _match(self, engine: Engine, batch: pa.RecordBatch, pace: Pace) -> Iterator[tuple[pa.RecordBatch, Matches]]:
-        """Pieces of a batch with their matches, cut so that not too many matches are held at a time."""
+    def _match(self, server: Served, batch: pa.RecordBatch, pace: Pace) -> Iterator[pa.RecordBatch]:
+        """A batch with its matches, in pieces, so that not too many matches are held at a time."""
         start = 0
         while start < batch.num_rows:
             piece = batch.slice(start, pace.events)
-            matches = engine.match_batch(self._attributes(piece), on_error="raise" if self.strict else "skip")
-            per_event = max(matches.total() / max(piece.num_rows, 1), 0.01)
-            yield piece, matches
+            matches = server.engine.match_batch(self._attributes(piece), on_error="raise" if self.strict else "skip")
+            answer = self._answer(server, piece, matches)
+            share = max(matches.total() / _MATCHES, answer.column(IDS).nbytes / _BYTES) / max(piece.num_rows, 1)
+            yield answer
             start += piece.num_rows
-            pace.events = max(1, int(_MATCHES / per_event))
+            pace.events = max(1, int(1 / max(share, 0.01 / _MATCHES)))
 
-    def _answer(self, engine: Engine, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
+    def _answer(self, server: Served, batch: pa.RecordBatch, matches: Matches) -> pa.RecordBatch:
         """The events of a batch with what they match."""
         counts = np.zeros(batch.num_rows, np.int64)  # some may have been left out of matching
         counts[matches.rows] = matches.counts()
@@ -404,37 +460,61 @@ class MatchTask:
         if self.counts:
             columns[IDS] = pa.array(counts)
         else:
-            ids = matches.to_list_array().flatten().cast(self._id_type)  # an engine without ids knows no type of them
+            places = None if server.rules is None else matches.places()
+            ids = matches.to_list_array().flatten() if places is None else server.engine.ids_at(places)
+            ids = ids.cast(self._id_type)  # an engine without ids knows no type of them
             columns[IDS] = pa.ListArray.from_arrays(pa.array(_offsets(counts)), ids)
-        if self.explain:
-            columns[WHY] = _explanations(engine, self._attributes(batch), columns[IDS])
+            if self.is_wide:
+                columns[IDS] = self._widen(server, columns[IDS], self._attributes(batch), places)
         if self.tally:
             total = np.zeros(batch.num_rows, np.int64)
             sample = self._attributes(batch.slice(0, _TALLIED))
-            total[:1] = round(engine.candidates(sample) * batch.num_rows)
+            total[:1] = round(server.engine.candidates(sample) * batch.num_rows)
             columns[CANDIDATES] = pa.array(total)
         columns[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return _extend(_own_columns(batch), columns)
+
+    def _widen(
+        self, server: Served, lists: pa.ListArray, events: pa.RecordBatch, places: npt.NDArray[np.int64] | None
+    ) -> pa.ListArray:
+        """Lists of structs of lists of ids: with what was asked for beside them."""
+        parts = {ID: lists.flatten()}
+        if self.explain:
+            parts[WHY] = _explanations(server.engine, events, lists)
+        if server.rules is not None and places is not None:
+            taken = server.rules.take(places, list(self.rules)).combine_chunks()
+            for number, column in enumerate(taken.columns):
+                parts[rule_field(number)] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        structs = pa.StructArray.from_arrays(list(parts.values()), list(parts))
+        return pa.ListArray.from_arrays(lists.offsets, structs)
 
     @property
     def _id_type(self) -> pa.DataType:
         return pa.int64() if self.manifest.id_type == "bigint" else pa.string()
 
+    def _found_type(self) -> pa.DataType:
+        """What a match is."""
+        if not self.is_wide:
+            return self._id_type
+        form = arrow_form(columns_of(self.manifest))
+        why = [(WHY, pa.string())] if self.explain else []
+        return pa.struct(
+            [(ID, self._id_type), *why, *((rule_field(n), form.field(c).type) for n, c in enumerate(self.rules))]
+        )
+
     def _nothing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows
-        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._id_type)
+        none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._found_type())
         columns: dict[str, Any] = {IDS: none}
-        if self.explain:
-            columns[WHY] = _empty_lists(n, pa.string())
         if self.tally:
             columns[CANDIDATES] = pa.array(np.zeros(n, np.int64))
         return _extend(_own_columns(batch), {**columns, ERROR: batch.column(ERROR)})
 
 
-def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.ListArray:
+def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.Array:
     events = batch.to_pylist()
     texts = [str(engine.explain(events[row], id)) for row, ids in enumerate(lists.to_pylist()) for id in ids]
-    return pa.ListArray.from_arrays(lists.offsets, pa.array(texts, pa.string()))
+    return pa.array(texts, pa.string())
 
 
 def _empty_lists(n: int, kind: pa.DataType) -> pa.ListArray:
@@ -461,96 +541,3 @@ def _offsets(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     offsets = np.zeros(counts.size + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return offsets
-
-
-# From SQL
-
-
-def register_table_function(
-    spark: SparkSession,
-    index: Index | str,
-    name: str = "wherecast_match",
-    *,
-    columns: StructType | str | None = None,
-    version: int | None = None,
-    names: Mapping[str, str] | None = None,
-) -> None:
-    """Make an index callable from SQL: one row per match, the event's columns and `subscription`.
-
-    Args:
-        spark: The session in which to register it.
-        index: An `Index`, or its path.
-        name: The name of the function.
-        columns: Columns of the events to return, as a StructType or DDL; by default the attributes of the index.
-        version: The version of the index; by default the current one, decided now.
-        names: `{"subscription": "rule"}` renames that column, if the events have one of that name.
-    """
-    from pyspark.sql.functions import arrow_udtf
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import LongType, StringType, StructField, StructType
-
-    index = Index(index) if isinstance(index, str) else index
-    manifest = index.read(version)
-    schema = Schema.from_json(manifest.schema)
-    check_session(spark, schema)
-    if columns is None:
-        columns = schema.to_spark()
-    wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
-    rule, subscription = Rule.of(spark), Names.of(names).subscription
-    _refuse_names(wanted.names, subscription, rule)
-    kind = LongType() if manifest.id_type == "bigint" else StringType()
-    returned = StructType([*wanted.fields, StructField(subscription, kind)])
-    where = resolve(wanted, schema, manifest.attributes, rule)
-    check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
-    found = tuple((schema[name].column, path) for name, path in where.items())
-    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
-    form = to_arrow_schema(wanted, timezone=schema.time_zone)
-
-    class WherecastMatch:
-        def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
-            check_batch(events, schema)  # the zone of the session may have changed since
-            yield from match_table(task, conform(events, form, rule), form, subscription)
-
-    # The worker tells a table argument by its annotation, which this module's future import has made a text.
-    WherecastMatch.eval.__annotations__ = {"events": pa.RecordBatch}
-    function = cast("UserDefinedTableFunction", arrow_udtf(WherecastMatch, returnType=returned))
-    spark.udtf.register(name, function)
-
-
-def _refuse_names(columns: list[str], subscription: str, rule: Rule) -> None:
-    groups = rule.group(columns)
-    for name in columns:
-        rule.find(name, groups)
-        if name.lower().startswith(PREFIX):
-            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
-    clash = rule.find(subscription, groups)
-    if clash is not None:
-        raise SchemaError(
-            f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
-            "name: names={'subscription': '...'}"
-        )
-
-
-def match_table(task: MatchTask, batch: pa.RecordBatch, form: pa.Schema, subscription: str) -> Iterator[pa.Table]:
-    """The matches of a batch of events, as pairs: the columns of `form`, and the subscription."""
-    task = task.without(set(form.names) - set(batch.schema.names))
-    found = task.match_here([batch]) if task.manifest.plan is None else task.match_served(_send(task, batch))
-    for answer in found:
-        lists = answer.column(IDS)
-        rows = pc.list_parent_indices(lists)
-        columns: dict[str, Any] = {
-            field.name: answer.column(field.name).take(rows)
-            if field.name in batch.schema.names
-            else pa.nulls(len(rows), field.type)
-            for field in form
-        }
-        yield pa.table({**columns, subscription: lists.flatten()})
-
-
-def _send(task: MatchTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A routed batch with one row per event and server, as Spark's explode would make it."""
-    for routed in task.route([batch]):
-        servers = routed.column(SERVERS)
-        rows = np.asarray(pc.list_parent_indices(servers))
-        sent = routed.take(pa.array(rows))
-        yield pa.RecordBatch.from_arrays([*sent.columns, servers.flatten()], [*sent.schema.names, SERVER])

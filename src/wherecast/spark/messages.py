@@ -53,22 +53,25 @@ def parse_events(messages: DataFrame, columns: StructType, options: Options | No
     return _parse(messages, columns, options=options, whole=True)
 
 
-def parse_changes(messages: DataFrame, id_type: str, options: Options | None = None) -> DataFrame:
-    """Changes of messages, batch or stream."""
+def parse_changes(
+    messages: DataFrame, id_type: str, options: Options | None = None, columns: StructType | None = None
+) -> DataFrame:
+    """Changes of messages, batch or stream; `columns` are the rule columns of the index."""
     from pyspark.sql import functions as F  # noqa: N812
 
     op = F.col(_EVENT)["op"]
     wrong = F.when(~op.isin("upsert", "delete"), F.concat(F.lit("op is "), op, F.lit(", expected upsert or delete")))
     required = ("sequence", "op", "id")
-    return _parse(messages, change_columns(id_type), required, (wrong,), options=options, whole=False)
+    return _parse(messages, change_columns(id_type, columns), required, (wrong,), options=options, whole=False)
 
 
-def change_columns(id_type: str) -> StructType:
-    """The columns of a change."""
+def change_columns(id_type: str, columns: StructType | None = None) -> StructType:
+    """The columns of a change, with the rule columns of the index."""
     from pyspark.sql.types import StructType
 
     declared = f"sequence bigint, op string, id {id_type}, filter string, priority float"
-    return cast("StructType", StructType.fromDDL(declared))
+    first = cast("StructType", StructType.fromDDL(declared))
+    return StructType([*first.fields, *(f for f in columns or () if f.name not in first.names)])
 
 
 def _parse(

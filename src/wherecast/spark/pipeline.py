@@ -26,6 +26,7 @@ from wherecast.spark.files import CheckFiles, Folder, Opened
 from wherecast.spark.index import Index
 from wherecast.spark.kafka import connector_package, read_changes, read_events
 from wherecast.spark.match import check_columns
+from wherecast.spark.rules import columns_of
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks.kinds import KINDS
@@ -172,13 +173,15 @@ class Pipeline:
         return None if opened is None else opened.rows
 
     def _changes(self) -> Opened | None:
-        source, id_type = self.config.changes, self.index.read().id_type
+        source, manifest = self.config.changes, self.index.read()
         if source is None:
             return None
+        id_type, rules = manifest.id_type, columns_of(manifest)
         if source.source == "kafka":
             check_brokers("changes", str(source.servers))
-            return Opened(read_changes(self.spark, str(source.servers), str(source.topic), id_type, **_options(source)))
-        return self._folder("changes", source, stream=True).changes(id_type)
+            topic = str(source.servers), str(source.topic)
+            return Opened(read_changes(self.spark, *topic, id_type, rules, **_options(source)))
+        return self._folder("changes", source, stream=True).changes(id_type, rules)
 
     def _columns(self, source: SourceConfig) -> StructType:
         from pyspark.errors import PySparkException
@@ -192,14 +195,16 @@ class Pipeline:
 
     def _match(self, events: DataFrame, check: CheckFiles | None) -> MatchQuery:
         """Start matching."""
-        config = self.config
+        config, stored = self.config, columns_of(self.index.read()).names
+        join = config.subscribers and not stored  # an index of an older release has no columns
         return stream(
             events,
             self.index,
             self._sink("sink"),
             config.checkpoint_of("events"),
             output=cast("Output", config.output),
-            subscribers=self.subscriptions().drop("filter", "priority") if config.subscribers else None,
+            subscribers=self.subscriptions().drop("filter", "priority") if join else None,
+            columns=[n for n in stored if n != "priority"] if config.subscribers and config.output == "pairs" else (),
             dead_letters=None if config.dead_letters is None else self._sink("dead_letters"),
             rebalancer=None if config.plan.rebalance is None else Rebalancer(config.plan.rebalance),
             trigger=_trigger(config.trigger),

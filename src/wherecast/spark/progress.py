@@ -28,7 +28,8 @@ from rich.table import Table
 
 from wherecast.spark.clean import Pins, stream_name
 from wherecast.spark.config import PipelineConfig
-from wherecast.spark.index import Index, Manifest
+from wherecast.spark.index import Index
+from wherecast.spark.manifest import Manifest
 from wherecast.spark.store import REPORTS, Store
 
 if TYPE_CHECKING:

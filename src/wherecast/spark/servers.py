@@ -31,7 +31,9 @@ from wherecast.partition.plan import Plan
 from wherecast.progress import progress as steps
 from wherecast.progress import shown
 from wherecast.spark.columns import renamed, select_attributes, without_dots
-from wherecast.spark.index import Index, Layer, Manifest, SavedPlan, open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.index import Index
+from wherecast.spark.layers import open_layers, open_plan, save_plan, write_layer
+from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.store import StaleVersionError
 from wherecast.spark.subscriptions import filters_and_weights
 
@@ -101,16 +103,24 @@ class MergeTask:
     def merge_servers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A layer for each server whose number comes, and the filters that are counted there."""
         plan = None if self.manifest.plan is None else open_plan(self.url, self.manifest.plan)
+        index = Index(self.url)
         for batch in batches:
             for server in batch.column("server").to_pylist():
                 # Not the engine that is kept open for matching: merging brings all of it into memory.
                 engine = open_layers.__wrapped__(self.url, self.manifest.servers[server])
                 engine.merge(everything=True)
-                layer = write_layer(Index(self.url).store, engine)
+                layer = write_layer(index.store, engine, rules=carry_rules(index, self.manifest, server, engine))
                 columns = [[server], [layer.to_json()], [None if plan is None else _counted(engine, plan, server)]]
                 kinds = pa.int32(), pa.string(), pa.binary()
                 arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, ["server", "layer", "filters"])
+
+
+def carry_rules(index: Index, manifest: Manifest, server: int, engine: Engine) -> pa.Table:
+    """The rules of an engine that was made of some subscriptions of a server, by their places in it."""
+    places = np.zeros(engine.slots(), np.int64)  # a place of a removed subscription gets any rule
+    places[engine.places()] = index.serve(manifest, server).places(engine.ids())
+    return index.serve_rules(manifest, server).take(places)
 
 
 def _counted(engine: Engine, plan: Plan, server: int) -> bytes:
@@ -247,7 +257,8 @@ class MoveTask:
         for target in range(len(self.manifest.servers)):
             gained = engine.subset(lambda filters, t=target: move.gained(filters, source, t))  # type: ignore[misc]
             if len(gained):
-                yield _row(target, write_layer(index.store, gained))
+                rules = carry_rules(index, self.manifest, source, gained)
+                yield _row(target, write_layer(index.store, gained, rules=rules))
         lost = engine.subset(lambda filters: move.lost(filters, source))
         if len(lost):
             yield _row(source, write_layer(index.store, Engine(engine.schema), lost.ids()))

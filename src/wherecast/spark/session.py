@@ -226,6 +226,17 @@ def has_session() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
+def active_session() -> SparkSession:
+    """The session of this thread, else of the process. Raises SessionError if there is none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        raise SessionError("there is no Spark session; start one with wherecast.spark.create_session()") from None
+
+
 def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(java_home())
     # Workers started by `python3` must find this environment's python, and its packages with it.

@@ -31,8 +31,9 @@ from pyarrow import fs
 from wherecast.errors import WherecastError
 from wherecast.kernels.private import make_private
 
-#: Folders of an index, see `index`. In those of layers and plans, names are random numbers.
-VERSIONS, LAYERS, PLANS, PINS, REPORTS, LEASES = "versions", "layers", "plans", "pins", "reports", "writers"
+#: Folders of an index, see `index`. In those of layers, plans and quarantines, names are random numbers.
+VERSIONS, LAYERS, PLANS, QUARANTINES = "versions", "layers", "plans", "quarantine"
+PINS, REPORTS, LEASES = "pins", "reports", "writers"
 #: Environment variable: where copies of remote folders are kept on this host.
 CACHE_VARIABLE = "WHERECAST_CACHE"
 _FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")

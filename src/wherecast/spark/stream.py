@@ -36,8 +36,9 @@ from wherecast.partition.balance import imbalance
 from wherecast.spark.clean import Pins
 from wherecast.spark.columns import ERROR, FOUND, MESSAGE, Names, Output, own_columns, quoted
 from wherecast.spark.files import CheckFiles
-from wherecast.spark.index import Index, Manifest
-from wherecast.spark.match import NAMES, Numbers, check_columns, match
+from wherecast.spark.index import Index
+from wherecast.spark.manifest import Manifest
+from wherecast.spark.match import NAMES, Numbers, RuleColumns, check_columns, choose_rules, match
 from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks.sink import Sink
@@ -178,6 +179,7 @@ class BatchRunner:
     reports: Reports[BatchReport]
     names: Names
     check_files: CheckFiles | None
+    columns: RuleColumns
 
     def __call__(self, events: DataFrame, number: int) -> None:
         """Match and write one batch; again, with the same outcome, if Spark hands it over again."""
@@ -228,6 +230,7 @@ class BatchRunner:
             subscribers=None if self.subscribers is None else events.sparkSession.table(self.subscribers),
             on_error="skip" if self.dead_letters is None else "keep",
             numbers=numbers,
+            columns=self.columns,
             names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
         if self.dead_letters is None:
@@ -267,6 +270,7 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     names: Mapping[str, str] | None = None,
+    columns: RuleColumns = (),
     check_files: CheckFiles | None = None,
 ) -> MatchQuery:
     """Start matching a stream of events.
@@ -285,22 +289,27 @@ def stream(
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"processingTime": "1 second"}`.
         name: Of the query.
         names: As for `match`; `error` and `message` name the columns of dead letters.
+        columns: Rule columns to add to each match, as for `match`; they are those of the version that the batch has pinned.
         check_files: Where the source is a folder of files, called with the session and the files of every batch before they
             are read. What it raises stops the stream; the batch is not written, and comes again at the next start.
     """
     index = Index(index) if isinstance(index, str) else index
     chosen = Names.of(names)
-    chosen.refuse_clashes([FOUND[output]], events, subscribers)
+    rules: list[str] = []
+    if index.versions():
+        check_columns(events, index.read())
+        rules = list(choose_rules(columns, output, index.read(), events.sparkSession).values())
+    rules = rules if output == "pairs" else []  # in lists they are fields of the matches
+    chosen.refuse_clashes([FOUND[output]], events, subscribers, rules)
     found, own = chosen.found(output), own_columns(events)
     sink = sink.expect(
-        [*own, found, *([] if subscribers is None else subscribers.columns)], "" if output == "counts" else found
+        [*own, found, *rules, *([] if subscribers is None else subscribers.columns)],
+        "" if output == "counts" else found,
     )
     if dead_letters is not None:
         added = ["error", *(["message"] if MESSAGE in events.columns else [])]
         chosen.refuse_clashes(added, events)
         dead_letters = dead_letters.expect([*own, *map(chosen.column, added)], "")
-    if index.versions():
-        check_columns(events, index.read())
     reports, pins, place = Reports(index, checkpoint, BatchReport), Pins(index, checkpoint), Checkpoint(checkpoint)
     sink.admit(place.stream())
     if dead_letters is not None:
@@ -310,7 +319,9 @@ def stream(
     else:
         pins.resume(place.newest())
     view = None if subscribers is None else _view(subscribers)
-    runner = BatchRunner(index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files)
+    runner = BatchRunner(
+        index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files, columns
+    )
     writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
     if trigger:
         writer = writer.trigger(**trigger)

@@ -1,12 +1,12 @@
 """Subscriptions in: a DataFrame of ids and filters, compiled once per distinct filter, bad rows set aside.
 
-Rows. A row needs `id` (an integer or a string) and `filter` (SQL); `priority` is optional, any other column belongs to the
-subscriber and is not looked at. What cannot be registered is *quarantined*: returned with a reason, never dropped silently
-and never fatal for the others.
+Rows. A row needs an id (an integer or a string) and a filter (SQL); `priority` is optional, and any other column goes along
+(see `rules`). What cannot be registered is *quarantined*: returned with a reason, never dropped silently and never fatal
+for the others.
 
 Parts. Rows are sent to tasks by their filter, so that each distinct text is compiled once, by one task. What it makes of some
-rows is a *part*: the filters, and who has them. A part goes on as bytes, whole or split by server, and a server is built of
-the parts it gets; texts are never looked at again. The driver sees the filters of parts only, and only to make a plan.
+rows is a *part*: the filters, who has them, and the columns of these rules. A part goes on as bytes, whole or split by server,
+and a server is built of the parts it gets; texts are never looked at again. The driver sees the filters of parts only, and only to make a plan.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.engine.segment import Members
 from wherecast.engine.subscriptions import read_subscriptions
@@ -27,39 +28,61 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters
 from wherecast.partition.plan import Plan
-from wherecast.spark.index import SavedPlan, open_plan
+from wherecast.spark.columns import quoted
+from wherecast.spark.layers import open_plan
+from wherecast.spark.manifest import SavedPlan
+from wherecast.spark.rules import (
+    HASH,
+    RULE,
+    find_column,
+    from_bytes,
+    rule_columns,
+    rule_struct,
+    struct_rows,
+    to_bytes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 # Rows
 
 #: Spark's names of the types that integers have.
 INTEGERS = ("byte", "short", "integer", "long")
-#: What a quarantined row looks like.
-QUARANTINE = pa.schema([("id", pa.string()), ("filter", pa.string()), ("reason", pa.string())])
+#: What a quarantined row looks like; the hash is that of its content.
+QUARANTINE = pa.schema(
+    [*((name, pa.string()) for name in ("id", "filter", "reason", "position")), pa.field(HASH, pa.int64())]
+)
 
 
-def read_rows(subscriptions: DataFrame) -> DataFrame:
-    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string, and `fault`, see `text_fault`.
+def read_rows(
+    subscriptions: DataFrame, id: str = "id", filter: str = "filter", columns: StructType | None = None
+) -> DataFrame:
+    """`id`, `filter` and `priority` of a DataFrame, ids as bigint or string, `fault` (see `text_fault`) and `rule` (see `rules`).
 
+    `id` and `filter` say what the DataFrame calls these two; `columns` are the rule columns, by default all others.
     Raises SubscriptionError if a column is missing or has the wrong type.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    for name in ("id", "filter"):
-        if name not in subscriptions.columns:
-            raise SubscriptionError(f"subscriptions need a column {name!r}; found {', '.join(subscriptions.columns)}")
-    kind = subscriptions.schema["id"].dataType.typeName()
+    id, filter = (find_column(subscriptions, name, "subscriptions") for name in (id, filter))
+    if "priority" in subscriptions.columns:
+        subscriptions = subscriptions.withColumn("priority", priority_column(subscriptions))
+    if columns is None:
+        columns = rule_columns(subscriptions, (id, filter))
+    kind = subscriptions.schema[id].dataType.typeName()
     if kind not in (*INTEGERS, "string"):
-        raise SubscriptionError(f"the column 'id' holds {kind}; ids are integers or strings: cast it")
-    texts = ("id", "filter") if kind == "string" else ("filter",)
+        raise SubscriptionError(f"the column {id!r} holds {kind}; ids are integers or strings: cast it")
+    texts = (id, filter) if kind == "string" else (filter,)
+    rule, faults = rule_struct(subscriptions, text_column(filter), columns)
     return subscriptions.select(
-        text_column("id") if "id" in texts else F.col("id").cast("bigint").alias("id"),
-        text_column("filter"),
+        (text_column(id) if id in texts else quoted(id).cast("bigint")).alias("id"),
+        text_column(filter).alias("filter"),
         priority_column(subscriptions),
-        F.coalesce(*map(text_fault, texts)).alias("fault"),
+        F.coalesce(*map(text_fault, texts), *faults).alias("fault"),
+        rule,
     )
 
 
@@ -78,14 +101,14 @@ def text_column(name: str) -> Column:
     """A column of texts; bytes that are not UTF-8, which Arrow cannot take, are replaced."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.make_valid_utf8(F.col(name).cast("string")).alias(name)
+    return F.make_valid_utf8(quoted(name).cast("string")).alias(name)
 
 
 def text_fault(name: str) -> Column:
     """Why a text cannot be taken as it is; NULL if it can."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.when(~F.is_valid_utf8(F.col(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
+    return F.when(~F.is_valid_utf8(quoted(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
 
 
 def find_faults(rows: pa.Table) -> dict[int, str]:
@@ -107,25 +130,35 @@ def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table]:
     wrong = rows.groupBy("id").count().where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")).toArrow()
     if not len(wrong):
         return rows, QUARANTINE.empty_table()
-    ids = F.broadcast(spark.createDataFrame(wrong, f"wrong {id_type(rows)}"))
+    ids = F.broadcast(arrow_frame(spark, wrong, f"wrong {id_type(rows)}"))
     same = F.col("id").eqNullSafe(F.col("wrong"))
     unusable = rows.join(ids, same).toArrow()
     reasons = [
         "the id is missing" if id is None else f"the id {id!r} occurs more than once"
         for id in unusable["id"].to_pylist()
     ]
-    refused = quarantine(unusable["id"].to_pylist(), unusable["filter"].to_pylist(), reasons)
-    return rows.join(ids, same, "left_anti"), refused
+    return rows.join(ids, same, "left_anti"), quarantine(unusable, reasons)
 
 
-def quarantine(ids: list[Any], filters: list[str | None], reasons: list[str]) -> pa.Table:
-    """Quarantined rows as a table."""
-    return pa.table([[None if i is None else str(i) for i in ids], filters, reasons], schema=QUARANTINE)
+def quarantine(rows: pa.Table, reasons: list[str], positions: list[str | None] | None = None) -> pa.Table:
+    """Rows that are refused, as a table."""
+    ids = [None if id is None else str(id) for id in rows["id"].to_pylist()]
+    hashes = pc.struct_field(rows[RULE], HASH)
+    return pa.table([ids, rows["filter"], reasons, positions or [None] * len(reasons), hashes], schema=QUARANTINE)
 
 
 def quarantine_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Quarantined rows as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table."""
-    return spark.createDataFrame(table, "id string, filter string, reason string")
+    """Quarantined rows as a DataFrame."""
+    shown = table.select(["id", "filter", "reason", "position"])
+    return arrow_frame(spark, shown, "id string, filter string, reason string, position string")
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
+    """A table as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table.
+
+    In one piece: Spark loses the rows behind a piece that has none.
+    """
+    return spark.createDataFrame(table.combine_chunks(), schema)
 
 
 def reason_of(error: Exception) -> str:
@@ -133,13 +166,21 @@ def reason_of(error: Exception) -> str:
     return f"{error.reason}: {error}" if isinstance(error, FilterError) else str(error)
 
 
+def position_of(error: Exception) -> str | None:
+    """Line and column of what is wrong in a filter."""
+    return f"{error.line}:{error.column}" if isinstance(error, FilterError) else None
+
+
 # Parts
 
 #: A row is a part for a server, or a subscription that did not compile.
-PARTS = "server int, filters binary, members binary, id string, filter string, reason string"
-_NAMES = ["server", "filters", "members", "id", "filter", "reason"]
-#: Rows of a part, about: what a task holds as text at a time, and far less than Spark takes as one value.
-_PART_ROWS = 1_000_000
+PARTS = (
+    "server int, filters binary, members binary, rules binary, "
+    f"id string, filter string, reason string, position string, {HASH} bigint"
+)
+_NAMES = ["server", "filters", "members", "rules", *QUARANTINE.names]
+#: Rows and bytes of a part, about: what a task holds as text at a time, and far less than Spark takes as one value.
+_PART_ROWS, _PART_BYTES = 1_000_000, 1 << 29
 
 
 class Part(NamedTuple):
@@ -147,6 +188,8 @@ class Part(NamedTuple):
 
     server: int
     members: Members
+    rules: pa.Table
+    """A row for each member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +197,8 @@ class CompileTask:
     """Subscriptions in, parts for server 0 out."""
 
     schema: Schema
+    form: pa.Schema
+    """Of the rules."""
     case_sensitive: bool = False
     """Whether the names in filters must be written as in the schema."""
 
@@ -163,19 +208,19 @@ class CompileTask:
         for rows in _gather(batches):
             incoming = read_subscriptions(rows)
             compiled = compiler.compile_many(incoming.texts)
-            filter_of, faults = compiled.filter_of[incoming.text_of], find_faults(rows)
-            refused = {row: reason_of(error) for row, error in incoming.refused(compiled.errors).items()} | faults
+            filter_of, errors = compiled.filter_of[incoming.text_of], incoming.refused(compiled.errors)
+            refused = {row: reason_of(error) for row, error in errors.items()} | find_faults(rows)
             bad = np.array(sorted(refused), np.int64)
             good = np.delete(np.arange(filter_of.size), bad)
             if good.size:
-                ids = rows["id"].take(pa.array(good))
-                yield part_row(
-                    Part(0, Members(compiled.filters, filter_of[good], id_values(ids), incoming.priorities[good]))
-                )
+                kept = rows.take(pa.array(good))
+                ids, priorities = id_values(kept["id"]), incoming.priorities[good]
+                members = Members(compiled.filters, filter_of[good], ids, priorities)
+                yield part_row(Part(0, members, struct_rows(kept[RULE], self.form)))
             if bad.size:
-                reasons = [refused[row] for row in bad.tolist()]
-                left_out = rows.take(pa.array(bad))
-                yield _refused_rows(quarantine(left_out["id"].to_pylist(), left_out["filter"].to_pylist(), reasons))
+                listed = bad.tolist()
+                positions = [position_of(errors[row]) if row in errors else None for row in listed]
+                yield _refused_rows(quarantine(rows.take(pa.array(bad)), [refused[row] for row in listed], positions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +237,10 @@ class PlaceTask:
             if len(refused):
                 yield _refused_rows(refused)
             for part in parts:
-                yield from map(part_row, split_members(part.members, plan))
+                yield from map(part_row, split_members(part.members, part.rules, plan))
 
 
-def split_members(members: Members, plan: Plan) -> Iterator[Part]:
+def split_members(members: Members, rules: pa.Table, plan: Plan) -> Iterator[Part]:
     """What each server gets."""
     ptr, servers = plan.place(members.filters)
     owner = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
@@ -206,7 +251,7 @@ def split_members(members: Members, plan: Plan) -> Iterator[Part]:
         number[chosen] = np.arange(chosen.size)
         mine = np.flatnonzero(number[members.filter_of] >= 0)
         filters, filter_of = take_filters(members.filters, chosen), number[members.filter_of[mine]]
-        yield Part(server, Members(filters, filter_of, ids[mine], members.priorities[mine]))
+        yield Part(server, Members(filters, filter_of, ids[mine], members.priorities[mine]), rules.take(pa.array(mine)))
 
 
 def filters_and_weights(column: Iterable[bytes], schema: Schema) -> tuple[Filters, Longs]:
@@ -220,30 +265,30 @@ def part_row(part: Part) -> pa.RecordBatch:
     """A part as a row. Its filters stand apart from the rest, for who wants only these."""
     filters, *who = part.members
     weights = np.bincount(part.members.filter_of, minlength=filters.n_filters)
-    values = [pickle.dumps((filters, weights), 5), pickle.dumps(who, 5)]
+    values = [pickle.dumps((filters, weights), 5), pickle.dumps(who, 5), to_bytes(part.rules)]
     columns = [pa.array([part.server], pa.int32()), *(pa.array([v], pa.binary()) for v in values)]
-    return pa.RecordBatch.from_arrays([*columns, *(pa.nulls(1, pa.string()) for _ in QUARANTINE)], _NAMES)
+    return pa.RecordBatch.from_arrays([*columns, *(pa.nulls(1, field.type) for field in QUARANTINE)], _NAMES)
 
 
 def read_parts(batch: pa.RecordBatch) -> tuple[list[Part], pa.Table]:
     """The parts of a batch, and the refused rows that go along."""
     parts = []
-    columns = [batch.column(name) for name in ("server", "filters", "members")]
-    for server, filters, members in zip(*columns, strict=True):
+    columns = [batch.column(name) for name in ("server", "filters", "members", "rules")]
+    for server, filters, members, rules in zip(*columns, strict=True):
         if members.is_valid:
             compiled, _ = pickle.loads(filters.as_buffer())  # noqa: S301 - from our own tasks
             who = pickle.loads(members.as_buffer())  # noqa: S301
-            parts.append(Part(server.as_py(), Members(compiled, *who)))
+            parts.append(Part(server.as_py(), Members(compiled, *who), from_bytes(rules.as_buffer())))
     refused = pa.Table.from_batches([batch]).filter(batch.column("members").is_null())
     return parts, refused.select(QUARANTINE.names)
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Tables of about `_PART_ROWS` rows."""
+    """Tables of about as many rows and bytes as a part has."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(b.num_rows for b in held) >= _PART_ROWS:
+        if sum(b.num_rows for b in held) >= _PART_ROWS or sum(b.nbytes for b in held) >= _PART_BYTES:
             yield pa.Table.from_batches(held)
             held = []
     if held:
@@ -257,5 +302,5 @@ def id_values(ids: pa.ChunkedArray) -> np.ndarray:
 
 def _refused_rows(refused: pa.Table) -> pa.RecordBatch:
     n = len(refused)
-    parts = [pa.nulls(n, pa.int32()), pa.nulls(n, pa.binary()), pa.nulls(n, pa.binary())]
+    parts = [pa.nulls(n, pa.int32()), *(pa.nulls(n, pa.binary()) for _ in range(3))]
     return pa.RecordBatch.from_arrays([*parts, *(column.combine_chunks() for column in refused.columns)], _NAMES)

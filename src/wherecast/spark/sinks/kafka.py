@@ -52,14 +52,19 @@ def _keyed(matches: DataFrame, batch: Batch, found: str | None = None) -> DataFr
     """`key` and `value` of messages, the same in every attempt at a batch."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType
+    from pyspark.sql.types import ArrayType, StructType
 
     if found is None:
         found = "subscriptions" if "subscriptions" in matches.columns else "subscription"
     name = F.lit("")
     if found in matches.columns:
-        if isinstance(matches.schema[found].dataType, ArrayType):  # servers answer in any order
-            matches = matches.withColumn(found, F.array_sort(quoted(found)))
+        kind = matches.schema[found].dataType
+        if isinstance(kind, ArrayType):  # servers answer in any order
+            ordered = F.array_sort(quoted(found))
+            if isinstance(kind.elementType, StructType):  # an id, and rule columns, which may have no order
+                id = kind.elementType.names[0]
+                ordered = F.array_sort(quoted(found), lambda a, b: F.when(a[id] < b[id], -1).otherwise(1))
+            matches = matches.withColumn(found, ordered)
         else:
             name = quoted(found).cast("string")
     content = F.to_json(F.struct(*map(quoted, matches.columns)))

@@ -1,0 +1,151 @@
+"""Follow: keep an index equal to a table of rules by looking at the table again and again, in the background.
+
+Every look reads the whole table and syncs (see `sync`); one that finds nothing new commits nothing. That works with any table
+and any files. A source that can tell what has changed since a version, such as a change data feed, may one day be asked for
+that alone: `RuleReader` is the place, and `sync_rules` what is called with the answer.
+
+A look may fail: the table has an id twice for a moment, or its files are being replaced. Then the index stays as it was, the
+error is logged, and the next look comes in time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wherecast.errors import WherecastError
+from wherecast.spark.index import Index
+from wherecast.spark.session import active_session
+from wherecast.spark.sync import SyncReport, sync_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Reads the table as it is now.
+RuleReader: TypeAlias = Callable[[], "DataFrame"]
+
+_INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(millisecond|second|minute|hour)s?\s*", re.IGNORECASE)
+_SECONDS = {"millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_EVERY = {"processingTime": "10 seconds"}
+#: Outcomes that are kept.
+_KEPT = 100
+
+_log = logging.getLogger(__name__)
+
+
+def follow_table(source: str | RuleReader, index: Index, trigger: Mapping[str, Any] | None = None) -> TableQuery:
+    """Start to follow a table.
+
+    Args:
+        source: The name of a table, or a function that reads one: `lambda: spark.read.parquet("rules")`.
+        index: It must be built already, and gets new versions.
+        trigger: How often, as for a stream: `{"processingTime": "1 minute"}`, by default every 10 seconds, or
+            `{"availableNow": True}`: once.
+    """
+    return TableQuery(_reader(source), index, _interval_s(_EVERY if trigger is None else trigger))
+
+
+def _reader(source: str | RuleReader) -> RuleReader:
+    if callable(source):
+        return source
+    if not isinstance(source, str):
+        raise WherecastError(
+            "a DataFrame of files stays as it was when it was made, so there is nothing to follow; pass the name of a table, or "
+            "a function that reads it: index.follow(lambda: spark.read.parquet('rules'))"
+        )
+    spark, name = active_session(), source
+
+    def read() -> DataFrame:
+        spark.catalog.refreshTable(name)  # else Spark may list the files of the last look
+        return spark.table(name)
+
+    return read
+
+
+def _interval_s(trigger: Mapping[str, Any]) -> float | None:
+    """Seconds between looks; None: there is one."""
+    match dict(trigger):
+        case {"availableNow": True} | {"once": True}:
+            return None
+        case {"processingTime": str(text)} if found := _INTERVAL.fullmatch(text):
+            return float(found[1]) * _SECONDS[found[2].lower()]
+    raise WherecastError(
+        f"trigger is {dict(trigger)!r}; expected {{'processingTime': '10 seconds'}} or {{'availableNow': True}}"
+    )
+
+
+class TableQuery:
+    """A table that is being followed. It has the names of a Spark query."""
+
+    def __init__(self, read: RuleReader, index: Index, interval_s: float | None) -> None:
+        self._read, self._index, self._interval_s = read, index, interval_s
+        self._outcomes: deque[SyncReport] = deque(maxlen=_KEPT)
+        self._begun = self._ended = 0
+        self._failure: Exception | None = None
+        self._wake, self._stopping, self._looked = threading.Event(), threading.Event(), threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="wherecast-follow", daemon=True)
+        self._thread.start()
+
+    @property
+    def reports(self) -> list[SyncReport]:
+        """The last versions that were committed, oldest first."""
+        return list(self._outcomes)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name for it
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End after the look that is under way."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join()
+
+    def exception(self) -> Exception | None:
+        """Why the last look failed; None if it did not."""
+        return self._failure
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name for it
+        """Wait for the end; whether it has come. Raises what made the last look fail."""
+        self._thread.join(timeout)
+        if not self._thread.is_alive() and self._failure is not None:
+            raise self._failure
+        return not self._thread.is_alive()
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name for it
+        """Look now, and wait until a look that began after this call has ended. Raises what made it fail."""
+        with self._looked:
+            wanted = self._begun + 1  # one that is under way may have read the table already
+            while self.isActive and self._ended < wanted:
+                self._wake.set()
+                self._looked.wait(0.1)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            self._begun += 1
+            self._look()
+            with self._looked:
+                self._ended += 1
+                self._looked.notify_all()
+            if self._interval_s is None:
+                return
+            self._wake.wait(self._interval_s)
+
+    def _look(self) -> None:
+        """Sync once."""
+        try:
+            synced = sync_rules(self._read(), self._index)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+            self._failure = error
+            _log.exception("the table could not be followed, trying again: index=%s", self._index.url)
+            return
+        self._failure = None
+        if synced.committed:
+            self._outcomes.append(synced)

@@ -1,0 +1,131 @@
+"""Matching from SQL: `SELECT * FROM wherecast_match(TABLE(events))`.
+
+A table function of Spark's must say what columns it returns when it is registered (its vectorised form has no `analyze`), so
+the columns of the events are given then, by default the attributes of the index; others of the table are not seen, missing ones
+are NULL. The version of the index is fixed then too: all tasks of a query must see the same. Register again to move on.
+
+There is no shuffle inside a function: each task asks all servers for the events it has. For an index that is too large for
+one host, use `match`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wherecast.errors import SchemaError
+from wherecast.language.events.schema import Schema
+from wherecast.spark.columns import (
+    IDS,
+    PREFIX,
+    SERVER,
+    SERVERS,
+    NameRule,
+    Names,
+    check_batch,
+    check_moments,
+    check_session,
+    conform,
+    resolve,
+)
+from wherecast.spark.index import Index
+from wherecast.spark.match import MatchTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udtf import UserDefinedTableFunction
+
+
+def register_table_function(
+    spark: SparkSession,
+    index: Index | str,
+    name: str = "wherecast_match",
+    *,
+    columns: StructType | str | None = None,
+    version: int | None = None,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Make an index callable from SQL: one row per match, the event's columns and `subscription`.
+
+    Args:
+        spark: The session in which to register it.
+        index: An `Index`, or its path.
+        name: The name of the function.
+        columns: Columns of the events to return, as a StructType or DDL; by default the attributes of the index.
+        version: The version of the index; by default the current one, decided now.
+        names: `{"subscription": "rule"}` renames that column, if the events have one of that name.
+    """
+    from pyspark.sql.functions import arrow_udtf
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    index = Index(index) if isinstance(index, str) else index
+    manifest = index.read(version)
+    schema = Schema.from_json(manifest.schema)
+    check_session(spark, schema)
+    if columns is None:
+        columns = schema.to_spark()
+    wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
+    rule, subscription = NameRule.of(spark), Names.of(names).subscription
+    _refuse_names(wanted.names, subscription, rule)
+    kind = LongType() if manifest.id_type == "bigint" else StringType()
+    returned = StructType([*wanted.fields, StructField(subscription, kind)])
+    where = resolve(wanted, schema, manifest.attributes, rule)
+    check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
+    found = tuple((schema[name].column, path) for name, path in where.items())
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
+    form = to_arrow_schema(wanted, timezone=schema.time_zone)
+
+    class WherecastMatch:
+        def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
+            check_batch(events, schema)  # the zone of the session may have changed since
+            yield from match_table(task, conform(events, form, rule), form, subscription)
+
+    # The worker tells a table argument by its annotation, which this module's future import has made a text.
+    WherecastMatch.eval.__annotations__ = {"events": pa.RecordBatch}
+    function = cast("UserDefinedTableFunction", arrow_udtf(WherecastMatch, returnType=returned))
+    spark.udtf.register(name, function)
+
+
+def _refuse_names(columns: list[str], subscription: str, rule: NameRule) -> None:
+    groups = rule.group(columns)
+    for name in columns:
+        rule.find(name, groups)
+        if name.lower().startswith(PREFIX):
+            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
+    clash = rule.find(subscription, groups)
+    if clash is not None:
+        raise SchemaError(
+            f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
+            "name: names={'subscription': '...'}"
+        )
+
+
+def match_table(task: MatchTask, batch: pa.RecordBatch, form: pa.Schema, subscription: str) -> Iterator[pa.Table]:
+    """The matches of a batch of events, as pairs: the columns of `form`, and the subscription."""
+    task = task.without(set(form.names) - set(batch.schema.names))
+    found = task.match_here([batch]) if task.manifest.plan is None else task.match_served(_send(task, batch))
+    for answer in found:
+        lists = answer.column(IDS)
+        rows = pc.list_parent_indices(lists)
+        columns: dict[str, Any] = {
+            field.name: answer.column(field.name).take(rows)
+            if field.name in batch.schema.names
+            else pa.nulls(len(rows), field.type)
+            for field in form
+        }
+        yield pa.table({**columns, subscription: lists.flatten()})
+
+
+def _send(task: MatchTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A routed batch with one row per event and server, as Spark's explode would make it."""
+    for routed in task.route([batch]):
+        servers = routed.column(SERVERS)
+        rows = np.asarray(pc.list_parent_indices(servers))
+        sent = routed.take(pa.array(rows))
+        yield pa.RecordBatch.from_arrays([*sent.columns, servers.flatten()], [*sent.schema.names, SERVER])
