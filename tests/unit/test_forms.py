@@ -14,6 +14,7 @@ from wherecast.language.events.types import Type
 from wherecast.language.events.zone import UTC
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.intervals import read_amount
+from wherecast.language.nullable import Nullable
 
 SCHEMA = {
     "i": "int",
@@ -176,12 +177,12 @@ def test_amounts_that_are_none(unit: str, text: str) -> None:
 )
 def test_hostile_texts_are_cast(text: str, kind: Type, value: object) -> None:
     """A text of an event is cast or NULL; it never raises."""
-    values, valid = cast(np.array([text], object), np.ones(1, bool), Type.STRING, 0, kind, (10, 2), UTC)
-    assert (values[0] if valid[0] else None) == value
+    found = cast(Nullable(np.array([text], object), np.ones(1, bool)), Type.STRING, 0, kind, (10, 2), UTC)
+    assert (found.values[0] if found.valid[0] else None) == value
 
 
 def test_a_cast_of_nothing() -> None:
     """A bare NULL can be cast to every type."""
     for kind in (Type.BIGINT, Type.STRING, Type.DECIMAL, Type.DATE):
-        _, valid = cast(np.zeros(2, bool), np.zeros(2, bool), Type.NULL, 0, kind, (10, 2), UTC)
-        assert not valid.any()
+        found = cast(Nullable(np.zeros(2, bool), np.zeros(2, bool)), Type.NULL, 0, kind, (10, 2), UTC)
+        assert not found.valid.any()

@@ -110,7 +110,7 @@ NOTED = [
     ("price BETWEEN 5 AND NULL", "compares price with NULL"),
     ("NOT price = NULL", "compares price with NULL"),
     ("price NOT IN (1, NULL)", "NOT IN with it is never true"),
-    ("\"symbol\" = 'A'", "'symbol' is a text, not an attribute"),
+    ("\"symbol\" = 'A'", '"symbol" is a text, not an attribute'),
 ]
 
 

@@ -45,12 +45,12 @@ def test_boxes_are_packed_once(monkeypatch):
 
 
 def test_filters_are_copied_once(monkeypatch):
-    """Of the filters of a batch, those of each part are taken, and then once those that are stored, in their order."""
+    """Of the filters of a batch, those that are stored are taken once, in their order."""
     taken = []
     take = wherecast.engine.segment.take_filters
     monkeypatch.setattr(wherecast.engine.segment, "take_filters", lambda f, c: taken.append(c.size) or take(f, c))
     loaded()
-    assert taken == [50, 50]
+    assert taken == [50]
 
 
 def test_an_opened_matcher_shares_the_boxes(tmp_path):
