@@ -131,7 +131,7 @@ regexp_like(s, '[0-9]+') ; regexp_like(s, 'a$') ; regexp(s, '^$')
 regexp_extract(s, '([a-z]+)([0-9]+)') ; regexp_extract(s, '([a-z]+)([0-9]+)', 2) ; regexp_extract(s, '[0-9]+$', 0) ; regexp_extract(s, '(x)|(😀)', 2)
 regexp_substr(s, '[a-z]+') ; regexp_substr(s, 'q') ; regexp_substr(s, 'x*') ; regexp_count(s, 'a') ; regexp_count(s, '[a-z]+') ; regexp_extract(s, '(a)', 3) ; regexp_extract(s, '\\\\s+$', 0) ; regexp_replace(s, '[0-9]+', '#') ; regexp_replace(s, '(.)a', '$1$1-') ; regexp_replace(s, '\\\\s+$', '')
 initcap(s) ; initcap('ǆa ΑΣ σΣ ß İI') ; initcap('hELLO wORLD-foo') ; trim(BOTH 'x' FROM s) ; trim(LEADING t FROM s) ; trim(TRAILING FROM s) ; trim(BOTH FROM s) ; trim('a' FROM s) ; trim('😀', s) ; ltrim('a', s) ; rtrim(t, s) ; ltrim(t, s)
-position('a' IN s) ; position(t IN s) ; substring(s FROM 2 FOR 3) ; substring(s FROM b) ; substr(s FROM 2) ; overlay(s PLACING t FROM 2) ; overlay(s, t, n, b) ; overlay(s, t, b, n) ; overlay(s, 'xyz', 1, 0) ; overlay(s PLACING 'é' FROM b FOR 1) ; overlay(s, t, b)
+position('a' IN s) ; position(t IN s) ; substring(s FROM 2 FOR 3) ; substring(s FROM b) ; substr(s FROM 2)
 regexp_instr(s, 'x') ; regexp_instr(s, '[0-9]+') ; split(s, '[.]') ; split(s, 'a') ; split(s, ' ') ; get(split(s, 'x'), 1)
 regexp_replace(s, 'a|b', '\\\\$') ; regexp_replace(s, '(a)(b)?', '[$2$10]') ; lower(upper(s)) ; length(concat(s, t)) ; substring(trim(s), 1, 1)
 """
@@ -165,7 +165,7 @@ bround(x) ; bround(x, 2) ; bround(r, 1) ; bround(n, -1) ; bround(b * 2.5) ; roun
 floor(x) ; floor(r) ; floor(n) ; floor(k) ; floor(n * 1.25) ; ceil(x) ; ceil(r) ; ceil(b) ; ceiling(n * 1.25) ; floor(b * 1.25) / 3 ; round(b * 1.25) / 3 ; abs(b * 1.25) / 3
 mod(n, b) ; mod(x, 2) ; pmod(n, b) ; pmod(k, n) ; pmod(x, -2.5D) ; pmod(r, r) ; pmod(b, b) ; pmod(-7, 3) ; pmod(n, 0)
 try_add(n, 1) ; try_subtract(b, b) ; try_multiply(k, 2) ; try_divide(x, n) ; try_mod(k, b) ; try_add(b, 1.5)
-sqrt(x) ; sqrt(n) ; rint(x) ; rint(r) ; positive(n) ; positive(x) ; cbrt(x) ; cbrt(k) ; power(x, n) ; pow(x, 0.5D) ; pow(r, b) ; power(n, b) ; power(x, x) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x) ; asin(x) ; acos(x) ; atan(x) ; asin(r) ; acos(n) ; atan(k) ; atan2(x, n) ; atan2(n, x) ; atan2(x, x) ; atan2(r, -1.5D) ; sinh(x) ; cosh(x) ; tanh(x) ; sinh(n) ; tanh(r) ; asinh(x) ; acosh(x) ; atanh(x) ; asinh(k) ; atanh(r) ; expm1(x) ; expm1(r) ; log1p(x) ; log1p(k)
+sqrt(x) ; sqrt(n) ; rint(x) ; rint(r) ; positive(n) ; positive(x) ; cbrt(x) ; cbrt(k) ; power(x, n) ; pow(x, 0.5D) ; pow(r, b) ; power(n, b) ; power(x, x) ; exp(x) ; exp(b) ; exp(r) ; ln(x) ; ln(k) ; log(x) ; log(2, x) ; log(x, n) ; log2(x) ; log2(k) ; log10(x) ; log10(k) ; degrees(x) ; radians(x) ; asin(x) ; acos(x) ; atan(x) ; asin(r) ; acos(n) ; atan(k) ; atan2(x, n) ; atan2(n, x) ; atan2(x, x) ; atan2(r, -1.5D) ; sinh(x) ; cosh(x) ; tanh(x) ; sinh(n) ; tanh(r) ; expm1(x) ; expm1(r) ; log1p(x) ; log1p(k)
 isnan(x) ; isnan(r) ; isnan(n) ; isnan(NULL) ; nanvl(x, 0) ; nanvl(x, r) ; nanvl(r, r) ; nanvl(x, n) ; bit_count(n) ; bit_count(k) ; bit_count(b)
 """
 CHOICES = """

@@ -204,18 +204,3 @@ def test_java_functions_are_exact():
         np.testing.assert_array_equal(cbrt(x), roots)
         np.testing.assert_array_equal(log(x[x >= 0]), logs[x >= 0])
         np.testing.assert_array_equal(log10(x[x >= 0]), logs10[x >= 0])
-
-
-@pytest.mark.parametrize(
-    ("call", "at", "result"),
-    [
-        ("overlay(s, 'I', at, 5)", 2**31 - 1, "aaaI"),
-        ("overlay(s, '', at)", -(2**31), "aaaaa"),
-        ("overlay(s, 'I', at)", 2, "aIa"),
-    ],
-)
-def test_overlay_at_the_ends_of_integers(call: str, at: int, result: str) -> None:
-    """As Spark has it, which takes the least integer for a place behind the text."""
-    engine = Engine({"s": "string", "at": "int"})
-    engine.subscribe("x", f"{call} = '{result}'")
-    assert engine.match({"s": "aaa", "at": at}) == ["x"]

@@ -309,26 +309,6 @@ def _positive(compute: Callable[[Doubles], Doubles], least: float = 0.0) -> Any:
     return evaluate
 
 
-def _asinh(x: Doubles) -> Doubles:
-    """As Spark computes it."""
-    return np.where(np.isneginf(x), x, _log(x + np.sqrt(x * x + 1.0)))
-
-
-def _acosh(x: Doubles) -> Doubles:
-    return _log(x + np.sqrt(x * x - 1.0))
-
-
-def _atanh(x: Doubles) -> Doubles:
-    return 0.5 * (fdlibm.log1p(x) - fdlibm.log1p(-x))
-
-
-def _log(x: Doubles) -> Doubles:
-    """The logarithm also of zero, infinity and what is not a number."""
-    known = np.isfinite(x) & (x > 0)
-    other = np.where(x == 0, -np.inf, np.where(x > 0, x, np.nan))
-    return np.where(known, fdlibm.log(np.where(known, x, 1.0)), other)
-
-
 def _log_base(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     if len(args) == 1:
         result: Nullable = _positive(fdlibm.log)(_call, args, _zone)
@@ -532,9 +512,6 @@ NUMBER_FUNCTIONS = (
     _real("sinh", fdlibm.sinh, "hyperbolic sine", "sinh(price) > 1"),
     _real("cosh", fdlibm.cosh, "hyperbolic cosine", "cosh(price) > 1"),
     _real("tanh", fdlibm.tanh, "hyperbolic tangent", "tanh(price) > 0.5"),
-    _real("asinh", _asinh, "inverse hyperbolic sine", "asinh(price) > 1"),
-    _real("acosh", _acosh, "inverse hyperbolic cosine; NaN below 1", "acosh(price) > 1"),
-    _real("atanh", _atanh, "inverse hyperbolic tangent; NaN beyond 1", "atanh(price) > 1"),
     _real("expm1", fdlibm.expm1, "`exp(n) - 1`, exact near 0", "expm1(price) > 1"),
     function(
         "log1p",

@@ -81,7 +81,7 @@ REFUSED = (
         "not there yet: texts",
         """
         collate collation elt format_number format_string from_base32 is_valid_utf8
-        jaro_winkler_similarity levenshtein make_valid_utf8 mask printf quote
+        jaro_winkler_similarity levenshtein make_valid_utf8 mask overlay printf quote
         regexp_extract_all sentences soundex to_base32 to_binary to_char
         to_number to_varchar try_to_binary try_to_number try_validate_utf8 unbase64 validate_utf8
         """,
@@ -102,7 +102,7 @@ REFUSED = (
         "later",
         "not there yet: numbers",
         """
-        conv e hypot pi width_bucket
+        acosh asinh atanh conv e hypot pi width_bucket
         """,
     ),
     Refusals(

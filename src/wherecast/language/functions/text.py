@@ -163,12 +163,6 @@ def _replace(text: str, old: str, new: str = "") -> str:
     return text.replace(old, new)
 
 
-def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
-    count = len(new) if count < 0 else count
-    before = at - 1 if at > -_INT_MAX - 1 else _INT_MAX  # Spark subtracts without a check
-    return _substring(text, 1, before) + new + _substring(text, at + count)
-
-
 def _translate(text: str, old: str, new: str) -> str:
     table: dict[int, str | None] = {}
     for i, char in enumerate(old):
@@ -546,16 +540,6 @@ TEXT_FUNCTIONS = (
         check=_check_grown(_replace, "", "", ""),
         says="every `old` replaced, or removed",
         example="replace(symbol, '-', '') = 'IBM'",
-    ),
-    _plain(
-        "overlay",
-        "s, new, at[, count]",
-        [TEXT, TEXT, INT, INT],
-        _STRING,
-        _overlay,
-        says="`new` in place of `count` characters from number `at` on, as many as it has unless given. "
-        "Also `overlay(s PLACING new FROM at FOR count)`",
-        example="overlay(symbol PLACING '_' FROM 2) = 'I_M'",
     ),
     _plain(
         "translate",

@@ -41,7 +41,6 @@ _WORDS = {
     "trim": ("FROM",),
     "position": ("IN",),
     **dict.fromkeys(("substring", "substr"), ("FROM", "FOR")),
-    "overlay": ("PLACING", "FROM", "FOR"),
 }
 _TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _OR, _AND, _NOT, _PREDICATE, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT = range(1, 12)
