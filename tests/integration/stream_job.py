@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,8 +60,10 @@ def read_output(folder: Path, name: str) -> pa.Table:
         return ds.dataset(folder / name, format="parquet", partitioning="hive").to_table()
     with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
         table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
-    # A file is a batch.
-    return table.append_column("batch_id", pa.array([row // EVENTS for row in table["row"].to_pylist()]))
+    logs = [file for file in (folder / "checkpoint" / "sources" / "0").iterdir() if not file.name.startswith(".")]
+    taken = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]
+    batch_of = {int(Path(entry["path"]).stem): entry["batchId"] for entry in taken}
+    return table.append_column("batch_id", pa.array([batch_of[row // EVENTS] for row in table["row"].to_pylist()]))
 
 
 def check_matches(

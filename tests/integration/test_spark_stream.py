@@ -199,7 +199,7 @@ def test_following_changes(spark: SparkSession, tmp_path: Path, caplog: pytest.L
     }
     assert all(row.error for row in dead)
     assert index.read() == manifest
-    with pytest.raises(SubscriptionError, match="'op' is missing"):
+    with pytest.raises(SubscriptionError, match="changes need a column 'op'"):
         ws.follow_changes(source.parquet(str(folder)).drop("op"), index, str(tmp_path / "third"))
 
 

@@ -295,7 +295,10 @@ def _key(name: str, of: Node, key: Node, describe: Describe) -> Node:
     """A key as the type that the keys of a map have."""
     assert isinstance(of, Attr), "only attributes are maps"
     is_text = isinstance(key, Param) and key.type is Type.STRING and of.key in MOMENTS
-    is_integer = key.type in INTEGERS and of.key in INTEGERS and INTEGERS.index(key.type) <= INTEGERS.index(of.key)
+    is_integer = key.type in INTEGERS and of.key in INTEGERS
+    # A literal is looked for among the keys, however large; to get at a value, Spark wants a key that cannot be too large.
+    is_sought = name == "map_contains_key" and isinstance(key, Param)
+    is_integer = is_integer and (is_sought or INTEGERS.index(key.type) <= INTEGERS.index(of.key))
     if not (key.type in (of.key, Type.NULL) or is_text or is_integer):
         hint = " (quote the literal: '...')" if of.key is Type.STRING and isinstance(key, Param) else ""
         raise fault(f"{name} needs a key of type {of.key}, found {describe(key)}{hint}", key.span)
