@@ -228,3 +228,22 @@ def test_timestamps_in_maps_are_those_of_the_attribute() -> None:
     other = types.StructType().add("m", types.MapType(types.StringType(), types.TimestampNTZType()))
     with pytest.raises(SchemaError, match="the column 'm' is a timestamp_ntz, its attribute a timestamp"):
         columns.check_moments(other, schema, {"m": ("m",)})
+
+
+def test_maps_of_different_types_in_one_batch():
+    """Filters that differ in the map they begin with are compiled each with its own types."""
+    schema = {"m": "map<string,string>", "f": "map<string,double>", "k": "map<int,bigint>"}
+    event = {"m": {"a": "1", "b": "x"}, "f": {"a": 1.0, "b": float("nan")}, "k": {1: 1}}
+    terms = [
+        f"{name}['{key}'] {op} 1" for op in ("=", "<>", "<", "<=", ">", ">=", "<=>") for name in "mf" for key in "ab"
+    ]
+    forms = ("{}", "NOT {}", "{} OR m IS NULL", "{} AND f IS NOT NULL", "{} AND NOT k IS NULL", "NOT ({} OR k IS NULL)")
+    filters = [form.format(text) for form in forms for text in terms]  # many shapes: they are compiled by their terms
+    together, alone = Engine(schema), []
+    together.subscribe_many(enumerate(filters))
+    for number, text in enumerate(filters):
+        engine = Engine(schema)
+        engine.subscribe(number, text)
+        alone += engine.match(event)
+    assert sorted(together.match(event)) == alone
+    assert 0 < len(alone) < len(filters)

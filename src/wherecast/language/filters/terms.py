@@ -200,7 +200,9 @@ class Namer:
         if found is None or attr is None or found.group().upper() in KEYWORDS:
             return -1, text
         attribute, after = self.schema.attributes[attr], text[found.end() :]
-        if not after.strip() or self.mentions_attribute(after):
+        if (
+            not after.strip() or self.mentions_attribute(after) or attribute.value is not None
+        ):  # maps differ in two types
             return -1, text
         if self.case_sensitive and attribute.name != found.group():
             return -1, text
