@@ -90,12 +90,15 @@ def _pack(bits: npt.NDArray[np.bool_]) -> Longs:
 
 
 def _bounds(predicates: Conjunctions, n_attributes: int) -> tuple[Floats, Floats]:
-    """Exclusive bounds per subscription and attribute, from < and > only."""
+    """Exclusive bounds per subscription and attribute, from <, > and =; a value lies between its neighbours."""
     owner, attr, op, value = predicates.owners(), *predicates[1:]
     low = np.full((len(predicates), n_attributes), -UNBOUND)
     high = np.full((len(predicates), n_attributes), UNBOUND)
     low[owner[op == ABOVE], attr[op == ABOVE]] = value[op == ABOVE]
     high[owner[op == BELOW], attr[op == BELOW]] = value[op == BELOW]
+    equal = op == EQUAL
+    low[owner[equal], attr[equal]] = np.nextafter(value[equal], -np.inf)
+    high[owner[equal], attr[equal]] = np.nextafter(value[equal], np.inf)
     return low, high
 
 
