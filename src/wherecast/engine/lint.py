@@ -234,7 +234,7 @@ def _read_all(of: LintedFilters, compiler: Compiler) -> Iterator[LintFinding]:
 
 # -- rules on meaning ---------------------------------------------------------------------------------------------------
 
-#: LintFindings, and the number of filters that could not be looked at.
+#: Findings, and the number of filters that could not be looked at.
 Judged = tuple[list[LintFinding], int]
 
 

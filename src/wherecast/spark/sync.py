@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.segment import Members
-from wherecast.errors import SubscriptionError
+from wherecast.errors import LimitError, SubscriptionError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import concat_filters
@@ -258,14 +258,17 @@ def _compile(rows: pa.Table, manifest: Manifest, rule: NameRule) -> tuple[tuple[
     nameless = rows.filter(rows["id"].is_null())
     refused = [quarantine(nameless, ["the id is missing"] * len(nameless))]
     none = np.zeros(0, np.int64)
-    members, rules = Members(concat_filters([], schema), none, none, np.zeros(0, np.float32)), form.empty_table()
+    compiled = [(Members(concat_filters([], schema), none, none, np.zeros(0, np.float32)), form.empty_table())]
     named = rows.filter(rows["id"].is_valid()).combine_chunks()
     for batch in CompileTask(schema, form, rule.case_sensitive).compile(named.to_batches()):
         parts, left_out = read_parts(batch)
         refused.append(left_out)
-        for part in parts:  # one: there are fewer rows than a part may have
-            members, rules = part.members, part.rules
-    return (members, rules), pa.concat_tables(refused)
+        compiled += [(part.members, part.rules) for part in parts]
+    if len(compiled) > 2:  # gigabytes of text: combining has left several chunks
+        raise LimitError(
+            "the rules that differ are too large to be compiled at once; build the index again from the table"
+        )
+    return compiled[-1], pa.concat_tables(refused)
 
 
 def _keep(before: pa.Table, found: pa.Table) -> pa.Table:

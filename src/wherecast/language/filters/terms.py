@@ -200,13 +200,11 @@ class Namer:
         if found is None or attr is None or found.group().upper() in KEYWORDS:
             return -1, text
         attribute, after = self.schema.attributes[attr], text[found.end() :]
-        if (
-            not after.strip() or self.mentions_attribute(after) or attribute.value is not None
-        ):  # maps differ in two types
+        if not after.strip() or self.mentions_attribute(after):
             return -1, text
         if self.case_sensitive and attribute.name != found.group():
             return -1, text
-        return attr, f"\0{attribute.kind} {attribute.is_array} {attribute.bits} {attribute.digits}\0{after}"
+        return attr, f"\0{attribute.type_name}\0{after}"
 
 
 class _Terms(NamedTuple):
@@ -247,7 +245,7 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
 
 
 def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple[Longs, Longs]:
-    """TextNumbers of terms that are compiled as one, and the attribute with which each term begins."""
+    """Numbers, equal for terms that are compiled as one, and the attribute with which each term begins."""
     split = [namer.split(word) for word in words]
     attr = np.fromiter((a for a, _ in split), np.int64, len(words))
     mentions = np.fromiter((namer.mentions_attribute(word) for word in words), bool, len(words))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -184,7 +184,7 @@ class _Database:
         finally:
             self.connection.setAutoCommit(True)
 
-    def _run(self, statement: str, unless: Any = lambda: False) -> None:
+    def _run(self, statement: str, unless: Callable[[], bool] = lambda: False) -> None:
         try:
             self.connection.createStatement().execute(statement)
         except Exception:
