@@ -32,7 +32,8 @@ from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
-from wherecast.index.strings import StringCodes, Texts, lay_out
+from wherecast.index.strings import StringCodes
+from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
@@ -45,7 +46,6 @@ from wherecast.kernels.codes import (
     encode_key,
     encode_keys,
     float_keys_into,
-    write_sets,
 )
 from wherecast.kernels.jit import direct, frozen
 from wherecast.language.events.convert import map_keys
@@ -211,6 +211,8 @@ class Codebook:
         computed = [n for n in self.used if n >= len(schema.columns)]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
+        self._texts = TextColumns(schema, codes)
+        self._others = [n for n in self.used if n not in self._texts.columns]
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -282,24 +284,23 @@ class Codebook:
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
-        n, n_lists, n_codes = len(events), 0, 0
-        by_column = np.zeros((len(self.codes), n), np.int32)
-        list_ptr: list[Longs] = [np.zeros(1, np.int64)]
-        list_codes: list[Ints] = []
-        for number in self.used:
-            if known is not None and number in known:
-                by_column[number] = known[number]
+        known = {} if known is None else known
+        by_column = np.zeros((len(self._others), len(events)), np.int32)
+        lists = ListWriter()
+        for own, number in zip(by_column, self._others, strict=True):
+            if number in known:
+                own[:] = known[number]
             elif self.is_set(number):
-                ptr, flat = self._encode_sets(events, number)
-                count = write_sets(ptr, flat, n_lists, by_column[number])
-                if count:
-                    list_codes.append(flat[: ptr[count]])
-                    list_ptr.append(ptr[1 : count + 1] + n_codes)
-                    n_lists, n_codes = n_lists + count, n_codes + int(ptr[count])
+                lists.write(*self._encode_sets(events, number), own)
             else:
-                by_column[number] = self.encode_column(events, number)
-        flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
-        return EventCodes(np.ascontiguousarray(by_column.T), np.concatenate(list_ptr), flat_codes)
+                own[:] = self.encode_column(events, number)
+        if not self._texts.columns and len(self._others) == len(self.codes):
+            return EventCodes(np.ascontiguousarray(by_column.T), *lists.joined())
+        codes = np.zeros((len(events), len(self.codes)), np.int32)
+        codes[:, self._others] = by_column.T
+        if self._texts.columns:
+            self._texts.encode(events, codes, known, lists)
+        return EventCodes(codes, *lists.joined())
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
@@ -308,45 +309,14 @@ class Codebook:
             assert isinstance(codes, LiteralCodes | RegexCodes)
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
             return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
-        column = self.schema.columns[number]
-        assert isinstance(codes, ValueCodes | LiteralCodes)
-        if not isinstance(codes, LiteralCodes):
-            values = events.array(column.attr)
-            return _encode_lists(
-                codes, values if self.schema.attributes[column.attr].value is None else map_keys(values)
-            )
-        texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
-        return codes.encode_texts(texts, fold=fold)
+        attr = self.schema.columns[number].attr
+        assert isinstance(codes, ValueCodes)
+        values = events.array(attr)
+        return _encode_lists(codes, values if self.schema.attributes[attr].value is None else map_keys(values))
 
 
 #: A column of a set in SQL, by what is taken from the text.
 _SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
-
-#: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
-_LAID_OUT, _IN_LOWER_CASE = -1, -2
-
-
-def laid_out(events: EventBatch, attr: int, *, lower: bool = False) -> tuple[Texts, bool]:
-    """The texts of an attribute, or those in lower case: then the caller has to take capital letters for small ones if told so.
-
-    Only ASCII letters are left to the caller, whose kernel does it on the way.
-    """
-    texts = events.derive(attr, _LAID_OUT, lay_out)
-    if not lower or texts.is_ascii:
-        return texts, lower
-    return events.derive(attr, _IN_LOWER_CASE, lambda values: lay_out(lower_texts(values))), False
-
-
-def lower_texts(values: pa.Array) -> pa.Array:
-    """Texts in lower case, as Spark's `lower` has them; Arrow's own differs for some letters, so it does ASCII only."""
-    lower = pc.ascii_lower(values)
-    others = pc.invert(pc.string_is_ascii(values)).fill_null(False)
-    if not pc.any(others).as_py():
-        return lower
-    return pc.replace_with_mask(
-        lower, others, pa.array([v.lower() for v in values.filter(others).to_pylist()], values.type)
-    )
-
 
 def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""

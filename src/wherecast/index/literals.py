@@ -31,13 +31,14 @@ from wherecast.kernels.automaton import (
     NO_CHILD,
     START,
     STATE,
+    Arrays,
     Automaton,
     build_automaton,
     failures_end,
     search_one,
     search_texts,
 )
-from wherecast.kernels.jit import direct, frozen, plain
+from wherecast.kernels.jit import address_of, direct, frozen, plain
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
 __all__ = ["FIRST_LITERAL", "LiteralCodes"]
@@ -69,8 +70,12 @@ class LiteralCodes:
         self.anchors = anchors  # per literal: 1 for the start, 2 for the end
         self._automaton = Automaton(*map(frozen, automaton))
         self._read_only = plain(self._automaton)  # what kernels are given
-        self._folding = plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
         self._spare: list[Bytes] = []  # marks; a thread takes one and puts it back, which are atomic
+
+    @cached_property
+    def _folding(self) -> Arrays:
+        """The automaton for texts of which capital letters are taken for small ones."""
+        return plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
 
     @classmethod
     def of(cls, literals: Sequence[str]) -> LiteralCodes:
@@ -143,6 +148,11 @@ class LiteralCodes:
             codes = np.concatenate((codes, np.empty_like(codes)))
         self._spare.append(seen)
         return ptr, codes[: ptr[n]]
+
+    def job(self, *, fold: bool) -> tuple[int, ...]:
+        """Sizes and addresses of the automaton, as `kernels.text_columns` wants them."""
+        given = self._folding if fold else self._read_only
+        return int(self.anchors.size), given[1].size, given[2].size, *map(address_of, given)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import laid_out
+from wherecast.index.text_columns import laid_out
 from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
 from wherecast.index.text_tests import TextTests, take_tests

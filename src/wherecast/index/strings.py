@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
-from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.jit import address_of, direct, frozen
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -127,6 +127,12 @@ class StringCodes:
         out = np.empty(len(texts), np.int32)
         encode_strings(*self._read_only, offsets, data, valid, hashes(), out)
         return out
+
+    def job(self) -> tuple[int, ...]:
+        """Sizes and addresses of the arrays, as `kernels.text_columns` wants them."""
+        seed = self.seed - ((self.seed >> 63) << 64)  # as a signed number
+        arrays = self.offsets, self.data, self._places, self._marks
+        return self.offsets.size - 1, self._places.size, int(self.ordered), seed, *map(address_of, arrays)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""

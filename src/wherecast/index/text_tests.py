@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.codes import laid_out
+from wherecast.index.text_columns import laid_out
 from wherecast.index.strings import join_texts
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.jit import frozen
