@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
-from wherecast.index.literals import LiteralCodes
+from wherecast.index.literals import LiteralCodes, literal_columns
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
-from wherecast.index.strings import StringCodes
+from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
     BY_KEY,
@@ -318,6 +318,7 @@ class Codebook:
 #: A column of a set in SQL, by what is taken from the text.
 _SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
 
+
 def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""
     n = len(values)
@@ -335,7 +336,7 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
 
 
 #: Makes the codes of a column, and the intervals of its rows that are not NULL.
-_Maker = Callable[[Filters, Longs, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
+_Maker = Callable[[Filters, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
 
 
 def build_codes(
@@ -345,7 +346,10 @@ def build_codes(
     regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
-    makers = _MAKERS | {RegexCodes: partial(_regex_codes, regex_bytes)}
+    makers: dict[type[ColumnCodes], _Maker] = {
+        KeyCodes: _key_codes,
+        RegexCodes: partial(_regex_codes, regex_bytes),
+    }
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
@@ -353,12 +357,18 @@ def build_codes(
     codes: list[ColumnCodes | None] = [None] * max(len(schema), int(column.max(initial=-1)) + 1)
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
+    by_kind: dict[type[ColumnCodes], list[int]] = {}
     for number in np.flatnonzero(np.diff(bounds)).tolist():
-        rows = order[bounds[number] : bounds[number + 1]]
-        real = rows[~filters.null[rows]]
-        kind = codes_of_column(schema, expressions, number)
-        has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
-        codes[number], lo[real], hi[real] = makers[kind](filters, rows, real, has_elements)
+        by_kind.setdefault(codes_of_column(schema, expressions, number), []).append(number)
+    ends = filters, column, codes, lo, hi
+    _build_literals(by_kind.pop(LiteralCodes, []), *ends)
+    _build_strings(by_kind.pop(StringCodes, []), *ends)
+    for kind, numbers in by_kind.items():
+        for number in numbers:
+            rows = order[bounds[number] : bounds[number + 1]]
+            real = rows[~filters.null[rows]]
+            has_elements = number < len(schema.columns) and schema.is_set(number)
+            codes[number], lo[real], hi[real] = makers[kind](filters, real, has_elements)
     return Codebook(schema, codes, expressions), lo, hi
 
 
@@ -372,7 +382,7 @@ def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], num
     return StringCodes if schema.are_texts[number] else KeyCodes
 
 
-def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
+def _key_codes(filters: Filters, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if has_elements else []
@@ -383,27 +393,58 @@ def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) 
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(filters: Filters, rows: Longs, real: Longs, _has_elements: bool) -> tuple[StringCodes, Ints, Ints]:
-    low, high = filters.lo[real], filters.hi[real]
+def _build_strings(
+    numbers: list[int], filters: Filters, column: Longs, codes: list[ColumnCodes | None], lo: Ints, hi: Ints
+) -> None:
+    """The codes of all columns of strings, and the intervals of their rows."""
+    place_of = np.full(len(codes), -1, np.int64)
+    place_of[numbers] = np.arange(len(numbers))
+    rows = np.flatnonzero((place_of[column] >= 0) & ~filters.null)
+    n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
-    used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
-    lo, hi = np.full(real.size, FIRST_CODE, np.int32), np.full(real.size, FAR, np.int32)
-    for ends, values, bounded in ((lo, low, left), (hi, high, right)):
-        ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
-    strings = [filters.strings[i] for i in used.tolist()]
-    return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
+    keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
+    used = np.unique(np.concatenate(keys))
+    ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
+    lo[rows], hi[rows] = FIRST_CODE, FAR
+    for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
+        out[rows[some]] = 2 * (np.searchsorted(used, key) - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
+    ordered = _tell_gaps_apart(filters, place_of[column], np.diff(ptr), lo, hi)
+    made = string_columns(filters.strings, used % max(n_strings, 1), ptr, ordered)
+    for number, each in zip(numbers, made, strict=True):
+        codes[number] = each
 
 
-def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: bool) -> tuple[LiteralCodes, Ints, Ints]:
-    """Every row asks for one literal."""
-    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
-    code = (place + FIRST_LITERAL).astype(np.int32)
-    return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
+def _tell_gaps_apart(filters: Filters, place: Longs, n_strings: Longs, lo: Ints, hi: Ints) -> Bools:
+    """In which columns (by place) some constraint holds for a part of the gaps only."""
+    rows = np.flatnonzero(place >= 0)
+    most = n_strings[place[rows]]
+    top = np.minimum(hi[rows], 2 * most + 1)
+    gaps = np.where(filters.null[rows], 0, (top + 1) // 2 - lo[rows] // 2)  # odd codes in lo..hi
+    last = np.flatnonzero(filters.attr[rows] >= 0)  # of each constraint; its rows stand together
+    ordered = np.zeros(n_strings.size, bool)
+    if last.size:
+        per_constraint = np.add.reduceat(gaps, np.concatenate(([0], last[:-1] + 1)))
+        ordered[place[rows[last]][(per_constraint > 0) & (per_constraint < most[last] + 1)]] = True
+    return ordered
 
 
-def _regex_codes(
-    regex_bytes: int, filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
-) -> tuple[RegexCodes, Ints, Ints]:
+def _build_literals(
+    numbers: list[int], filters: Filters, column: Longs, codes: list[ColumnCodes | None], lo: Ints, hi: Ints
+) -> None:
+    """The codes of all columns of literals, and the intervals of their rows: every row asks for one literal."""
+    place_of = np.full(len(codes), -1, np.int64)
+    place_of[numbers] = np.arange(len(numbers))
+    rows = np.flatnonzero((place_of[column] >= 0) & ~filters.null)
+    n_strings = len(filters.strings)
+    used, place = np.unique(place_of[column[rows]] * n_strings + (filters.lo[rows] >> 2), return_inverse=True)
+    ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
+    lo[rows] = hi[rows] = place - ptr[place_of[column[rows]]] + FIRST_LITERAL
+    made = literal_columns(filters.strings, used % max(n_strings, 1), ptr)
+    for number, each in zip(numbers, made, strict=True):
+        codes[number] = each
+
+
+def _regex_codes(regex_bytes: int, filters: Filters, real: Longs, _has_elements: bool) -> tuple[RegexCodes, Ints, Ints]:
     """Every row asks for one regular expression."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
@@ -411,18 +452,3 @@ def _regex_codes(
 
 
 _CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
-_MAKERS: dict[type[ColumnCodes], _Maker] = {
-    KeyCodes: _key_codes,
-    StringCodes: _string_codes,
-    LiteralCodes: _literal_codes,
-}
-
-
-def _tells_gaps_apart(filters: Filters, rows: Longs, real: Longs, lo: Ints, hi: Ints, n_strings: int) -> bool:
-    """Whether some constraint holds for a part of the gaps only."""
-    gaps = np.zeros(filters.attr.size, np.int64)
-    top = np.minimum(hi, 2 * n_strings + 1).astype(np.int64)
-    gaps[real] = (top + 1) // 2 - lo // 2  # odd codes in lo..hi
-    last = np.flatnonzero(filters.attr[rows] >= 0)
-    per_constraint = np.add.reduceat(gaps[rows], np.concatenate(([0], last[:-1] + 1)))
-    return bool(np.any((per_constraint > 0) & (per_constraint < n_strings + 1)))

@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.text_columns import laid_out
 from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
+from wherecast.index.text_columns import laid_out
 from wherecast.index.text_tests import TextTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.jit import direct, frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import address_of, direct, frozen
+from wherecast.language.sequences import take_ranges
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -151,6 +152,21 @@ class StringCodes:
         _check(StoredArrays(arrays, "codes of strings"))
         ordered, seed = (int(f) for f in arrays["facts"])
         return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
+
+
+def string_columns(strings: Sequence[str], chosen: Longs, ptr: Longs, ordered: Bools) -> list[StringCodes]:
+    """The codes of many columns: the constants of column c are those of `chosen[ptr[c]:ptr[c + 1]]`, sorted and distinct."""
+    used, place = np.unique(chosen, return_inverse=True)
+    ends, data = gather_texts([strings[i].encode() for i in used.tolist()], place)
+    parts = zip(pairwise(ptr.tolist()), ordered.tolist(), strict=True)
+    return [StringCodes(ends[a : b + 1] - ends[a], data[ends[a] : ends[b]], is_ordered) for (a, b), is_ordered in parts]
+
+
+def gather_texts(texts: list[bytes], places: Longs) -> tuple[Longs, Bytes]:
+    """Some of the texts, one after the other: offsets and bytes."""
+    ends, data = join_texts(texts)
+    where, ptr = take_ranges(ends, places)
+    return ptr, data[where]
 
 
 def _check(stored: StoredArrays) -> None:

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.index.text_columns import laid_out
 from wherecast.index.strings import join_texts
+from wherecast.index.text_columns import laid_out
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.patterns import ANY, NO, ONE, UNKNOWN, YES, match_texts

@@ -18,13 +18,17 @@ import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.automaton import END_AT, search_text
-from wherecast.kernels.codes import find_code, hash_bytes
-from wherecast.kernels.jit import Scalar, array_at, hot, inlined
+from wherecast.kernels.codes import find_code, find_place, hash_bytes
+from wherecast.kernels.jit import Scalar, array_at, hot, inlined, prefetch
 
 #: What a job is: the code of a text itself, the literals in it, and those in it in lower case.
 VALUE, LITERALS, LOWER = 0, 1, 2
 #: Numbers of a row: of a job (text, column, kind, and then sizes and addresses), and of the texts of an attribute.
 JOB_WORDS, TEXT_WORDS = 11, 4
+#: Bytes of each array of the next job that are fetched ahead.
+_FETCHED = 4096
+#: Of so many constants the place of a text is found sooner than its hash.
+_FEW_STRINGS = 64
 
 
 @hot
@@ -46,6 +50,8 @@ def code_texts(
         if given[0] != text:
             text = given[0]
             n_rows = _list_rows(texts[text], rows)
+        if job + 1 < jobs.shape[0]:
+            _fetch(jobs[job + 1])
         if given[2] == VALUE:
             _look_up(texts[text], given, rows[:n_rows], codes)
         else:
@@ -61,6 +67,18 @@ def code_texts(
         job, place = job + 1, 0
     done[0], done[1], done[2] = job, place, n_lists
     return job == jobs.shape[0]
+
+
+@inlined
+def _fetch(job: Longs) -> None:
+    """Bring the beginnings of a job's arrays into the cache, while another one is done: searching a text waits for each step."""
+    if job[2] == VALUE:
+        return
+    for place, width in ((6, 1), (7, 4 * job[4]), (8, 8 * job[5])):
+        size = 2 * END_AT if place == 6 else width
+        array = array_at(job[place], size, np.uint8)
+        for at in range(0, min(size, _FETCHED), 64):
+            prefetch(array, at)
 
 
 @inlined
@@ -92,11 +110,14 @@ def _look_up(text: Longs, job: Longs, rows: Ints, codes: Ints) -> None:
     places, marks = array_at(job[9], n_slots, np.int32), array_at(job[10], n_slots, np.uint32)
     ends = array_at(text[0] + 4 * text[3], codes.shape[0] + 1, np.int32)
     data = array_at(text[1], np.int64(ends[codes.shape[0]]), np.uint8)
-    seed = np.uint64(job[6])
+    seed, is_short = np.uint64(job[6]), ordered and n_strings <= _FEW_STRINGS
     for row in rows:
         start, end = np.int64(ends[row]), np.int64(ends[row + 1])
-        h = hash_bytes(data, start, end, seed)
-        codes[row, column] = find_code(offsets, constants, places, marks, ordered, data, start, end, h)
+        if is_short:
+            codes[row, column] = find_place(offsets, constants, data, start, end)
+        else:
+            h = hash_bytes(data, start, end, seed)
+            codes[row, column] = find_code(offsets, constants, places, marks, ordered, data, start, end, h)
 
 
 @inlined
@@ -108,18 +129,18 @@ def _search(
 
     Returns the place where `list_codes` or `list_ptr` is full, all rows if none is, -1 at a letter that the caller has to fold; and the next list.
     """
-    column, folds, n_literals, table_words, n_links = job[1], job[2] == LOWER, job[3], job[4], job[5]
+    column, n_literals, table_words, n_links = job[1], job[3], job[4], job[5]
     classes, table = array_at(job[6], END_AT + 1, np.uint16), array_at(job[7], table_words, np.uint32)
     links, outputs = array_at(job[8], n_links, np.uint64), array_at(job[9], n_links, np.int32)
     shorter = array_at(job[10], n_literals + 2, np.int32)
     automaton = (classes, table, links, outputs, shorter)
     ends = array_at(text[0] + 4 * text[3], codes.shape[0] + 1, np.int32)
     data = array_at(text[1], np.int64(ends[codes.shape[0]]), np.uint8)
+    if job[2] == LOWER and not _is_ascii(data, np.int64(ends[0]), np.int64(ends[codes.shape[0]])):
+        return np.int64(-1), n_lists
     for i in range(place, rows.size):
         row = rows[i]
         start, end = np.int64(ends[row]), np.int64(ends[row + 1])
-        if folds and not _is_ascii(data, start, end):
-            return np.int64(-1), n_lists
         own = n_lists - first_list
         first = list_ptr[own]
         last = search_text(automaton, data, start, end, seen, list_codes, first)
@@ -136,6 +157,7 @@ def _search(
 
 @inlined
 def _is_ascii(data: Bytes, start: Scalar, end: Scalar) -> Scalar:
+    """Whether there are no other letters; what NULLs hide counts too."""
     found = np.uint8(0)
     for i in range(start, end):
         found |= data[i]

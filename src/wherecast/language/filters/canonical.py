@@ -180,18 +180,20 @@ def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes]
     at = (filters.row_ptr * width).tolist()
     first = filters.clause_ptr.tolist()
     residuals = _residual_words(filters) if residuals is None else residuals
+    whole = np.array([*(p.residuals[0].is_whole for p in filters.programs), False], bool)  # the last: no program
+    is_whole = np.concatenate(([0], np.cumsum(whole[filters.program])))[filters.clause_ptr]
     out = []
-    for a, b in pairwise(first):
+    for (a, b), any_whole in zip(pairwise(first), np.diff(is_whole).tolist(), strict=True):
         if b - a == 1 and a not in residuals:
             out.append(_digest(data[at[a] : at[b]], b"box"))
-        elif any(_is_whole(filters, c) for c in range(a, b)):
+        elif any_whole:
             # The boxes of a cover say nothing that the residual does not.
             out.append(_digest(residuals[a], b"whole"))
         else:
-            # The number of bytes first, so that no residual can be taken for rows.
+            # The numbers of bytes first, so that no residual can be taken for rows.
             parts = [(data[at[c] : at[c + 1]], residuals.get(c, b"")) for c in range(a, b)]
-            marks = {_digest(b"%d:%b%b" % (len(box), box, rest), b"clause") for box, rest in parts}
-            out.append(_digest(b"".join(sorted(marks)), b"clauses"))
+            clauses = sorted({b"%d:%d:%b%b" % (len(box), len(rest), box, rest) for box, rest in parts})
+            out.append(_digest(b"".join(clauses), b"clauses"))
     return out
 
 
@@ -219,11 +221,6 @@ def _row_bytes(filters: Filters, schema: Schema) -> bytes:
 def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
     marks = b"".join(hashlib.blake2b(s.encode("utf-8", "surrogatepass"), digest_size=16).digest() for s in strings)
     return np.frombuffer(marks, np.uint64).reshape(-1, 2)
-
-
-def _is_whole(filters: Filters, clause: int) -> bool:
-    program = int(filters.program[clause])
-    return program >= 0 and filters.programs[program].residuals[0].is_whole
 
 
 def _residual_words(filters: Filters) -> dict[int, bytes]:
