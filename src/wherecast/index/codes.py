@@ -17,7 +17,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -236,6 +236,11 @@ class Codebook:
         expression = self.expression(number)
         return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
 
+    def literals(self, number: int) -> Mapping[str, int] | None:
+        """The codes of the literals in a column by their marked texts; None if it is not a column of literals."""
+        codes = self.codes[number] if number < len(self.codes) else None
+        return codes.numbers if isinstance(codes, LiteralCodes) else None
+
     @property
     def widths(self) -> Ints:
         return np.array([1 if c is None else c.width for c in self.codes], np.int32)
@@ -344,8 +349,13 @@ def build_codes(
     schema: Schema,
     expressions: Sequence[ExpressionColumn] = (),
     regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
+    tested: Mapping[int, Collection[str]] | None = None,
 ) -> tuple[Codebook, Ints, Ints]:
-    """The codebook of a set of filters, and the rows' intervals in its codes."""
+    """The codebook of a set of filters, and the rows' intervals in its codes.
+
+    `tested` are literals by column of literals that no row asks for, but residuals do.
+    """
+    tested = {} if tested is None else tested
     makers: dict[type[ColumnCodes], _Maker] = {
         KeyCodes: _key_codes,
         RegexCodes: partial(_regex_codes, regex_bytes),
@@ -354,14 +364,14 @@ def build_codes(
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
     # Columns of literals that nobody asks for are left out, so that events have no codes for them.
-    codes: list[ColumnCodes | None] = [None] * max(len(schema), int(column.max(initial=-1)) + 1)
+    codes: list[ColumnCodes | None] = [None] * (max(len(schema) - 1, int(column.max(initial=-1)), *tested, -1) + 1)
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
     by_kind: dict[type[ColumnCodes], list[int]] = {}
     for number in np.flatnonzero(np.diff(bounds)).tolist():
         by_kind.setdefault(codes_of_column(schema, expressions, number), []).append(number)
     ends = filters, column, codes, lo, hi
-    _build_literals(by_kind.pop(LiteralCodes, []), *ends)
+    _build_literals(sorted({*by_kind.pop(LiteralCodes, []), *tested}), tested, *ends)
     _build_strings(by_kind.pop(StringCodes, []), *ends)
     for kind, numbers in by_kind.items():
         for number in numbers:
@@ -429,19 +439,44 @@ def _tell_gaps_apart(filters: Filters, place: Longs, n_strings: Longs, lo: Ints,
 
 
 def _build_literals(
-    numbers: list[int], filters: Filters, column: Longs, codes: list[ColumnCodes | None], lo: Ints, hi: Ints
+    numbers: list[int],
+    tested: Mapping[int, Collection[str]],
+    filters: Filters,
+    column: Longs,
+    codes: list[ColumnCodes | None],
+    lo: Ints,
+    hi: Ints,
 ) -> None:
     """The codes of all columns of literals, and the intervals of their rows: every row asks for one literal."""
     place_of = np.full(len(codes), -1, np.int64)
     place_of[numbers] = np.arange(len(numbers))
     rows = np.flatnonzero((place_of[column] >= 0) & ~filters.null)
-    n_strings = len(filters.strings)
-    used, place = np.unique(place_of[column[rows]] * n_strings + (filters.lo[rows] >> 2), return_inverse=True)
+    strings, rank, more = _with_tested(filters.strings, tested)
+    n_strings, place = len(strings), place_of[column[rows]]
+    keys = place * n_strings + rank[filters.lo[rows] >> 2]
+    others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
+    used = np.unique(np.concatenate((keys, *others)))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
-    lo[rows] = hi[rows] = place - ptr[place_of[column[rows]]] + FIRST_LITERAL
-    made = literal_columns(filters.strings, used % max(n_strings, 1), ptr)
+    lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
+    made = literal_columns(strings, used % max(n_strings, 1), ptr)
     for number, each in zip(numbers, made, strict=True):
         codes[number] = each
+
+
+def _with_tested(
+    strings: list[str], tested: Mapping[int, Collection[str]]
+) -> tuple[list[str], Longs, dict[int, Longs]]:
+    """Strings with those that residuals test, in order; the rank of each string there, and those of the tested ones by column."""
+    if not tested:
+        return strings, np.arange(len(strings)), {}
+    joined = sorted(set(strings).union(*tested.values()))
+    number = {string: rank for rank, string in enumerate(joined)}
+    ranks = np.fromiter(map(number.__getitem__, strings), np.int64, len(strings))
+    return (
+        joined,
+        ranks,
+        {n: np.fromiter(map(number.__getitem__, each), np.int64, len(each)) for n, each in tested.items()},
+    )
 
 
 def _regex_codes(regex_bytes: int, filters: Filters, real: Longs, _has_elements: bool) -> tuple[RegexCodes, Ints, Ints]:

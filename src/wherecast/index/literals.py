@@ -110,6 +110,11 @@ class LiteralCodes:
         ]
 
     @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Codes by literal, with its mark."""
+        return {literal: code for code, literal in enumerate(self.strings(), FIRST_LITERAL)}
+
+    @cached_property
     def search(self) -> TextSearch:
         """Finds the codes of one text, see `search_one`."""
         ints, longs = np.zeros(0, np.int32), np.zeros(0, np.int64)

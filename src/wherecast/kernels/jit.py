@@ -53,7 +53,7 @@ from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils as _cgutils
 from numba.core import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from numba.np import arrayobj as _arrayobj
 
 from wherecast.kernels.private import make_private
 
@@ -140,6 +140,7 @@ ZERO = np.uint64(0)
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 cgutils: Any = _cgutils  # without types of its own
+arrayobj: Any = _arrayobj
 HAS_COMPRESS = bool(binding.get_host_cpu_features().get("avx512f", False))
 
 if config.DISABLE_JIT:
@@ -282,7 +283,7 @@ else:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array, element = context.make_array(result)(context, builder), context.get_data_type(result.dtype)
             width = context.get_constant(types.intp, context.get_abi_sizeof(element))
-            populate_array(
+            arrayobj.populate_array(
                 array,
                 data=builder.inttoptr(arguments[0], element.as_pointer()),
                 shape=[arguments[1]],

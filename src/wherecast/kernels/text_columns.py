@@ -112,7 +112,8 @@ def _look_up(text: Longs, job: Longs, rows: Ints, codes: Ints) -> None:
     data = array_at(text[1], np.int64(ends[codes.shape[0]]), np.uint8)
     seed, is_short = np.uint64(job[6]), ordered and n_strings <= _FEW_STRINGS
     for row in rows:
-        start, end = np.int64(ends[row]), np.int64(ends[row + 1])
+        start: Scalar = np.int64(ends[row])
+        end: Scalar = np.int64(ends[row + 1])
         if is_short:
             codes[row, column] = find_place(offsets, constants, data, start, end)
         else:

@@ -375,7 +375,8 @@ def _rewritten(node: Any, by: int, renamed: tuple[int, int] = (-1, -1)) -> Any:
         return tuple(_rewritten(each, by, renamed) for each in node)
     if not isinstance(node, Node):
         return node
-    parts = [(name, getattr(node, name)) for name in _parts_of(type(node))]
+    kind: Any = type(node)
+    parts = [(name, getattr(node, name)) for name in _parts_of(kind)]
     changed = {name: _rewritten(part, by, renamed) for name, part in parts}
     changed = {name: changed[name] for name, part in parts if changed[name] is not part}
     return replace(node, **changed) if changed else node
