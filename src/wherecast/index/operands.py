@@ -47,7 +47,7 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     valid = arrow_valid(array)
     if attribute.value is not None:
         return Nullable(_dicts(array, attribute, attribute.value), valid)
-    if attribute.type is Type.DECIMAL:
+    if attribute.type is Type.DECIMAL and (attribute.is_array or attribute.is_text):
         return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
     if attribute.is_array:
         return Nullable(_objects(_plain_lists(array)), valid)

@@ -85,7 +85,7 @@ def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digi
     """Values as `target`; `scale` is that of decimal values, `digits` are those of a decimal target."""
     if source is target and source is not Type.DECIMAL:
         return operand
-    if target in (Type.INT, Type.BIGINT, Type.DOUBLE) and operand.is_arrow:
+    if target in (*INTEGERS, Type.DOUBLE) and operand.is_arrow:
         from wherecast.language.arrow_texts import read_numbers  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return read_numbers(operand.texts, target, _text_reader(target, digits, zone))

@@ -21,12 +21,12 @@ from wherecast.language.events.types import (
     FLOATS,
     INTEGERS,
     MOMENTS,
+    TEXTS,
     WIDTH_OF,
     Type,
     common_scale,
     compute,
     integer_range,
-    rescale,
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
@@ -68,6 +68,7 @@ from wherecast.language.nullable import (
     decimal_scale,
     filler,
     member_keys,
+    rescaled,
     rounded,
     to_double,
 )
@@ -193,13 +194,19 @@ def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
         return Nullable(filler(common, scope.length), np.zeros(scope.length, bool))
+    if operand.is_constant and common not in TEXTS:
+        one = _in_order(node, Nullable(operand.values[:1], operand.valid[:1]), common, scale, scope.zone)
+        return Nullable(np.broadcast_to(one.values, scope.length), operand.valid)
+    return _in_order(node, operand, common, scale, scope.zone)
+
+
+def _in_order(node: Node, operand: Nullable, common: Type, scale: int, zone: Zone) -> Nullable:
     if common in FLOATS:
         return Nullable(float_keys(to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
-        own = decimal_scale(node)
-        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
+        return Nullable(rescaled(operand.values, decimal_scale(node), scale), operand.valid)
     if common in MOMENTS:
-        return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
+        return Nullable(as_moments(operand.values, node.type, common, zone), operand.valid)
     return operand
 
 
@@ -306,8 +313,19 @@ def _fits_long(op: str, a: Longs, b: Longs, result: Longs) -> Bools:
     return fits
 
 
+#: Digits of a decimal that 64 bits hold.
+_LONG_DIGITS = 18
+
+
 def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
     s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
+    if node.op in "+-*" and node.digits[0] <= _LONG_DIGITS and left.values.dtype == right.values.dtype == np.int64:
+        # Nothing is rounded and nothing grows beyond the digits of the result.
+        a, b = left.values, right.values
+        if node.op != "*":
+            a, b = rescaled(a, s1, max(s1, s2)), rescaled(b, s2, max(s1, s2))
+        if a.dtype == b.dtype == np.int64:
+            return Nullable(_DOUBLE_OPS[node.op](a, b), valid)
     out, ok = np.zeros(valid.size, object), valid.copy()
     for i in np.flatnonzero(valid).tolist():
         value = compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools
 from wherecast.language.events.keys import DAY_US, float_keys, instants
-from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type
+from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type, rescale
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
 
@@ -21,9 +21,10 @@ _FEW_ROWS = 32
 
 
 class Nullable:
-    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
+    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
+    Decimals are unscaled: int64 where their type has at most 18 digits and they were read or computed so, else object.
 
     Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
     one asks for `values`. A value that is the same in every row, such as a literal, is an array of one value with a stride
@@ -89,9 +90,12 @@ class Nullable:
 
 def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
-    if not array.null_count:
+    bitmap = array.buffers()[0] if array.null_count else None
+    if bitmap is None:
         return np.ones(len(array), bool)
-    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    first, end = array.offset, array.offset + len(array)
+    bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
+    return np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(array)].view(np.bool_)
 
 
 def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
@@ -144,9 +148,29 @@ def decimal_scale(node: Node) -> int:
 
 def to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
     if node.type is Type.DECIMAL:
-        unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in operand.values], np.float64)
+        scale, values = decimal_scale(node), operand.values
+        if values.dtype == np.int64 and scale <= _EXACT_POWERS and _are_within(values, 2**53):
+            return values / np.float64(10**scale)  # two exact doubles: the quotient is rounded once
+        unit = 10**scale
+        return np.array([int(v) / unit for v in values], np.float64)
     return operand.values.astype(np.float64)
+
+
+#: Powers of ten up to this exponent are doubles.
+_EXACT_POWERS = 22
+
+
+def _are_within(values: npt.NDArray[np.int64], limit: int) -> bool:
+    return bool(values.size == 0 or (values.max() < limit and values.min() > -limit))
+
+
+def rescaled(values: npt.NDArray[Any], old: int, new: int) -> npt.NDArray[Any]:
+    """Unscaled decimals at another scale: integers of 64 bits where all fit and no digit is lost, else Python's."""
+    if old == new:
+        return values
+    if values.dtype == np.int64 and old < new <= old + 18 and _are_within(values, 2**63 // 10 ** (new - old)):
+        return values * np.int64(10 ** (new - old))
+    return np.fromiter((rescale(int(v), old, new) for v in values), object, values.size)
 
 
 def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

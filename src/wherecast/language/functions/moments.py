@@ -117,10 +117,10 @@ def _first_days(unit: str, days: Longs) -> Longs:
     """The first day of the year, quarter, month or week that a day is in."""
     if unit == "week":
         return days - (days + 3) % 7
-    year, month, _ = civil(days)
-    if unit == "year":
-        return days_of(year, 1)
-    return days_of(year, month if unit == "month" else (month - 1) // 3 * 3 + 1)
+    year, month, day = civil(days)
+    if unit == "month":
+        return days - day + 1
+    return days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
 
 
 def _next_days(unit: str, first: Longs) -> Longs:
