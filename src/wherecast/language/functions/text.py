@@ -526,11 +526,11 @@ TEXT_FUNCTIONS = (
     _plain(
         "concat",
         "s[, ...]",
-        [TEXT],
+        [replace(TEXT, is_written=True)],
         _STRING,
         _concat,
         arrow="concat",
-        says="the texts one after the other",
+        says="the texts one after the other; other values as `CAST` writes them",
         example="concat(symbol, '.', `odd name`) = 'IBM.x'",
     ),
     function(
