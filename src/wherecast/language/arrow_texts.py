@@ -387,6 +387,11 @@ def from_arrow(array: pa.Array | Nullable) -> Nullable:
     return Nullable(array.to_numpy(zero_copy_only=False), valid)
 
 
+def take_texts(texts: pa.Array, places: Longs) -> pa.Array:
+    """The texts at places, NULL where a place is negative."""
+    return texts.take(pa.array(places, mask=places < 0))
+
+
 def choose_texts(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
     """The texts of the first where the mask says so, else those of the other."""
     return Nullable.of_texts(pc.if_else(pa.array(use_first), first.texts, other.texts))

@@ -393,6 +393,11 @@ def _typed(node: Node, kind: Type, scope: Scope) -> Nullable:
 
 def _item(node: Subscript, scope: Scope) -> Nullable:
     array, index = evaluate(node.array, scope), evaluate(node.index, scope)
+    if array.lists is not None and index.is_constant:
+        value = index.values[0]
+        if node.array.type is Type.MAP:
+            return array.lists.by_key(value)
+        return array.lists.at(int(value)) if value >= 0 else nothing(node.type, scope.length)
     out, valid = filler(node.type, scope.length), array.valid & index.valid
     if node.array.type is Type.MAP:
         rows = np.flatnonzero(valid)
@@ -441,18 +446,26 @@ def _element(node: Element, scope: Scope) -> Nullable:
     return scope.element(node.name)
 
 
-def _quantified(node: Quantified, scope: Scope) -> Nullable:
-    array = evaluate(node.array, scope)
+def _elements(array: Nullable, kind: Type) -> tuple[Longs, Nullable]:
+    """The elements of all arrays, and the row of each."""
+    if array.lists is not None:
+        return array.lists.owners, array.lists.elements
     rows, items = [], []
     for i in np.flatnonzero(array.valid).tolist():
         rows += [i] * len(array.values[i])
         items += list(array.values[i])
-    owner, known = np.array(rows, np.int64), np.array([v is not None for v in items], bool)
-    elements = filler(element_of(node.array), owner.size)
+    known = np.array([v is not None for v in items], bool)
+    elements = filler(kind, len(items))
     for i in np.flatnonzero(known).tolist():
         elements[i] = items[i]
+    return np.array(rows, np.int64), Nullable(elements, known)
+
+
+def _quantified(node: Quantified, scope: Scope) -> Nullable:
+    array = evaluate(node.array, scope)
+    owner, elements = _elements(array, element_of(node.array))
     try:
-        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, elements))
     except GrownTextError as grown:
         grown.row = int(owner[grown.row])
         raise

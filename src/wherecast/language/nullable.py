@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, float_keys, instants
 from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type, rescale
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
+from wherecast.language.sequences import take_ranges
 
 #: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
 _FEW_ROWS = 32
@@ -27,26 +28,36 @@ class Nullable:
     Decimals are unscaled: int64 where their type has at most 18 digits and they were read or computed so, else object.
 
     Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
-    one asks for `values`. A value that is the same in every row, such as a literal, is an array of one value with a stride
+    one asks for `values`. Arrays and maps of many events come as `Lists` in the same way. A value that is the same in every row, such as a literal, is an array of one value with a stride
     of zero.
     """
 
-    __slots__ = ("_texts", "_valid", "_values")
+    __slots__ = ("_texts", "_valid", "_values", "lists")
 
     def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
         self._values: npt.NDArray[Any] | None = values
         self._valid: Bools | None = valid
         self._texts: Any = None  # an Arrow array, if it is there
+        self.lists: Lists | None = None
 
     @classmethod
     def of_texts(cls, texts: Any) -> Nullable:
         """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
         made = cls.__new__(cls)
-        made._values, made._valid, made._texts = None, None, texts  # noqa: SLF001
+        made._values, made._valid, made._texts, made.lists = None, None, texts, None  # noqa: SLF001
+        return made
+
+    @classmethod
+    def of_lists(cls, lists: Lists, valid: Bools) -> Nullable:
+        """Arrays or maps."""
+        made = cls(np.zeros(0), valid)
+        made._values, made.lists = None, lists
         return made
 
     @property
     def values(self) -> npt.NDArray[Any]:
+        if self._values is None and self.lists is not None:
+            self._values = self.lists.to_python()
         if self._values is None:
             self._values = np.fromiter(self._texts.fill_null("").to_pylist(), object, len(self._texts))
         return self._values
@@ -80,12 +91,80 @@ class Nullable:
         """The values of some rows."""
         if self.is_arrow and rows.size >= _FEW_ROWS:
             return Nullable.of_texts(self._texts.take(rows))
+        if self.lists is not None and self._values is None:
+            return Nullable.of_lists(self.lists.take(rows), self.valid[rows])
         return Nullable(self.values[rows], self.valid[rows])
+
+    def find(self, places: Longs) -> Nullable:
+        """The values at places, NULL where a place is negative."""
+        if self.is_arrow:
+            from wherecast.language.arrow_texts import take_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            return Nullable.of_texts(take_texts(self._texts, places))
+        if not self.valid.size:
+            return Nullable(np.zeros(places.size, self.values.dtype), np.zeros(places.size, bool))
+        return Nullable(self.values[places], self.valid[places] & (places >= 0))
 
     def __iter__(self) -> Iterator[Any]:
         """Values and mask."""
         yield self.values
         yield self.valid
+
+
+class Lists(NamedTuple):
+    """Arrays of many events, one after the other: those of row i are elements number offsets[i] to before offsets[i + 1].
+
+    Maps have keys, too, and their values are the elements.
+    """
+
+    offsets: Longs
+    elements: Nullable
+    keys: Nullable | None = None
+
+    @property
+    def sizes(self) -> Longs:
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Longs:
+        """The row of each element."""
+        return np.repeat(np.arange(self.offsets.size - 1), self.sizes)
+
+    def at(self, number: int) -> Nullable:
+        """The element of a number in each row, counted from 0, or from the end if it is negative; NULL if there is none."""
+        places = (self.offsets[:-1] if number >= 0 else self.offsets[1:]) + number
+        is_there = (places >= self.offsets[:-1]) & (places < self.offsets[1:])
+        return self.elements.find(np.where(is_there, places, -1))
+
+    def by_key(self, key: Any) -> Nullable:
+        """The value of a key in each map; NULL if there is none."""
+        assert self.keys is not None, "these are maps"
+        if self.keys.is_arrow:
+            from wherecast.language.arrow_texts import are_among  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            hits = np.flatnonzero(are_among(self.keys.texts, {key}))
+        else:
+            hits = np.flatnonzero(self.keys.values == key)
+        places = np.full(self.offsets.size - 1, -1)
+        places[np.searchsorted(self.offsets, hits, side="right") - 1] = hits
+        return self.elements.find(places)
+
+    def take(self, rows: npt.NDArray[Any]) -> Lists:
+        """Some of the rows."""
+        places, offsets = take_ranges(self.offsets, rows)
+        keys = None if self.keys is None else self.keys.take(places)
+        return Lists(offsets, self.elements.take(places), keys)
+
+    def to_python(self) -> npt.NDArray[np.object_]:
+        """Lists, or dictionaries in the order of their keys there."""
+        known = zip(self.elements.values.tolist(), self.elements.valid.tolist(), strict=True)
+        flat = [value if is_known else None for value, is_known in known]
+        keys = None if self.keys is None else self.keys.values.tolist()
+        out, start = np.empty(self.offsets.size - 1, object), 0
+        for row, end in enumerate(self.offsets[1:].tolist()):
+            out[row] = flat[start:end] if keys is None else dict(zip(keys[start:end], flat[start:end], strict=True))
+            start = end
+        return out
 
 
 def arrow_valid(array: Any) -> Bools:
@@ -153,7 +232,7 @@ def to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
             return values / np.float64(10**scale)  # two exact doubles: the quotient is rounded once
         unit = 10**scale
         return np.array([int(v) / unit for v in values], np.float64)
-    return operand.values.astype(np.float64)
+    return operand.values.astype(np.float64, copy=False)
 
 
 #: Powers of ten up to this exponent are doubles.

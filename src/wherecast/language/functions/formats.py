@@ -27,9 +27,7 @@ _ONE_OR_MORE = "[0-9]{1,19}"
 #: What a run of letters stands for, and what it takes. A year has four digits, or a sign.
 _FIELDS = {
     "yyyy": ("year", r"-[0-9]{4,9}|\+[0-9]{5,9}|[0-9]{4}"),
-    "uuuu": ("year", r"-[0-9]{4,9}|\+[0-9]{5,9}|[0-9]{4}"),
     "yy": ("short_year", "[0-9]{2}"),
-    "uu": ("short_year", "[0-9]{2}"),
     "MMM": ("month_name", "|".join(_MONTHS)),
     "MM": ("month", "[0-9]{2}"),
     "M": ("month", _ONE_OR_MORE),
@@ -97,14 +95,17 @@ def _check_place(run: str, name: str, before: str, fields: list[str]) -> None:
     if kind in (_KINDS.get(field, field) for field in fields):
         raise ValueError(f"the format has the {kind} twice")
     # Java gives a number of any length all digits but those that numbers of fixed length right behind it need.
-    if before and (_is_variable(run) or (_is_variable(before) and before not in ("yyyy", "uuuu"))):
+    if _is_variable(before) and run not in _NOT_NUMBERS and not (before == "yyyy" and not _is_variable(run)):
         raise ValueError(
-            f"{before}{run} in a format: a number of any length next to another one; put a sign between them"
+            f"{before}{run} in a format: a number of any length before another one; put a sign between them"
         )
 
 
+_NOT_NUMBERS = ("MMM", "XXX")
+
+
 def _is_variable(run: str) -> bool:
-    return len(run) == 1 or run[0] == "S" or run in ("yyyy", "uuuu")
+    return len(run) == 1 or run[:1] == "S" or run == "yyyy"
 
 
 def read_moment(text: str, form: str, zone: Zone) -> int | None:
@@ -184,7 +185,7 @@ _CLOCK = (("hour", 3_600_000_000, 24), ("minute", 60_000_000, 60), ("second", 1_
 def _written(run: str, values: Longs) -> list[str]:
     """The values of a field, as its letters say."""
     numbers: list[int] = values.tolist()
-    if run in ("yyyy", "uuuu"):
+    if run == "yyyy":
         return [f"{'+' if n > 9999 else '-' if n < 0 else ''}{abs(n):04d}" for n in numbers]
     if run == "MMM":
         return [_MONTHS[n - 1].title() for n in numbers]
