@@ -17,6 +17,8 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import address_of, direct, frozen
+from wherecast.language.arrow_texts import string_buffers
+from wherecast.language.nullable import arrow_valid
 from wherecast.language.sequences import take_ranges
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
@@ -26,7 +28,6 @@ _SEED = secrets.randbits(63)
 _MOST_STRINGS = 2**30 - 1
 
 _ALL_VALID = frozen(np.zeros(0, np.bool_))
-_NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
 class Texts(NamedTuple):
@@ -47,13 +48,8 @@ class Texts(NamedTuple):
 
 def lay_out(values: pa.Array) -> Texts:
     """A column of strings or large strings, in place."""
-    bitmap = values.buffers()[0]
-    if not values.null_count or bitmap is None:
-        return Texts(*string_buffers(values), _ALL_VALID)
-    first, end = values.offset, values.offset + len(values)
-    bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
-    valid = np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(values)].view(np.bool_)
-    return Texts(*string_buffers(values), frozen(valid))
+    valid = frozen(arrow_valid(values)) if values.null_count else _ALL_VALID
+    return Texts(*string_buffers(values), valid)
 
 
 class StringCodes:
@@ -183,16 +179,6 @@ def _check(stored: StoredArrays) -> None:
     stored.within(places, -1, n, "places")
     stored.require(places.min() < 0, "places", "has no empty slot")
     stored.column("marks", np.uint32, size=places.size)
-
-
-def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
-    """Offsets and bytes of a column of strings or large strings, without copying."""
-    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-    _, offsets, data = values.buffers()
-    if offsets is None or len(values) == 0:
-        return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
-    ends = frozen(np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1])
-    return ends, frozen(np.frombuffer(data, np.uint8)) if data is not None and data.size else _NO_BYTES
 
 
 def join_texts(texts: list[bytes]) -> tuple[Longs, Bytes]:

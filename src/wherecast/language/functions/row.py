@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.casts import is_castable
 from wherecast.language.events.keys import DAY_US, walls
 from wherecast.language.events.types import (
     COLLECTIONS,
@@ -50,6 +51,7 @@ class Takes:
     read: Callable[[Node, Nullable, Zone], Nullable] = lambda _node, operand, _zone: operand
     text_as: Type | None = None  # a string literal is read as this type
     casts_text: bool = True  # and so is any other string
+    is_written: bool = False  # other scalars become texts, as CAST writes them
     literal: bool = False  # it must be a literal
     is_typed: bool = True  # Spark's type of a number literal matters
 
@@ -218,6 +220,8 @@ def takes_of(row: Function, position: int) -> Takes:
 def _checked(row: Function, position: int, arg: Node, describe: Describe) -> Node:
     takes = takes_of(row, position)
     is_text = isinstance(arg, Param) and arg.type is Type.STRING
+    if takes.is_written and arg.type not in (*takes.types, Type.NULL) and is_castable(arg.type, Type.STRING):
+        return Cast(item=arg, type=Type.STRING, span=arg.span)
     if arg.type is Type.STRING and takes.text_as is not None and Type.STRING not in takes.types:
         if is_text:
             arg = retyped(arg, takes.text_as)
