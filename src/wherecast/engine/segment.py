@@ -350,7 +350,7 @@ def _build_segment(
 
 def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Filters]:
     """The number of each member's filter, part after part; where the filter of each number is; and the filters."""
-    used = [np.unique(p.filter_of) for p in parts]
+    used = [np.flatnonzero(np.bincount(p.filter_of, minlength=p.filters.n_filters)) for p in parts]
     # Where all filters of a part are used, they are not copied.
     chosen_parts = [
         digested(p.filters if u.size == p.filters.n_filters else take_filters(p.filters, u), schema)
@@ -394,9 +394,9 @@ def digested(filters: Filters, schema: Schema) -> Filters:
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
 
-def _distinct(digests: list[bytes]) -> tuple[Longs, Longs]:
+def _distinct(digests: bytes) -> tuple[Longs, Longs]:
     """A number for each digest, equal for equal ones, and one place of each number, in order."""
-    words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+    words = np.frombuffer(digests, np.uint64).reshape(-1, 2)
     order = np.lexsort((words[:, 1], words[:, 0]))
     fresh = np.ones(order.size, bool)
     fresh[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)

@@ -58,6 +58,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
+from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
@@ -406,7 +407,7 @@ def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) 
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if has_elements else []
-    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
+    starts = distinct(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
     codes = KeyCodes.of(starts)
     lo = codes.encode_keys(low)
     lo[(low == KEY_MIN) & (high == KEY_MAX)] = FIRST_CODE
@@ -416,7 +417,7 @@ def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) 
 def _string_codes(filters: Filters, rows: Longs, real: Longs, _has_elements: bool) -> tuple[StringCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     left, right = low != KEY_MIN, high != KEY_MAX
-    used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
+    used = distinct(np.concatenate((low[left] >> 2, high[right] >> 2)))
     lo, hi = np.full(real.size, FIRST_CODE, np.int32), np.full(real.size, FAR, np.int32)
     for ends, values, bounded in ((lo, low, left), (hi, high, right)):
         ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
