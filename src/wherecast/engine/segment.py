@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
+from wherecast.engine.memory import give_back
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
@@ -314,7 +315,10 @@ def build_segment(
     has been used (see decision 47).
     """
     with progress("indexing", 4) as step:
-        return _build_segment(parts, schema, matcher, sample, limits, step)
+        segment = _build_segment(parts, schema, matcher, sample, limits, step)
+    if segment.boxes.n_filters >= _BLOCK:
+        give_back()
+    return segment
 
 
 def _build_segment(
@@ -343,6 +347,8 @@ def _build_segment(
     step.advance()
     packed = pack_boxes(index.boxes)
     step.advance()
+    if packed.n_filters >= _BLOCK:
+        give_back()
     built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
     step.advance()
     return Segment(index.codebook, packed, index.residuals, built, subscriptions)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
+from wherecast.engine.memory import give_back
 from wherecast.engine.processes import compile_on
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
@@ -79,6 +80,8 @@ def compile_parts(compiler: Compiler, texts: Sequence[Any], processes: int = 1) 
         found = compile_on(
             compiler, _TextParts(texts), processes, lambda number: step.advance(min(PART, len(texts) - number * PART))
         )
+    if len(texts) >= PART:
+        give_back()
     return [CompiledPart(number * PART, compiled) for number, compiled in enumerate(found)]
 
 

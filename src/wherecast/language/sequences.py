@@ -34,6 +34,8 @@ def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
 
 def number_sequences(ptr: Longs, values: Longs) -> Longs:
     """A number for each sequence, equal for equal ones; numbers begin at 0."""
+    if ptr.size <= 2:  # one at most: what a single filter costs
+        return np.zeros(ptr.size - 1, np.int64)
     sizes = np.diff(ptr)
     out, most = np.zeros(sizes.size, np.int64), int(values.max(initial=0)) + 1
     place, longer = 0, np.flatnonzero(sizes)

@@ -172,6 +172,8 @@ def _unordered(head: str, parts: list[Writer]) -> Writer:
 _ROW = np.dtype([("attr", "<i2"), ("ends", "u1", 2), ("lo", "<u8", 2), ("hi", "<u8", 2)])
 
 
+#: Filters that are worth the calls of NumPy that they need together.
+_MANY = 16
 _BOX, _WHOLE, _CLAUSE, _CLAUSES, _STRING = Hash(b"box"), Hash(b"whole"), Hash(b"clause"), Hash(b"clauses"), Hash()
 
 
@@ -190,29 +192,41 @@ def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes]
     boxes, others = np.flatnonzero(kind == 0), np.flatnonzero(kind == 1)
     out = np.empty((filters.n_filters, 16), np.uint8)
     out[boxes] = _BOX.many(data, at[first[boxes]], at[first[boxes] + 1])
-    if others.size:
+    if others.size >= _MANY:
         out[others] = _digest_clauses(filters, others, data, at, residuals)
+    else:
+        for number in others.tolist():
+            words = [(data[at[c] : at[c + 1]].tobytes(), residuals.get(c, b"")) for c in filters.clauses_of(number)]
+            marks = {_CLAUSE.one(_clause_words(box, rest)) for box, rest in words}
+            out[number] = np.frombuffer(_CLAUSES.one(b"".join(sorted(marks))), np.uint8)
     for number in np.flatnonzero(kind == 2).tolist():
         # The boxes of a cover say nothing that the residual does not.
         out[number] = np.frombuffer(_WHOLE.one(residuals[int(first[number])]), np.uint8)
     return out.tobytes()
 
 
+def _clause_words(box: bytes, rest: bytes) -> bytes:
+    # The number of bytes first, so that no residual can be taken for rows.
+    return b"%d:%b%b" % (len(box), box, rest)
+
+
 def _digest_clauses(filters: Filters, chosen: Longs, data: Bytes, at: Longs, residuals: dict[int, bytes]) -> Bytes:
-    """Digests of filters with several clauses, or with residuals: those of the sets of their clauses' digests."""
+    """Digests of filters with several clauses, or with residuals: those of the sets of their clauses' digests.
+
+    This is what `digest_filters` does for one filter, for many at once: clauses of equal length are hashed in one call.
+    """
     clauses, ptr = take_ranges(filters.clause_ptr, chosen)
     marks = np.empty((clauses.size, 16), np.uint8)
     plain = np.ones(clauses.size, bool)
     for place, clause in enumerate(clauses.tolist()):
         if clause in residuals:
             box = data[at[clause] : at[clause + 1]].tobytes()
-            marks[place] = np.frombuffer(_CLAUSE.one(b"%d:%b%b" % (len(box), box, residuals[clause])), np.uint8)
+            marks[place] = np.frombuffer(_CLAUSE.one(_clause_words(box, residuals[clause])), np.uint8)
             plain[place] = False
     lengths = at[clauses + 1] - at[clauses]
     for length in np.unique(lengths[plain]).tolist():
         here = np.flatnonzero(plain & (lengths == length))
-        # The number of bytes first, so that no residual can be taken for rows.
-        head = np.frombuffer(b"%d:" % length, np.uint8)
+        head = np.frombuffer(b"%d:" % length, np.uint8)  # as in `_clause_words`
         words = np.empty((here.size, head.size + length), np.uint8)
         words[:, : head.size] = head
         words[:, head.size :] = data[at[clauses[here]][:, None] + np.arange(length)]

@@ -61,6 +61,10 @@ class Filters(NamedTuple):
     def n_filters(self) -> int:
         return int(self.clause_ptr.size - 1)
 
+    def clauses_of(self, number: int) -> range:
+        """The clauses of one filter."""
+        return range(int(self.clause_ptr[number]), int(self.clause_ptr[number + 1]))
+
     def digest(self, number: int) -> bytes:
         """The digest of one filter."""
         return self.digests[16 * number : 16 * number + 16]
