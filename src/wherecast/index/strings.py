@@ -24,6 +24,9 @@ from wherecast.language.sequences import take_ranges
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
 
+#: The hash of stored tables, which name it; the first one, byte by byte, had no number.
+_HASH = 1
+
 #: Codes have 32 bits and a string takes two.
 _MOST_STRINGS = 2**30 - 1
 
@@ -133,7 +136,7 @@ class StringCodes:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
-        facts = np.array([int(self.ordered), self.seed], np.uint64)
+        facts = np.array([int(self.ordered), self.seed, _HASH], np.uint64)
         return {
             "offsets": self.offsets,
             "data": self.data,
@@ -146,8 +149,9 @@ class StringCodes:
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         _check(StoredArrays(arrays, "codes of strings"))
-        ordered, seed = (int(f) for f in arrays["facts"])
-        return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
+        ordered, seed, *known = (int(f) for f in arrays["facts"])
+        table = (seed, arrays["places"], arrays["marks"]) if known else None  # an older one is made anew
+        return cls(arrays["offsets"], arrays["data"], bool(ordered), table)
 
 
 def string_columns(strings: Sequence[str], chosen: Longs, ptr: Longs, ordered: Bools) -> list[StringCodes]:
@@ -171,7 +175,8 @@ def _check(stored: StoredArrays) -> None:
     n = len(texts)
     stored.require(n < _MOST_STRINGS, "offsets", f"has {n} strings, at most {_MOST_STRINGS}")
     stored.require(n < 2 or pc.all(pc.less(texts[:-1], texts[1:])).as_py(), "data", "is not sorted")
-    facts = stored.column("facts", np.uint64, size=2)
+    facts = stored.column("facts", np.uint64)
+    stored.require(facts.size == 2 or (facts.size == 3 and facts[2] == _HASH), "facts", "names no hash that is known")
     stored.require(facts[0] <= 1, "facts", f"has no truth value but {facts[0]}")
     places = stored.column("places", np.int32)
     is_power = places.size & (places.size - 1) == 0

@@ -64,6 +64,7 @@ from wherecast.language.intervals import elapsed, read_amount, shift
 from wherecast.language.nullable import (
     Nullable,
     as_moments,
+    both_valid,
     choose,
     decimal_scale,
     filler,
@@ -161,7 +162,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
     left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
-    both = left.valid & right.valid
+    both = both_valid(left.valid, right.valid)
     if left.is_arrow or right.is_arrow:
         from wherecast.language.arrow_texts import compare_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
@@ -259,7 +260,7 @@ def _negate(node: Negate, scope: Scope) -> Nullable:
 
 def _arith(node: Arith, scope: Scope) -> Nullable:
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
-    valid = left.valid & right.valid
+    valid = both_valid(left.valid, right.valid)
     if Type.NULL in (node.left.type, node.right.type):
         return Nullable(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
     if node.type is Type.DECIMAL:

@@ -183,7 +183,17 @@ def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
         from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return choose_texts(use_first, first, other)
-    return Nullable(np.where(use_first, first.values, other.values), np.where(use_first, first.valid, other.valid))
+    valid = (use_first & first.valid) | (~use_first & other.valid)
+    return Nullable(np.where(use_first, first.values, other.values), valid)
+
+
+def both_valid(first: Bools, other: Bools) -> Bools:
+    """Where both are; a constant is valid everywhere, and NumPy is slow with an array of one value."""
+    if other.strides == (0,) and other.size and other[0]:
+        return first
+    if first.strides == (0,) and first.size and first[0]:
+        return other
+    return first & other
 
 
 def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:

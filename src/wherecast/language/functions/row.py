@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from wherecast.language.events.types import (
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Element, Node, Param, Span, digits_of
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
+from wherecast.language.nullable import Nullable, as_moments, both_valid, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 
@@ -319,8 +320,7 @@ def nothing(kind: Type, length: int) -> Nullable:
 
 
 def all_valid(args: Sequence[Nullable]) -> Bools:
-    valid: Bools = np.logical_and.reduce([arg.valid for arg in args])
-    return valid
+    return reduce(both_valid, (arg.valid for arg in args))
 
 
 def objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
