@@ -30,7 +30,7 @@ FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast kills soak coverage check format docs site lock clean
+.PHONY: help install demo bench lab test test-fast kills soak coverage check format docs site package lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -87,6 +87,11 @@ docs: $(INSTALLED) ## Write anew what the documentation takes from the code: fun
 
 site: $(INSTALLED) ## Build the documentation site into site/; a broken link fails
 	$(SITE)
+
+package: $(INSTALLED) ## Build wheel and source archive into dist/, and use each in an environment of its own
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python tests/packaging/try_wheel.py dist
 
 # Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
 lock: ## Resolve the lock files, with the hashes of every platform
