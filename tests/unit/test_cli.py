@@ -45,7 +45,7 @@ def test_version():
     assert run("--version").stdout.strip() == f"wherecast {wherecast.__version__}"
 
 
-@pytest.mark.parametrize("command", [(), ("check",), ("lint",), ("match",), ("demo",)])
+@pytest.mark.parametrize("command", [(), ("check",), ("lint",), ("match",), ("demo",), ("doctor",)])
 def test_help_has_examples(command):
     """Every command explains itself, with an example."""
     result = run(*command, "--help")
