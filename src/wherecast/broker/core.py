@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from wherecast.broker.log_entries import LoggedEvents, Longs, sort_matches
-from wherecast.broker.problems import Problem, not_found, problem_of
+from wherecast.broker.problems import Problem, not_found
 from wherecast.errors import EventError
 
 
@@ -384,7 +384,7 @@ def _publish(
     per_row = np.bincount(found.rows, minlength=int(starts[-1]))
     for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         own = places[first:end]
-        refused = [(row - first, problem_of(reasons[row]).detail) for row in range(first, end) if row in reasons]
+        refused = [(row - first, reasons[row].message) for row in range(first, end) if row in reasons]
         positions = (own[own >= 0] + counters.head).tolist()
         answers.append(Published(positions, int(per_row[first:end].sum()), counters.version, refused))
     return answers

@@ -122,11 +122,12 @@ class QuarantinedRow(BaseModel):
 
 
 class BulkReport(BaseModel):
-    """What became of the rows of a load."""
+    """What became of the rows of a load; `quarantined` names the first thousand of those that were refused."""
 
     created: int
     replaced: int
     version: int
+    refused: int
     quarantined: list[QuarantinedRow]
 
 
