@@ -34,7 +34,8 @@ def load(broker: BrokerProcess, workload: Path, count: int) -> None:
     with httpx.Client(base_url=broker.url, headers=_headers(broker), timeout=600) as http:
         http.post("/v1/spaces", json={"name": "quotes", "schema": schema})
         start = time.perf_counter()
-        for first in range(0, table.num_rows, 100_000):
+        there = http.get(SPACE).json()["subscriptions"]  # of a run that was interrupted
+        for first in range(there, table.num_rows, 100_000):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table.slice(first, 100_000))
@@ -42,7 +43,7 @@ def load(broker: BrokerProcess, workload: Path, count: int) -> None:
             answer = http.post(f"{SPACE}/subscriptions/bulk", content=sink.getvalue().to_pybytes(), headers=kind)
             answer.raise_for_status()
             assert not answer.json()["quarantined"], answer.text[:500]
-        print(f"load: {table.num_rows / (time.perf_counter() - start):,.0f} subscriptions/s")
+        print(f"load: {(table.num_rows - there) / (time.perf_counter() - start):,.0f} subscriptions/s")
 
 
 def _headers(broker: BrokerProcess) -> dict[str, str]:
@@ -54,7 +55,9 @@ def batches(workload: Path, size: int) -> list[bytes]:
     return [json.dumps(events[n : n + size]).encode() for n in range(0, len(events) - size + 1, size)]
 
 
-async def publish(broker: BrokerProcess, bodies: list[bytes], per_body: int, publishers: int, seconds: float) -> dict[str, float]:
+async def publish(
+    broker: BrokerProcess, bodies: list[bytes], per_body: int, publishers: int, seconds: float
+) -> dict[str, float]:
     """Publishers in a closed loop; latencies in ms."""
     times: list[float] = []
     kind = {**_headers(broker), "Content-Type": "application/json"}
@@ -77,7 +80,9 @@ async def publish(broker: BrokerProcess, bodies: list[bytes], per_body: int, pub
     return {"events/s": round(len(times) * per_body / took), "p50 ms": round(p50, 1), "p99 ms": round(p99, 1)}
 
 
-async def paced(broker: BrokerProcess, bodies: list[bytes], publishers: int, rate: float, seconds: float) -> dict[str, float]:
+async def paced(
+    broker: BrokerProcess, bodies: list[bytes], publishers: int, rate: float, seconds: float
+) -> dict[str, float]:
     """Publishers that each send single events at a steady pace; raw sockets, so that the client costs little."""
     times: list[float] = []
 
@@ -111,31 +116,38 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--publishers", type=int, default=4)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only-load", action="store_true")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="broker-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     broker = BrokerProcess(folder)
-    kept = folder / "token"
+    kept, loaded = folder / "token", folder / "loaded"
     if kept.exists():
         broker.token = kept.read_text()
     start = time.perf_counter()
     broker.start()
     print(f"start to ready: {time.perf_counter() - start:.2f} s")
     try:
-        if not kept.exists():
+        kept.write_text(broker.token)
+        if not loaded.exists():
             load(broker, options.workload, options.subscriptions)
-            kept.write_text(broker.token)
+            loaded.touch()
             broker.stop()  # saves the engine
             start = time.perf_counter()
             broker.start()
             print(f"restart to ready: {time.perf_counter() - start:.2f} s")
+        if options.only_load:
+            return
         thousand, single = batches(options.workload, 1_000), batches(options.workload, 1)
         single = [body[1:-1] for body in single]
         asyncio.run(publish(broker, thousand, 1_000, 2, 3))  # compiles kernels, plans the index
         print("batches of 1,000:", asyncio.run(publish(broker, thousand, 1_000, options.publishers, options.seconds)))
         print("single, 500 publishers, 500/s:", asyncio.run(paced(broker, single, 500, 500, options.seconds)))
         print("single, 500 publishers, 1,000/s:", asyncio.run(paced(broker, single, 500, 1_000, options.seconds)))
-        print("single, 500 publishers, as fast as they can:", asyncio.run(paced(broker, single, 500, 1e9, options.seconds)))
+        print(
+            "single, 500 publishers, as fast as they can:",
+            asyncio.run(paced(broker, single, 500, 1e9, options.seconds)),
+        )
     finally:
         broker.stop()
 

@@ -18,7 +18,9 @@ _START_S = 60.0
 class BrokerProcess:
     """A broker that can be killed and started again on the same data."""
 
-    def __init__(self, folder: Path, *, database: str | None = None, settings: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, database: str | None = None, settings: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
+    ) -> None:
         self.folder = folder
         self.database = database or f"sqlite:///{folder / 'wherecast.db'}"
         self.settings = settings
@@ -29,7 +31,17 @@ class BrokerProcess:
 
     def start(self, port: int = 0) -> None:
         """Start it and wait until it is ready."""
-        command = [*self.wrap, sys.executable, "-m", "wherecast", "serve", "--database", self.database, "--port", str(port)]
+        command = [
+            *self.wrap,
+            sys.executable,
+            "-m",
+            "wherecast",
+            "serve",
+            "--database",
+            self.database,
+            "--port",
+            str(port),
+        ]
         for pair in self.settings:
             command += ["--set", pair]
         self.errors = (self.folder / "broker.log").open("a")

@@ -20,7 +20,7 @@ SCHEMA = {"symbol": "string", "price": "double"}
 SPACE = "/v1/spaces/quotes"
 
 
-class Tester:
+class ApiCaller:
     """Requests with a token; `client` has none."""
 
     def __init__(self, client: TestClient, broker: Broker, token: str) -> None:
@@ -33,10 +33,10 @@ class Tester:
             assert answer.status_code == status, answer.text
         return answer
 
-    def with_token(self, token: str) -> Tester:
-        return Tester(self.client, self.broker, token)
+    def with_token(self, token: str) -> ApiCaller:
+        return ApiCaller(self.client, self.broker, token)
 
-    def token_of(self, tenant: str, *scopes: str) -> Tester:
+    def token_of(self, tenant: str, *scopes: str) -> ApiCaller:
         """A token of another tenant, which is made if it is new."""
         self("POST", "/v1/tenants", json={"tenant": tenant})
         body = {"name": "test", "scopes": list(scopes)}
@@ -51,12 +51,12 @@ class Tester:
 
 
 @contextmanager
-def serving(folder: Path, token: str | None = None, **settings: Any) -> Iterator[Tester]:
+def serving(folder: Path, token: str | None = None, **settings: Any) -> Iterator[ApiCaller]:
     """A broker on a SQLite file in a folder, with the space `quotes` if it is new."""
     chosen = Settings(database=f"sqlite:///{folder / 'w.db'}", **settings)
     broker = Broker(chosen)
     with TestClient(create_app(chosen, broker), raise_server_exceptions=False) as client:
-        call = Tester(client, broker, token or broker.first_token or "")
+        call = ApiCaller(client, broker, token or broker.first_token or "")
         while client.get("/readyz").status_code != 200:
             pass
         if token is None:

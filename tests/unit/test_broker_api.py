@@ -69,7 +69,10 @@ def test_a_wrong_filter_is_refused_with_its_place(call):
     assert told["caret"] == "prise < 3\n^^^^^"
     checked = call("POST", f"{SPACE}/filters/check", 200, json={"filter": "prise < 3"}).json()
     assert (checked["ok"], checked["column"]) == (False, 1)
-    assert call("POST", f"{SPACE}/filters/check", 200, json={"filter": "price < 3"}).json() == {"ok": True, "clauses": 1}
+    assert call("POST", f"{SPACE}/filters/check", 200, json={"filter": "price < 3"}).json() == {
+        "ok": True,
+        "clauses": 1,
+    }
     lint = call("POST", f"{SPACE}/filters/lint", 200, json={"filters": {"x": "price = NULL"}}).json()
     assert "null-comparison" in {finding["code"] for finding in lint["findings"]}
     assert call("GET", f"{SPACE}/subscriptions").json()["subscriptions"] == []
@@ -113,7 +116,11 @@ CLOUD = {"specversion": "1.0", "id": "e-1", "source": "/market", "type": "quote"
 BODIES = {
     "one": ({"Content-Type": "application/json"}, json.dumps(IBM).encode(), 1),
     "batch": ({"Content-Type": "application/json"}, json.dumps([IBM, IBM]).encode(), 2),
-    "ndjson": ({"Content-Type": "application/x-ndjson"}, b'{"symbol":"IBM","price":1}\n\n{"symbol":"IBM","price":2}', 2),
+    "ndjson": (
+        {"Content-Type": "application/x-ndjson"},
+        b'{"symbol":"IBM","price":1}\n\n{"symbol":"IBM","price":2}',
+        2,
+    ),
     "arrow": ({"Content-Type": "application/vnd.apache.arrow.stream"}, _arrow(pa.Table.from_pylist([IBM] * 3)), 3),
     "structured": ({"Content-Type": "application/cloudevents+json"}, json.dumps(CLOUD).encode(), 1),
     "batched": ({"Content-Type": "application/cloudevents-batch+json"}, json.dumps([CLOUD, CLOUD]).encode(), 2),
@@ -186,7 +193,9 @@ def test_a_load_quarantines_bad_rows(call):
     assert (told["created"], told["replaced"], told["refused"]) == (1, 1, 3)
     assert [(one["row"], one["id"]) for one in told["quarantined"]] == [(1, "b"), (2, None), (3, None)]
     assert told["quarantined"][0]["problem"]["column"] == 1
-    table = pa.table({"id": ["c", "d", None], "filter": ["price > 3", "1 +", "price > 1"], "subscriber": [None, "x", "y"]})
+    table = pa.table(
+        {"id": ["c", "d", None], "filter": ["price > 3", "1 +", "price > 1"], "subscriber": [None, "x", "y"]}
+    )
     kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
     told = call("POST", f"{SPACE}/subscriptions/bulk", 200, content=_arrow(table), headers=kind).json()
     assert (told["created"], [one["row"] for one in told["quarantined"]]) == (1, [1, 2])
@@ -340,7 +349,9 @@ def test_quotas_hold(call):
 
 def test_limits_hold_while_a_body_arrives(tmp_path):
     """A body is refused once it is too large, an event by its size, a batch by its events, a token by its rate."""
-    with serving(tmp_path, max_body_bytes=2_000, max_event_bytes=200, max_batch_events=5, max_requests_per_s=40) as call:
+    with serving(
+        tmp_path, max_body_bytes=2_000, max_event_bytes=200, max_batch_events=5, max_requests_per_s=40
+    ) as call:
         sent = []
 
         def endless():

@@ -81,6 +81,7 @@ class Broker:
         self._writer = Writer(self.database, self._committed)
         self._writer.group_sizes = self.metrics.group_size.observe
         self._tasks: list[asyncio.Task[None]] = []
+        self._following = asyncio.Lock()
         self._ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop
 
@@ -284,7 +285,13 @@ class Broker:
                 space.engine.save(space.stored, folder)
 
     async def _follow(self) -> None:
-        """Take over what other processes did."""
+        """Take over what other processes did. While it is at it, further calls do nothing: it comes again soon."""
+        if self._following.locked():
+            return
+        async with self._following:
+            await self._follow_all()
+
+    async def _follow_all(self) -> None:
         now = {(s.tenant, s.name): s for s in await self.read(spaces.every_space)}
         for key in self._spaces.keys() - now.keys():
             self._spaces.pop(key)
