@@ -28,6 +28,7 @@ class History:
         self.tried: set[str] = set()
         self.events: dict[int, dict] = {}  # by number: position, version
         self.sent: set[int] = set()
+        self.acknowledged = 0  # roughly: for the pace only
         self.lock = threading.Lock()
 
 
@@ -49,6 +50,13 @@ class Load:
             self.seen[query] = []
             self.work.append(self.pool.submit(self._read, query, random.Random(self.random.random())))
 
+    def wait(self, count: int) -> None:
+        """Wait until so many more requests are acknowledged."""
+        start = self.history.acknowledged
+        while self.history.acknowledged < start + count:
+            assert not any(work.done() for work in self.work), [w.exception() for w in self.work if w.done()]
+            time.sleep(0.005)
+
     def stop(self) -> None:
         """Let everybody finish; a thread that died fails the test."""
         self.ended.set()
@@ -58,7 +66,9 @@ class Load:
 
     def _client(self) -> httpx.Client:
         broker = self.broker()
-        return httpx.Client(base_url=broker.url, headers={"Authorization": f"Bearer {broker.token}"}, timeout=20)
+        return httpx.Client(
+            base_url=broker.url, headers={"Authorization": f"Bearer {broker.token}"}, timeout=60, verify=False
+        )
 
     def _write(self, writer: int, rng: random.Random) -> None:
         history, count = self.history, 0
@@ -68,6 +78,7 @@ class Load:
                     while not self.ended.is_set():
                         count += 1
                         self._one(http, history, f"w{writer}-{count}", writer * 1_000_000 + count, rng)
+                        history.acknowledged += 1
             except (httpx.TransportError, httpx.HTTPStatusError):
                 time.sleep(0.05)
 
@@ -83,7 +94,9 @@ class Load:
                 history.subscriptions[id] = answer.json()
         elif what < 0.4 and history.subscriptions:
             with history.lock:
-                mine = [i for i in history.subscriptions if i.startswith(id.split("-")[0]) and i not in history.deleted]
+                mine = [
+                    i for i in history.subscriptions if i.startswith(id.partition("-")[0]) and i not in history.deleted
+                ]
             if mine:
                 gone = rng.choice(mine)
                 with history.lock:

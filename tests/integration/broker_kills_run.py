@@ -1,4 +1,4 @@
-"""Many kills: python -m tests.integration.broker_kills_run --kills 100 [--postgresql] [--seed 1]"""
+"""Many kills: python -m tests.integration.broker_kills_run --kills 100 [--postgresql] [--seed 1]."""
 
 from __future__ import annotations
 

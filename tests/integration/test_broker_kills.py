@@ -34,10 +34,11 @@ def run_with_kills(broker: BrokerProcess, kills: int, seed: int) -> dict[str, in
     load.start(writers=4, readers=READERS)
     port = broker.port
     for _ in range(kills):
-        time.sleep(rng.uniform(0.05, 0.8))
+        load.wait(rng.randint(20, 120))
+        time.sleep(rng.uniform(0, 0.02))  # somewhere within a commit
         broker.kill()
         broker.start(port)
-    time.sleep(0.5)
+    load.wait(50)
     load.stop()
     counts = check(load)
     assert counts["events"]

@@ -71,7 +71,7 @@ class BrokerProcess:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """kill -9."""
+        """End it as kill -9 does."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._ended()
