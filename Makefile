@@ -106,7 +106,7 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	fi; \
 	compile="$$uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 $(ARGS)"; \
 	$$compile --custom-compile-command 'make lock' --group build --output-file requirements-build.lock; \
-	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
+	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove .venv and everything generated
 	rm -rf $(VENV) demo-output bench-output lab-output site build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \

@@ -12,6 +12,7 @@ import typer
 
 import wherecast
 from wherecast.cli.bench import bench_app
+from wherecast.cli.broker import broker_app
 from wherecast.cli.failures import GuardedGroup
 from wherecast.cli.lab import lab_app
 from wherecast.cli.partition import partition_app
@@ -30,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(broker_app)
 app.add_typer(lab_app, name="lab")
 app.add_typer(partition_app, name="partition")
 app.add_typer(peer_app, name="peer")
@@ -72,6 +74,7 @@ def _root(
       wherecast lint subs.csv -s schema.json
       wherecast match -s schema.json --subscriptions subs.csv --events events.csv
       wherecast pipeline run pipeline.toml
+      wherecast serve
       wherecast demo --out demo-output
     """
 
