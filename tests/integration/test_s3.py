@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyarrow import fs
 from tests.servers.s3 import BUCKET, running_s3
 
 from wherecast.language.events.schema import Schema
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
-from wherecast.spark.store import IndexStoreError, StaleVersionError, Store
+from wherecast.spark.sinks.parquet import Parquet
+from wherecast.spark.sinks.sink import SinkError
+from wherecast.spark.store import IndexStoreError, StaleVersionError, Store, open_filesystem
+from wherecast.spark.stream import Batch
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +49,7 @@ def test_a_writer_that_looked_too_early(s3: str, monkeypatch: pytest.MonkeyPatch
     first, second = Store(f"{s3}/early"), Store(f"{s3}/early")
     monkeypatch.setattr(second, "exists", lambda _: False)
     assert first.create("versions/1.json", b"first")
-    with pytest.raises(OSError, match="pre-?conditions"):
+    with pytest.raises(OSError, match=r"pre-?conditions"):
         second.create("versions/1.json", b"second")
     monkeypatch.undo()
     assert not second.create("versions/1.json", b"second")
@@ -78,6 +84,41 @@ def test_folders_are_fetched_and_removed(s3: str) -> None:
     assert store.names("layers") == [name.partition("/")[2]]
     store.remove(name)
     assert store.names("layers") == []
+
+
+def rows(*numbers: int) -> Any:
+    """What a sink needs of a DataFrame: a file for each number, and a marker."""
+
+    def write(url: str) -> None:
+        remote, place = open_filesystem(url)
+        for name in (*(f"part-{number}" for number in numbers), "_SUCCESS"):
+            with remote.open_output_stream(f"{place}/{name}") as stream:
+                stream.write(name.encode())
+
+    return SimpleNamespace(columns=["row"], write=SimpleNamespace(parquet=write))
+
+
+def test_a_batch_whose_move_is_cut_short(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest decides; when the batch comes again, the rest of it is moved, and nothing is written twice."""
+    url, batch = f"{s3.replace('s3:', 's3a:')}/out", Batch(0, "one", "a")
+    copy = fs.copy_files
+
+    def half(source: str, target: str, **options: Any) -> None:
+        copy(f"{source}/part-1", f"{target}/part-1", **options)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("wherecast.spark.store.fs.copy_files", half)
+        with pytest.raises(OSError, match="killed"):
+            Parquet(url).write(rows(1, 2), batch)
+    store = Store(url)
+    assert store.names("batch_id=0") == ["part-1"]
+    assert Parquet(url).holds(batch)
+    assert store.names("batch_id=0") == ["_SUCCESS", "part-1", "part-2"]
+    assert store.names("_attempts") == []
+    assert Parquet(url).holds(batch)
+    with pytest.raises(SinkError, match="another stream"):
+        Parquet(url).holds(Batch(0, "two", "a"))
 
 
 def missing(protocol: str, **_: object) -> None:

@@ -10,10 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.jars.artifacts import s3a_jars
 from tests.servers.ports import LOOPBACK, free_ports, is_open
 
 BUCKET = "wherecast"
 _START_S = 60
+
+
+def s3a_settings(environment: dict[str, str]) -> dict[str, str]:
+    """What a session needs to find the server by `s3a://`. Raises MavenError."""
+    return {
+        "spark.jars": ",".join(map(str, s3a_jars())),
+        "spark.hadoop.fs.s3a.endpoint": environment["AWS_ENDPOINT_URL"],
+        "spark.hadoop.fs.s3a.endpoint.region": environment["AWS_DEFAULT_REGION"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": environment["AWS_ACCESS_KEY_ID"],
+        "spark.hadoop.fs.s3a.secret.key": environment["AWS_SECRET_ACCESS_KEY"],
+    }
 
 
 @contextmanager

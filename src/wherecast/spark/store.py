@@ -182,8 +182,18 @@ class Store:
         return bool(self._fs.get_file_info(self._path(name)).type != fs.FileType.NotFound)
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or folder; one step where the file system renames, else a copy. Durable on a local file system."""
-        self._fs.move(self._path(source), self._path(target))
+        """Rename a file or folder. Durable on a local file system.
+
+        One step where the file system renames. An object store copies a folder, file by file, and then removes it: a move that is cut
+        short leaves the source, and moving again completes it.
+        """
+        here, there = self._path(source), self._path(target)
+        renames = self.local is not None or self._fs.type_name == "hdfs"
+        if not renames and self._fs.get_file_info(here).type == fs.FileType.Directory:
+            fs.copy_files(here, there, source_filesystem=self._fs, destination_filesystem=self._fs)
+            self._fs.delete_dir(here)
+            return
+        self._fs.move(here, there)
         if self.local is not None:
             for name in (target, source):
                 _sync((self.local / name).parent)
