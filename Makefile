@@ -30,7 +30,7 @@ FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast kills soak coverage check format docs site package lock clean
+.PHONY: help install demo bench lab test test-fast test-spark-versions kills soak coverage check format docs site package lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -58,6 +58,12 @@ test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark a
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) $(FAST) $(PARALLEL) $(ARGS)
+
+# Each version is fetched once, 300 to 450 MB, into the user's cache; VERSION=4.0 runs one.
+test-spark-versions: $(INSTALLED) ## Run the tests of matching, streams, rules and exactly-once on Spark 3.5, 4.0, 4.1 and 4.2
+	@status=0; for lock in tests/spark_versions/$(or $(VERSION),*).lock; do \
+		$(BIN)/python -m tests.spark_versions.run $$(basename $$lock .lock) $(ARGS) || status=$$?; \
+	done; exit $$status
 
 kills: $(INSTALLED) ## Kill a stream at every point with every plan; `make test` has each point on the way into a sink once
 	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
@@ -106,7 +112,10 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	fi; \
 	compile="$$uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 $(ARGS)"; \
 	$$compile --custom-compile-command 'make lock' --group build --output-file requirements-build.lock; \
-	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock
+	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock; \
+	for lock in tests/spark_versions/*.lock; do \
+		echo "pyspark==$$(basename $$lock .lock).*" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
+	done
 
 clean: ## Remove .venv and everything generated
 	rm -rf $(VENV) demo-output bench-output lab-output site build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
