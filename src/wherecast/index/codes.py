@@ -33,14 +33,14 @@ from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, Texts, lay_out
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
     BY_KEY,
     BY_LOGARITHM,
     BY_VALUE,
     buckets_into,
-    clear_nulls,
+    encode_column,
     encode_double,
     encode_key,
     encode_keys,
@@ -108,10 +108,29 @@ class KeyCodes:
         return self.encode_key(key_of(value))
 
     def encode(self, values: pa.Array) -> Ints:
-        codes = self.encode_keys(keys_of(values))
-        if values.null_count:
-            clear_nulls(np.frombuffer(values.buffers()[0], np.uint8), values.offset, codes)
-        return codes
+        codes = np.zeros((len(values), 1), np.int32)
+        self.encode_into(values, codes, 0)
+        return codes.ravel()
+
+    def encode_into(self, values: pa.Array, codes: Ints, column: int) -> None:
+        """Codes of a canonical column to codes[:, column], which is 0."""
+        size = len(values)
+        if not size:
+            return
+        kind = values.type.id
+        if kind not in _STORED:
+            values = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+            values = values.cast(pa.float64() if pa.types.is_floating(values.type) else pa.int64())
+            kind = values.type.id
+        bitmap, stored = values.buffers()
+        valid = np.frombuffer(bitmap, np.uint8) if values.null_count else _ALL_VALID
+        bits = np.frombuffer(stored, np.int64, size, 8 * values.offset)
+        self._encode_column(bits, kind == _DOUBLE, valid, values.offset, column, codes)
+
+    @cached_property
+    def _encode_column(self) -> Callable[[Longs, bool, Bytes, int, int, Ints], None]:
+        example = np.zeros(0, np.int64), 0, _ALL_VALID, 0, 0, np.zeros((1, 1), np.int32)
+        return partial(direct(encode_column, *self._read_only, *example), *self._read_only)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
@@ -122,6 +141,12 @@ class KeyCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         _check_keys(StoredArrays(arrays, "codes of keys"))
         return cls(arrays["starts"], arrays["table"], arrays["facts"])
+
+
+#: What `encode_into` reads as it is: canonical types of 64 bits.
+_DOUBLE = pa.float64().id
+_STORED = frozenset({_DOUBLE, pa.int64().id, pa.timestamp("us").id})
+_ALL_VALID = frozen(np.zeros(0, np.uint8))
 
 
 def _check_keys(stored: StoredArrays) -> None:
@@ -211,6 +236,13 @@ class Codebook:
         computed = [n for n in self.used if n >= len(schema.columns)]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
+        self._sets = frozenset(n for n in self.used if self.is_set(n))
+        #: the columns of an attribute's own values that have keys
+        self._keys = {
+            n: own
+            for n, own in enumerate(codes[: len(schema.columns)])
+            if isinstance(own, KeyCodes) and n not in self._sets
+        }
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -283,23 +315,28 @@ class Codebook:
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         n, n_lists, n_codes = len(events), 0, 0
-        by_column = np.zeros((len(self.codes), n), np.int32)
+        codes = np.zeros((n, len(self.codes)), np.int32)
         list_ptr: list[Longs] = [np.zeros(1, np.int64)]
         list_codes: list[Ints] = []
         for number in self.used:
             if known is not None and number in known:
-                by_column[number] = known[number]
-            elif self.is_set(number):
+                codes[:, number] = known[number]
+            elif number in self._sets:
                 ptr, flat = self._encode_sets(events, number)
-                count = write_sets(ptr, flat, n_lists, by_column[number])
+                column = np.empty(n, np.int32)
+                count = write_sets(ptr, flat, n_lists, column)
+                codes[:, number] = column
                 if count:
                     list_codes.append(flat[: ptr[count]])
                     list_ptr.append(ptr[1 : count + 1] + n_codes)
                     n_lists, n_codes = n_lists + count, n_codes + int(ptr[count])
+            elif number in self._keys:
+                self._keys[number].encode_into(events.array(number), codes, number)
             else:
-                by_column[number] = self.encode_column(events, number)
-        flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
-        return EventCodes(np.ascontiguousarray(by_column.T), np.concatenate(list_ptr), flat_codes)
+                codes[:, number] = self.encode_column(events, number)
+        if not n_lists:
+            return EventCodes(codes, _NO_LISTS, _NO_CODES)
+        return EventCodes(codes, np.concatenate(list_ptr), np.concatenate(list_codes))
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
@@ -318,6 +355,9 @@ class Codebook:
         texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
         return codes.encode_texts(texts, fold=fold)
 
+
+#: What a batch without sets of several codes has in their place.
+_NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
 #: A column of a set in SQL, by what is taken from the text.
 _SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}

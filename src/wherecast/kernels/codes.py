@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bytes, Ints, Longs
-from wherecast.kernels.jit import hot, inlined, jit
+from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, jit, trailing_zeros
 
 Scale = int
 
@@ -122,13 +122,44 @@ def encode_double(starts: Longs, table: Ints, scale: Scale, low: np.int64, step:
     return find_cell(starts, table, scale, low, step, float_key(value))
 
 
+@inlined
+def bits_key(bits: np.int64, are_doubles: Scalar) -> Any:
+    """Sortable key of 64 bits as they are stored."""
+    return float_key(as_float(bits)) if are_doubles else bits
+
+
+@inlined
+def valid_word(valid: Bytes, first: Scalar, end: Scalar) -> Scalar:
+    """The bits first:end of a bitmap, at most 64, as a word."""
+    word = ZERO
+    for at in range(first >> 3, (end + 7) >> 3):
+        place = 8 * at - first
+        byte = np.uint64(valid[at])
+        word |= byte >> np.uint64(-place) if place < 0 else byte << np.uint64(place)
+    return word if end - first == 64 else word & ((ONE << np.uint64(end - first)) - ONE)
+
+
 @hot
-def clear_nulls(valid: Bytes, offset: int, codes: Ints) -> None:
-    """Code 0 where a value is NULL: `valid` has a bit per value, the first at `offset`."""
-    for i in range(codes.size):
-        at = offset + i
-        if not (valid[at >> 3] >> (at & 7)) & 1:
-            codes[i] = 0
+def encode_column(
+    starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, stored: Longs, are_doubles: int, valid: Bytes,
+    offset: int, column: int, out: Ints,
+) -> None:  # fmt: skip
+    """Codes of a column of 64-bit values to out[:, column], which is 0; NULLs stay 0.
+
+    `valid` has a bit per value, the first at `offset`, or is empty if no value is NULL. NULLs are passed over a word at a time: most
+    values of optional attributes are NULL.
+    """
+    n = stored.size
+    if valid.size == 0:
+        for row in range(n):
+            out[row, column] = find_cell(starts, table, scale, low, step, bits_key(stored[row], are_doubles))
+        return
+    for first in range(0, n, 64):
+        word = valid_word(valid, offset + first, offset + min(first + 64, n))
+        while word != ZERO:
+            row = first + trailing_zeros(word)
+            word &= word - ONE
+            out[row, column] = find_cell(starts, table, scale, low, step, bits_key(stored[row], are_doubles))
 
 
 @hot

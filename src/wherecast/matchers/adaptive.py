@@ -266,7 +266,9 @@ class AdaptiveMatcher(Matcher):
 
     def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
-        longest = max(list_codes.size, 1) if len(codes) == 1 else int(np.diff(list_ptr).max(initial=1))
+        longest = max(list_codes.size, 1)
+        if longest > 1 and len(codes) > 1:
+            longest = int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
         return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32)))
@@ -277,13 +279,16 @@ class AdaptiveMatcher(Matcher):
         ptr = np.zeros(n_events + 1, np.int64)
         if not self._grown or not n_events:
             return ptr, np.zeros(0, np.int32)
-        points = cast("Points", (frozen(events.codes), frozen(events.list_ptr), frozen(events.list_codes)))
+        # Nothing looks at the types behind `direct`, so they are made sure of here.
+        lists = np.ascontiguousarray(events.list_ptr, np.int64), np.ascontiguousarray(events.list_codes, np.int32)
+        points = cast("Points", (np.ascontiguousarray(events.codes, np.int32), *lists))
+        descend_events, given = self._descend_events
         least = 64 * (LEAF_WORDS + 1)
         expected = int(1.2 * n_events * self._visits.item(MATCHES))
         pieces, start, size = [], 0, least + min(expected, MOST_EXPECTED)
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._plain, self._rows, batch, points, start, scratch, out, ptr)
+            stop = descend_events(*given, batch, points, start, scratch, out, ptr)
             pieces.append(out[: ptr.item(stop) - ptr.item(start)])
             if stop == start:
                 size *= 4
@@ -292,6 +297,13 @@ class AdaptiveMatcher(Matcher):
             start = stop
         ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
+
+    @cached_property
+    def _descend_events(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for a batch, and its arguments that are always the same."""
+        given = self._plain, self._rows
+        batch = np.zeros((1, 1), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32)
+        return direct(descend, *given, batch, batch, 0, self._scratch(Projected(*batch)), batch[2], batch[1]), given
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""
