@@ -38,6 +38,8 @@ from wherecast.kernels.dense import (
     weigh_dense,
 )
 from wherecast.kernels.descent import (
+    BLOCK,
+    KEPT,
     LEAF_WORDS,
     SIZE,
     WAITING,
@@ -271,7 +273,8 @@ class AdaptiveMatcher(Matcher):
             longest = int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
-        return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32)))
+        kept = np.empty(WAITING, np.int32), np.empty(KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
+        return plain(Scratch(stack, places, found, sure, *kept, np.empty(codes.shape[1], np.int32)))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""
@@ -349,7 +352,7 @@ class AdaptiveMatcher(Matcher):
         first, end = tree.nodes[0, :2].tolist() if len(tree.nodes) else (0, 0)
         for column, shift, _, size, _ in tree.tests[first : min(end, first + 40)].tolist():
             kind = f"table of {size}" if size > 0 else f"hash of {-size}"
-            cell = "single codes" if shift == 0 else f"cells of {1 << shift} codes"
+            cell = "single codes" if shift & 31 == 0 else f"cells of {1 << (shift & 31)} codes"
             lines.append(f"  attribute {self._projection.attribute[column]} (column {column}) by {cell}, {kind}")
         if end - first > 40:
             lines.append(f"  and {end - first - 40} more")
