@@ -43,6 +43,7 @@ from wherecast.kernels.descent import (
 from wherecast.kernels.events import copy_run
 from wherecast.kernels.jit import (
     HAS_COMPRESS,
+    HAS_PERMUTE,
     ONE,
     ZERO,
     Scalar,
@@ -243,7 +244,7 @@ def list_eights(word: Scalar, source: npt.NDArray[Any], base: Scalar, out: npt.N
 @inlined
 def list_any(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, as this machine does it best; out[n:n + 64] may be overwritten."""
-    if HAS_COMPRESS:
+    if HAS_COMPRESS or HAS_PERMUTE:
         return list_word(word, slots, base, out, n)
     return list_eights(word, slots, base, out, n)
 

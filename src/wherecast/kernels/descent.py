@@ -39,6 +39,7 @@ from wherecast.kernels.guards import Buckets, find_guarded, load_buckets
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
+    HAS_PERMUTE,
     ONE,
     ZERO,
     Scalar,
@@ -61,6 +62,8 @@ LEAF_WORDS = 64
 #: Events that are matched at the same time, boxes that are brought into the cache at the same time, and matches that are kept
 #: until these are checked.
 BLOCK, WAITING, KEPT = 16, 256, 4096
+#: Fewer distinct rows than this are in the cache anyway.
+FAR_ROWS = 1 << 14
 #: A root with more tests than this is not looked ahead at.
 FEW_TESTS = 4
 #: Added to the shift of a test: no clause filed under it takes NULL.
@@ -125,7 +128,7 @@ def hash_key(key: Scalar) -> Scalar:
 def find_child(tests: Ints, table: Ints, test: Scalar, code: Scalar) -> Scalar:
     """Child for a code: 0 if none."""
     shift = tests[test, 1]
-    if code == 0 and shift >= NO_NULL:
+    if shift >= NO_NULL and code == 0:
         return np.int64(0)
     key = code >> (shift & 31)
     size = np.int64(tests[test, 3])
@@ -367,6 +370,20 @@ def fetch_block(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: L
                     prefetch(slots, leaves[child - 1, SLOT])
 
 
+@inlined
+def is_full(held: Scalar, kept: Ints, count: Scalar, waiting: Ints) -> Scalar:
+    """Whether the next 64 slots may find more than there is room for."""
+    return held + 128 > kept.size or count + 64 > waiting.size
+
+
+@inlined
+def move_down(ids: Ints, first: Scalar, end: Scalar) -> Scalar:
+    """Move ids[first:end] to the beginning; their number."""
+    for i in range(first, end):
+        ids[i - first] = ids[i]
+    return end - first
+
+
 @hot
 def settle(
     row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
@@ -389,24 +406,26 @@ def settle(
             prefetch(attr, row)
             prefetch(lo, row)
             prefetch(hi, row)
-    if number.size > 0:
+    if number.size > 0 and lo.size > FAR_ROWS:
         for i in range(count):
-            for row in range(row_ptr[waiting[i]], row_ptr[waiting[i] + 1]):
-                place = np.int64(number[row])
+            row = np.int64(row_ptr[waiting[i]])
+            for at in range(row, min(row + 4, np.int64(row_ptr[waiting[i] + 1]))):
+                place = np.int64(number[at])
                 prefetch(attr, place)
                 prefetch(lo, place)
                 prefetch(hi, place)
-    at, check = np.int64(0), np.int64(0)
+    held: Scalar = np.int64(0)
+    checked: Scalar = np.int64(0)
     for event in range(done, end):
-        stop, last = ends[event - first, 0], ends[event - first, 1]
-        while at < stop:
-            out[n] = kept[at]
+        while held < ends[event - first, 0]:
+            out[n] = kept[held]
             n += 1
-            at += 1
-        while check < last:
-            out[n] = waiting[check]
-            n += box_holds(row_ptr, number, attr, lo, hi, codes, list_ptr, list_codes, event, np.int64(waiting[check]))
-            check += 1
+            held += 1
+        while checked < ends[event - first, 1]:
+            clause = np.int64(waiting[checked])
+            out[n] = clause
+            n += box_holds(row_ptr, number, attr, lo, hi, codes, list_ptr, list_codes, event, clause)
+            checked += 1
         ptr[event + 1] = begin + n
     return np.int64(n)
 
@@ -428,7 +447,8 @@ def descend(
     begins at `ptr[start]`.
 
     Events go in blocks. What their leaves find is kept, and what has to be checked waits, until the block is searched or there is no more
-    room; then `settle` writes. If `out` is too small for that, the event is given up and the caller comes back with a larger array.
+    room; then `settle` writes. If `out` is too small for that, the event is given up and the caller comes back with a larger array. In which
+    order the matches of an event come does not depend on the other events.
     """
     nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
     row_ptr, number, attr, lo, hi = rows
@@ -479,14 +499,22 @@ def descend(
                     if not checked:
                         certain = word
                     word &= ~certain
-                    if held + 128 > kept.size or count + 64 > waiting.size:
-                        ends[event - block, 0], ends[event - block, 1] = held, count
-                        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event + 1,
+                    if event > done and is_full(held, kept, count, waiting):
+                        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
                                    waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
                         if n < 0:
                             return done
-                        done, held, count = event, np.int64(0), np.int64(0)
-                    if HAS_COMPRESS and popcount(certain) > 8:
+                        done = event
+                        held = move_down(kept, ends[event - 1 - block, 0], held)
+                        count = move_down(waiting, ends[event - 1 - block, 1], count)
+                    if is_full(held, kept, count, waiting):
+                        ends[event - block, 0], ends[event - block, 1] = held, count
+                        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, event, event + 1,
+                                   waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                        if n < 0:
+                            return event
+                        held, count = np.int64(0), np.int64(0)
+                    if (HAS_COMPRESS or HAS_PERMUTE) and popcount(certain) > 8:
                         held = list_word(certain, slots, first + 64 * i, kept, held)
                     else:
                         held = list_bits(certain, slots, first + 64 * i, kept, held)

@@ -52,8 +52,8 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
 def read_tree(arrays: Mapping[str, Numbers]) -> descent.LookupTree:
     """The tree among the arrays of a matcher; those of earlier versions have no guards, or no tables of buckets."""
     none = dict.fromkeys(("tree_guards", "tree_near"), np.zeros(0, np.int32))
-    tables = {"tree_bucket_ptr": np.zeros(0, np.int64), "tree_buckets": np.zeros(0, np.int16)}
-    given = {**none, **tables, **arrays}
+    tables: dict[str, Numbers] = {"tree_bucket_ptr": np.zeros(0, np.int64), "tree_buckets": np.zeros(0, np.int16)}
+    given: dict[str, Numbers] = {**none, **tables, **arrays}
     return descent.LookupTree(**{k: given[f"tree_{k}"] for k in descent.LookupTree._fields})
 
 

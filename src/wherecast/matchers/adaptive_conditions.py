@@ -269,7 +269,8 @@ def guard_buckets(columns: Projection, batch: Projected | None) -> tuple[Ints, L
 
 def near_places(codes: npt.NDArray[Any], shift: Any) -> Longs:
     """`guards.near_bucket` of many codes."""
-    return (codes + (np.int64(1) << shift) - 1) >> shift
+    places: Longs = (codes + (np.int64(1) << shift) - 1) >> shift
+    return places
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:

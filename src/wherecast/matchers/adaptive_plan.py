@@ -285,7 +285,9 @@ class TreeBuilder:
                 table[at] = kids
             places[a:b] = self.table_size + at
             column, shift = steps[a, :2].tolist()
-            self.tests.append((column, shift if column in null else shift | NO_NULL, low, size, self.table_size))
+            if column not in null and (shift > 0 or size < 0):  # else code 0 is below the table
+                shift |= NO_NULL
+            self.tests.append((column, shift, low, size, self.table_size))
             self.table.append(table)
             self.table_size += table.size
         return places
