@@ -59,9 +59,9 @@ from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
-#: Events that are matched at the same time, boxes that are brought into the cache at the same time, and matches that are kept
-#: until these are checked.
-BLOCK, WAITING, KEPT = 16, 256, 4096
+#: Events that are matched at the same time; boxes that are brought into the cache at the same time, and matches that are kept until these
+#: are checked, both but for those of one leaf.
+BLOCK, WAITING, KEPT = 16, 192, 4096
 #: Fewer distinct rows than this are in the cache anyway.
 FAR_ROWS = 1 << 14
 #: A root with more tests than this is not looked ahead at.
@@ -112,8 +112,8 @@ class Scratch(NamedTuple):
     places: Longs  # (2 * columns + 1,) rows to AND
     found: Words  # (LEAF_WORDS + 3,) candidates; the end is padding for reads of four words
     sure: Words  # (LEAF_WORDS,) those that need no check
-    waiting: Ints  # (WAITING,) clauses whose boxes are to be checked
-    kept: Ints  # (KEPT,) clauses that hold, of the events of a block
+    waiting: Ints  # (slots of the largest leaf + WAITING,) clauses whose boxes are to be checked
+    kept: Ints  # (slots of the largest leaf + KEPT,) clauses that hold, of the events of a block
     ends: Longs  # (BLOCK, 2) where those of an event end in `kept` and in `waiting`
     own: Ints  # (columns,) the event's buckets
 
@@ -371,9 +371,9 @@ def fetch_block(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: L
 
 
 @inlined
-def is_full(held: Scalar, kept: Ints, count: Scalar, waiting: Ints) -> Scalar:
-    """Whether the next 64 slots may find more than there is room for."""
-    return held + 128 > kept.size or count + 64 > waiting.size
+def is_full(held: Scalar, kept: Ints, count: Scalar, waiting: Ints, size: Scalar) -> Scalar:
+    """Whether a leaf of this size may find more than there is room for, or enough boxes wait."""
+    return held + size + 64 > kept.size or count > WAITING or count + size > waiting.size
 
 
 @inlined
@@ -481,6 +481,21 @@ def descend(
                     continue
                 first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
                 checked = leaves[leaf, CHECKED] > 0
+                if event > done and is_full(held, kept, count, waiting, size):
+                    n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
+                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                    if n < 0:
+                        return done
+                    done = event
+                    held = move_down(kept, ends[event - 1 - block, 0], held)
+                    count = move_down(waiting, ends[event - 1 - block, 1], count)
+                if is_full(held, kept, count, waiting, size):
+                    ends[event - block, 0], ends[event - block, 1] = held, count
+                    n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, event, event + 1,
+                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                    if n < 0:
+                        return event
+                    held, count = np.int64(0), np.int64(0)
                 if words > 0:
                     find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
                     if checked:
@@ -499,21 +514,6 @@ def descend(
                     if not checked:
                         certain = word
                     word &= ~certain
-                    if event > done and is_full(held, kept, count, waiting):
-                        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
-                                   waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
-                        if n < 0:
-                            return done
-                        done = event
-                        held = move_down(kept, ends[event - 1 - block, 0], held)
-                        count = move_down(waiting, ends[event - 1 - block, 1], count)
-                    if is_full(held, kept, count, waiting):
-                        ends[event - block, 0], ends[event - block, 1] = held, count
-                        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, event, event + 1,
-                                   waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
-                        if n < 0:
-                            return event
-                        held, count = np.int64(0), np.int64(0)
                     if (HAS_COMPRESS or HAS_PERMUTE) and popcount(certain) > 8:
                         held = list_word(certain, slots, first + 64 * i, kept, held)
                     else:

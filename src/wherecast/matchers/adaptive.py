@@ -98,6 +98,7 @@ class AdaptiveMatcher(Matcher):
         self._replicated = bool(replicated)
         self._weight_planes: Planes | None = None
         self._grown = bool(tree.nodes[0].any())
+        self._largest = int(tree.leaves[:, SIZE].max(initial=0))
         self._spare: list[tuple[Scratch, Room]] = []  # for single events; taking and putting back are atomic
 
     @classmethod
@@ -273,7 +274,10 @@ class AdaptiveMatcher(Matcher):
             longest = int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
-        kept = np.empty(WAITING, np.int32), np.empty(KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
+        largest = self._largest
+        kept = (
+            np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
+        )  # fmt: skip
         return plain(Scratch(stack, places, found, sure, *kept, np.empty(codes.shape[1], np.int32)))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:

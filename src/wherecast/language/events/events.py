@@ -121,7 +121,8 @@ class EventBatch:
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         source = _open_source(events)
         wanted = range(len(schema)) if needed is None else sorted(needed)
-        columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
+        attributes, zone = schema.attributes, schema.zone
+        columns = {index: source.read_column(attributes[index], zone) for index in wanted}
         if names is not None:
             source.check_names(names, complete=not any(column.values.null_count for column in columns.values()))
         # The first row that is bad and in it the first attribute; a row that is not an event at all comes before both.
