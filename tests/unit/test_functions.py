@@ -245,9 +245,7 @@ def test_texts_are_read_by_a_format(form: str, text: str, moment: str | None) ->
 def test_moments_are_written_by_a_format() -> None:
     """Letters stand for parts of the wall clock in the schema's zone."""
     engine = Engine(Schema.of({"t": "timestamp", "n": "integer"}, time_zone="Europe/Berlin"))
-    engine.subscribe(
-        "t", "date_format(t, \"dd.MM.yy H:mm:ss.SSS 'Uhr' XXX\") = '01.02.24 0:30:00.250 Uhr +01:00'"
-    )
+    engine.subscribe("t", "date_format(t, \"dd.MM.yy H:mm:ss.SSS 'Uhr' XXX\") = '01.02.24 0:30:00.250 Uhr +01:00'")
     engine.subscribe("n", "from_unixtime(n) = '1970-01-01 01:00:05'")
     assert sorted(engine.match({"t": "2024-01-31T23:30:00.25Z", "n": 5})) == ["n", "t"]
 
