@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
-from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.arrow_texts import string_buffers
 from wherecast.language.nullable import arrow_valid
+from wherecast.language.sequences import take_ranges
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
@@ -127,6 +128,12 @@ class StringCodes:
         encode_strings(*self._read_only, offsets, data, valid, hashes(), out)
         return out
 
+    def job(self) -> tuple[int, ...]:
+        """Sizes and addresses of the arrays, as `kernels.text_columns` wants them."""
+        seed = self.seed - ((self.seed >> 63) << 64)  # as a signed number
+        arrays = self.offsets, self.data, self._places, self._marks
+        return self.offsets.size - 1, self._places.size, int(self.ordered), seed, *map(address_of, arrays)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         facts = np.array([int(self.ordered), self.seed, _HASH], np.uint64)
@@ -145,6 +152,21 @@ class StringCodes:
         ordered, seed, *known = (int(f) for f in arrays["facts"])
         table = (seed, arrays["places"], arrays["marks"]) if known else None  # an older one is made anew
         return cls(arrays["offsets"], arrays["data"], bool(ordered), table)
+
+
+def string_columns(strings: Sequence[str], chosen: Longs, ptr: Longs, ordered: Bools) -> list[StringCodes]:
+    """The codes of many columns: the constants of column c are those of `chosen[ptr[c]:ptr[c + 1]]`, sorted and distinct."""
+    used, place = np.unique(chosen, return_inverse=True)
+    ends, data = gather_texts([strings[i].encode() for i in used.tolist()], place)
+    parts = zip(pairwise(ptr.tolist()), ordered.tolist(), strict=True)
+    return [StringCodes(ends[a : b + 1] - ends[a], data[ends[a] : ends[b]], is_ordered) for (a, b), is_ordered in parts]
+
+
+def gather_texts(texts: list[bytes], places: Longs) -> tuple[Longs, Bytes]:
+    """Some of the texts, one after the other: offsets and bytes."""
+    ends, data = join_texts(texts)
+    where, ptr = take_ranges(ends, places)
+    return ptr, data[where]
 
 
 def _check(stored: StoredArrays) -> None:

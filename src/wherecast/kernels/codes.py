@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bytes, Ints, Longs
-from wherecast.kernels.jit import hot, inlined, jit
+from wherecast.kernels.jit import Scalar, hot, inlined, jit
 
 Scale = int
 
@@ -258,6 +258,22 @@ def compare_bytes(a: Bytes | bytes, a0: int, a1: int, b: Bytes | bytes, b0: int,
 
 
 @inlined
+def find_place(offsets: Longs, data: Bytes, values: Bytes | bytes, start: Scalar, end: Scalar) -> np.int64 | int:
+    """Code of values[start:end] by its place among the strings."""
+    low, high = np.int64(0), np.int64(offsets.size - 1)
+    while low < high:
+        middle = (low + high) >> 1
+        order = compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end)
+        if order == 0:
+            return 2 * middle + 2
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return 2 * low + 1
+
+
+@inlined
 def find_code(
     offsets: Longs, data: Bytes, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
     values: Bytes | bytes, start: int, end: int, h: np.uint64,
@@ -274,16 +290,7 @@ def find_code(
         if marks[slot] == mark and same_bytes(values, start, end, data, offsets[j], offsets[j + 1]):
             return 2 * j + 2
         slot = np.int64(np.uint64(slot + 1) & mask)
-    if not ordered:
-        return np.int64(1)
-    low, high = np.int64(0), np.int64(offsets.size - 1)
-    while low < high:
-        middle = (low + high) >> 1
-        if compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end) < 0:
-            low = middle + 1
-        else:
-            high = middle
-    return 2 * low + 1
+    return find_place(offsets, data, values, start, end) if ordered else np.int64(1)
 
 
 @hot

@@ -7,8 +7,6 @@ lead there are refused with their filter, events that do are errors.
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
+from wherecast.language.functions.hashes import HASH_FUNCTIONS
 from wherecast.language.functions.regexes import (
     check_pattern,
     check_repeated,
@@ -50,7 +49,7 @@ from wherecast.language.nullable import Nullable, filler
 #: Characters of a text that a function makes of shorter ones.
 MOST_GROWN = 4_194_304
 _INT_MAX = 2**31 - 1
-_STRING, _INT, _BIGINT = Type.STRING, Type.INT, Type.BIGINT
+_STRING, _INT = Type.STRING, Type.INT
 
 
 def _check_size(size: int, *texts: str) -> None:
@@ -220,13 +219,6 @@ def _chr(number: int) -> str:
     return "" if number < 0 else chr(number & 0xFF)
 
 
-_SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
-
-
-def _sha2(data: bytes, bits: int) -> str | None:
-    return hashlib.new(_SHA2[bits], data).hexdigest() if bits in _SHA2 else None
-
-
 def _luhn_check(text: str) -> bool:
     if not (text.isascii() and text.isdigit()):
         return False
@@ -302,17 +294,6 @@ def _of_text(
     arrow: str | None = None,
 ) -> Function:
     return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
-
-
-def _of_bytes(
-    name: str,
-    result: Type,
-    compute: Callable[[Any], Any],
-    says: str,
-    example: str,
-    *aliases: str,
-) -> Function:
-    return _plain(name, "v", [BYTES], result, compute, says=says, example=example, aliases=aliases)
 
 
 #: Texts as they are, and bytes.
@@ -632,31 +613,7 @@ TEXT_FUNCTIONS = (
         says="the character of that number, modulo 256; `''` if it is negative",
         example="chr(65) = left(symbol, 1)",
     ),
-    _of_bytes(
-        "md5",
-        _STRING,
-        lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(),
-        "MD5 of bytes, or of a text's UTF-8, in hexadecimal",
-        "startswith(md5(symbol), '0')",
-    ),
-    _of_bytes(
-        "sha1",
-        _STRING,
-        lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(),
-        "SHA-1 of the same, in hexadecimal",
-        "startswith(sha1(symbol), '0')",
-        "sha",
-    ),
-    _plain(
-        "sha2",
-        "v, bits",
-        [BYTES, INT],
-        _STRING,
-        _sha2,
-        says="SHA-2 of 224, 256, 384 or 512 bits, in hexadecimal; 0 is 256, others are NULL",
-        example="startswith(sha2(symbol, 256), '0')",
-    ),
-    _of_bytes("crc32", _BIGINT, zlib.crc32, "CRC-32 of the same", "crc32(symbol) % 10 = 3"),
+    *HASH_FUNCTIONS,
     function(
         "regexp_like",
         "s, pattern",

@@ -258,7 +258,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     Raises ValueError if any of them cannot be read; the caller finds the row.
     """
     if kind is Type.STRING:
-        return np.fromiter(map(unquote, texts), object, len(texts))
+        contents = {text: unquote(text) for text in set(texts)}  # texts repeat
+        return np.fromiter(map(contents.__getitem__, texts), object, len(texts))
     if kind is Type.BINARY:
         return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
     if kind not in MOMENTS and texts and texts[0].startswith("'"):
