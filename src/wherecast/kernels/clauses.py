@@ -69,7 +69,8 @@ class Settled(NamedTuple):
 def settle_clauses(template: Longs, shift: Longs, templates: Templates, atoms: Atoms, is_boolean: Bools) -> Settled:
     """The clauses of filters; `is_boolean` tells which columns have two values only."""
     run = _settle.for_size(template.size)
-    return Settled(*run(template, shift, tuple(templates), tuple(atoms), is_boolean))
+    found = run(template, shift, tuple(templates), tuple(atoms), is_boolean)
+    return Settled(*(array.copy() for array in found))  # the kernel's arrays have room for more
 
 
 # -- sets ---------------------------------------------------------------------------------------------------------------
@@ -81,24 +82,38 @@ def grown(array: Any, size: Any) -> Any:
     if size <= array.size:
         return array
     out = np.empty(2 * size, array.dtype)
-    out[: array.size] = array
+    for i in range(array.size):
+        out[i] = array[i]
     return out
+
+
+@late
+def _copy_row(table: Any, at: Any, place: Any) -> None:
+    """Row `at` becomes a copy of the row at `place`."""
+    for i in range(table.shape[1]):
+        table[at, i] = table[place, i]
+
+
+@late
+def _sort(lo: Any, hi: Any, first: Any, end: Any) -> None:
+    """Sort intervals in place: Shell's sort, by insertion alone where there are few."""
+    gap = 1
+    while gap < (end - first) // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, end):
+            low, high, j = lo[i], hi[i], i
+            while j >= first + gap and lo[j - gap] > low:
+                lo[j], hi[j] = lo[j - gap], hi[j - gap]
+                j -= gap
+            lo[j], hi[j] = low, high
+        gap //= 3
 
 
 @late
 def _merged(lo: Any, hi: Any, first: Any, end: Any) -> Any:
     """Sort intervals in place and join those that overlap or touch; returns the new end."""
-    if end - first > 32:
-        order = np.argsort(lo[first:end])
-        lo[first:end] = lo[first:end][order]
-        hi[first:end] = hi[first:end][order]
-    else:
-        for i in range(first + 1, end):
-            low, high, j = lo[i], hi[i], i
-            while j > first and lo[j - 1] > low:
-                lo[j], hi[j] = lo[j - 1], hi[j - 1]
-                j -= 1
-            lo[j], hi[j] = low, high
+    _sort(lo, hi, first, end)
     last = first
     for i in range(first + 1, end):
         if hi[last] == _MOST or lo[i] <= hi[last] + 1:
@@ -205,10 +220,10 @@ def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> A
         for j in range(kept):
             if not _covers(lo, hi, sets, rest, clauses, i, j):
                 if left != j:
-                    clauses[left] = clauses[j]
+                    _copy_row(clauses, left, j)
                 left += 1
         if left != i:
-            clauses[left] = clauses[i]
+            _copy_row(clauses, left, i)
         kept = left + 1
     return kept
 
@@ -269,16 +284,16 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
     n_keys, most = 0, 0
     for c in range(n):
         most += clauses[c, 1] - clauses[c, 0]
-    keys = np.empty(most, np.int64)
+    keys = np.empty(most, np.int64)  # sorted below, with themselves as the other ends
     for c in range(n):
         for i in range(clauses[c, 0], clauses[c, 1]):
             if sets[i, 0] % _PARTS == 0:
                 keys[n_keys] = sets[i, 0]
                 n_keys += 1
-    keys = np.unique(keys[:n_keys])
-    for k in range(keys.size):
+    _sort(keys, keys, 0, n_keys)
+    for k in range(n_keys):
         key = keys[k]
-        c = 0
+        c = 0 if k == 0 or keys[k - 1] != key else n
         while c < n:
             first, place, other = used, -1, c + 1
             while other < n:
@@ -294,10 +309,12 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
                     length = clauses[c, 1] - clauses[c, 0]
                     if n_sets + length > sets.shape[0]:
                         wider = np.empty((2 * (n_sets + length), 4), np.int64)
-                        wider[:n_sets] = sets[:n_sets]
+                        for i in range(n_sets):
+                            for f in range(4):
+                                wider[i, f] = sets[i, f]
                         sets = wider
                     for i in range(length):
-                        sets[n_sets + i] = sets[clauses[c, 0] + i]
+                        _copy_row(sets, n_sets + i, clauses[c, 0] + i)
                     clauses[c, 0], clauses[c, 1] = n_sets, n_sets + length
                     n_sets += length
                     for i in range(sets[own, 1], sets[own, 2]):
@@ -310,14 +327,14 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
                     used += 1
                 sets[place, 3] = sets[place, 3] | sets[theirs, 3]
                 for i in range(other, n - 1):
-                    clauses[i] = clauses[i + 1]
+                    _copy_row(clauses, i, i + 1)
                 n -= 1
             if place >= 0:
                 used = _merged(lo, hi, first, used)
                 sets[place, 1], sets[place, 2] = first, used
                 if sets[place, 3] and used - first == 1 and lo[first] == _LEAST and hi[first] == _MOST:
                     for i in range(place, clauses[c, 1] - 1):  # NULL and every value: no constraint
-                        sets[i] = sets[i + 1]
+                        _copy_row(sets, i, i + 1)
                     clauses[c, 1] -= 1
                 clauses[c, 5] = _mask(sets, clauses[c, 0], clauses[c, 1])
             c += 1
@@ -515,10 +532,10 @@ def _settle(template: Any, shift: Any, templates: Any, atoms: Any, is_boolean: A
         out_ptr[f + 1] = n_out
     return (
         out_ptr,
-        row_ptr[: n_out + 1].copy(),
-        attr[:n_rows].copy(),
-        null[:n_rows].copy(),
-        out_lo[:n_rows].copy(),
-        out_hi[:n_rows].copy(),
-        source[:n_out].copy(),
+        row_ptr[: n_out + 1],
+        attr[:n_rows],
+        null[:n_rows],
+        out_lo[:n_rows],
+        out_hi[:n_rows],
+        source[:n_out],
     )

@@ -65,7 +65,7 @@ def expand_filters(
     """
     run = _expand.for_size(terms.form.size)
     *arrays, is_left = run(tuple(filters), tuple(terms), tuple(programs), tuple(forms), limit)
-    return Templates(*arrays), is_left
+    return Templates(*(array.copy() for array in arrays)), is_left  # the kernel's arrays have room for more
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------------
@@ -342,7 +342,8 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
             root = _build(f, filters, terms, programs, forms, nodes, items, stack, out)
             good = _clauses(root, nodes, items, span, found, parts, limit)
         if good:
-            number[: root + 1] = -1
+            for node in range(root + 1):
+                number[node] = -1
             first, end = span[root, 0], span[root, 1]
             clause_set_ptr = grown(clause_set_ptr, n_clauses + end - first + 1)
             rest_ptr = grown(rest_ptr, n_clauses + end - first + 1)
@@ -380,13 +381,13 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
     return (
         clause_ptr,
         set_ptr,
-        clause_set_ptr[: n_clauses + 1].copy(),
-        clause_sets[:n_in].copy(),
-        rest_ptr[: n_clauses + 1].copy(),
-        rest[:n_rest].copy(),
-        atom_ptr[: n_sets + 1].copy(),
-        atoms[:n_atoms].copy(),
-        column[:n_sets].copy(),
-        is_element[:n_sets].copy(),
+        clause_set_ptr[: n_clauses + 1],
+        clause_sets[:n_in],
+        rest_ptr[: n_clauses + 1],
+        rest[:n_rest],
+        atom_ptr[: n_sets + 1],
+        atoms[:n_atoms],
+        column[:n_sets],
+        is_element[:n_sets],
         is_left,
     )
