@@ -99,7 +99,7 @@ class Segment:
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
         if self.residuals.is_needed:
-            hits = self._settle_residuals(admitted, hits, limits)
+            hits = self._settle_residuals(admitted, codes, hits, limits)
         event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
         if rows is None:
             return event_ptr, filter_ids
@@ -188,14 +188,17 @@ class Segment:
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
 
-    def _settle_residuals(self, events: EventBatch, hits: Hits, limits: Limits) -> Hits:
+    def _settle_residuals(self, events: EventBatch, codes: EventCodes, hits: Hits, limits: Limits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
         residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
-        unsettled = self.residuals.unsettled(residual)
         keep = np.ones(residual.size, bool)
-        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled], limits)
-        keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
+        unsettled = self.residuals.unsettled(residual)
+        keep[unsettled], is_left = self.residuals.hold_by_codes(codes, event_ids[unsettled], residual[unsettled])
+        left = unsettled[is_left]
+        if left.size:
+            self._check_work(events, event_ids[left], residual[left], hits.clause_ids[left], limits)
+            keep[left] = self.residuals.hold(events, event_ids[left], residual[left])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
     def _check_work(

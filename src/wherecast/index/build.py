@@ -7,7 +7,8 @@ a filter is explained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.index.text_tests import literals_of_tests
+from wherecast.kernels.arrays import Bools, Floats, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
@@ -38,7 +40,9 @@ class CodedFilters(NamedTuple):
 
 def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> CodedFilters:
     filters, expressions, is_settled = promote(filters, schema)
-    codebook, lo, hi = build_codes(filters, schema, expressions, limits.regex_bytes)
+    codebook, lo, hi = build_codes(
+        filters, schema, expressions, limits.regex_bytes, _tested_literals(filters, schema, is_settled)
+    )
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
     with_residual = np.flatnonzero(filters.program >= 0)
     residual_of = np.full(owner.size, -1, np.int32)
@@ -46,9 +50,48 @@ def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMI
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
     residuals = Residuals(
-        filters.programs, filters.program[with_residual], filters.program_row[with_residual], is_settled[with_residual]
+        filters.programs,
+        filters.program[with_residual],
+        filters.program_row[with_residual],
+        is_settled[with_residual],
+        codebook,
     )
     return CodedFilters(codebook, boxes, residuals)
+
+
+#: A column of literals that only residuals ask for is worth its search if so many of them are expected to ask for each event.
+_ASKED_BY = 4.0
+
+
+def _tested_literals(filters: Filters, schema: Schema, is_settled: Bools) -> Mapping[int, set[str]]:
+    """The literals of residuals that columns of literals are to find, too (see `text_tests`), by column."""
+    chosen = np.flatnonzero((filters.program >= 0) & ~is_settled)
+    found = literals_of_tests(filters, schema, chosen) if chosen.size else []
+    if not found:
+        return {}
+    searched = set(np.unique(np.where(filters.attr < 0, ~filters.attr, filters.attr)).tolist())
+    asked: Counter[int] = Counter()
+    share = _shares(filters)
+    for column, clauses, _ in found:
+        asked[column] += float(share[clauses].sum())  # type: ignore[assignment]
+    wanted: dict[int, set[str]] = {}
+    for column, _, literals in found:
+        if column in searched or asked[column] >= _ASKED_BY:
+            wanted.setdefault(column, set()).update(literals)
+    return wanted
+
+
+def _shares(filters: Filters) -> Floats:
+    """A guess at the share of events that are in the box of each clause: if it asks for values, one in as many as its column's filters name."""
+    column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    is_bounded = ~filters.null & ((filters.lo != KEY_MIN) | (filters.hi != KEY_MAX))
+    mixed = (filters.lo[is_bounded] * 31 + filters.hi[is_bounded]) * 31 + column[is_bounded]  # two alike do no harm
+    _, first = np.unique(mixed, return_index=True)
+    named = np.maximum(np.bincount(column[is_bounded][first], minlength=int(column.max(initial=0)) + 1), 1)
+    by_row = np.concatenate((np.where(is_bounded, 1.0 / named[column], 1.0), [1.0]))
+    share = np.minimum.reduceat(by_row, filters.row_ptr[:-1]) if filters.row_ptr.size > 1 else np.zeros(0)
+    share[np.diff(filters.row_ptr) == 0] = 1.0
+    return share
 
 
 class _StringEnds(NamedTuple):
