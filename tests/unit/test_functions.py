@@ -206,3 +206,10 @@ def test_java_functions_are_exact():
         np.testing.assert_array_equal(cbrt(x), roots)
         np.testing.assert_array_equal(log(x[x >= 0]), logs[x >= 0])
         np.testing.assert_array_equal(log10(x[x >= 0]), logs10[x >= 0])
+
+
+def test_large_doubles_are_rounded_as_their_decimals() -> None:
+    """A tie is seen where the last bit of a product is worth more than a tie's distance."""
+    engine = Engine({"x": "double"})
+    engine.subscribe_many({"even": "bround(x, 2) = -4494920010230.56D", "away": "round(x, 2) = -4494920010230.57D"})
+    assert sorted(engine.match({"x": -4494920010230.565})) == ["away", "even"]

@@ -205,7 +205,7 @@ def test_equal_filters() -> None:
         "t IN (TIMESTAMP_NTZ '2024-06-01 10:00')",
     ]
     found = [Compiler(Schema.of({"t": "timestamp"}, time_zone=z)).compile_many(texts).filters for z in (BERLIN, "UTC")]
-    assert [len(set(filters.digests)) for filters in found] == [1, 2]
+    assert [len(set(filters.each_digest())) for filters in found] == [1, 2]
 
 
 @pytest.mark.parametrize(

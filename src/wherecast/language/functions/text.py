@@ -119,6 +119,10 @@ def _locate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     n = part.valid.size
     start = args[2] if len(args) > 2 else Nullable(np.ones(n, np.int64), np.ones(n, bool))
     valid, out = (part.valid & text.valid) | ~start.valid, filler(call.type, n)
+    if text.is_arrow and part.is_constant and (len(args) == 2 or start.is_constant):
+        from wherecast.language.arrow_texts import find_from  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return find_from(text.texts, part.values[0], int(start.values[0]))
     for i in np.flatnonzero(part.valid & text.valid & start.valid).tolist():
         at, wanted = int(start.values[i]), part.values[i]
         if at >= 1:
@@ -173,8 +177,15 @@ def _concat(*texts: str) -> str:
     return "".join(texts)
 
 
-def _concat_ws(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+def _concat_ws(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     """NULLs among the texts are left out, a NULL separator makes the whole NULL."""
+    if any(arg.is_arrow for arg in args) and all(arg.type is Type.STRING for arg in call.args) and args[0].is_constant:
+        from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        texts_of = (arg.values[0] if arg.is_constant else arg.texts for arg in args)
+        found = arrow_texts.concat_ws(*texts_of)
+        if found is not None:
+            return arrow_texts.from_arrow(found)
 
     def texts(row: int) -> list[str]:
         out: list[str] = []
@@ -357,7 +368,9 @@ TEXT_FUNCTIONS = (
         says="whether `t` occurs in `s`",
         example="contains(symbol, 'B')",
     ),
-    _of_text("initcap", _STRING, _initcap, "each word begins with a capital", "initcap(symbol) = 'Ibm'"),
+    _of_text(
+        "initcap", _STRING, _initcap, "each word begins with a capital", "initcap(symbol) = 'Ibm'", arrow="initcap"
+    ),
     _plain(
         "trim",
         "[chars, ]s",
@@ -436,6 +449,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, INT],
         _STRING,
         _split_part,
+        arrow="split_part",
         says="the part of that number between marks, from the end if negative; `''` if there are fewer, NULL for number 0",
         example="split_part(symbol, '.', 1) = 'IBM'",
     ),
@@ -445,6 +459,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, INT],
         _STRING,
         _substring_index,
+        arrow="substring_index",
         says="what comes before the mark of that number, or after it if it is counted from the end",
         example="substring_index(symbol, '.', 1) = 'IBM'",
     ),
@@ -492,11 +507,11 @@ TEXT_FUNCTIONS = (
     _plain(
         "concat",
         "s[, ...]",
-        [TEXT],
+        [replace(TEXT, is_written=True)],
         _STRING,
         _concat,
         arrow="concat",
-        says="the texts one after the other",
+        says="the texts one after the other; other values as `CAST` writes them",
         example="concat(symbol, '.', `odd name`) = 'IBM.x'",
     ),
     function(
@@ -528,6 +543,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, TEXT],
         _STRING,
         _translate,
+        arrow="translate",
         says="every character of `old` replaced by the one at its place in `new`, or removed if there is none",
         example="translate(symbol, 'ib', 'IB') = 'IBM'",
     ),
@@ -547,6 +563,7 @@ TEXT_FUNCTIONS = (
         _repeat,
         grows=True,
         check=_check_grown(_repeat, "x", 0),
+        arrow="repeat",
         says="the text several times",
         example="repeat(symbol, 2) = 'IBMIBM'",
     ),
@@ -558,6 +575,7 @@ TEXT_FUNCTIONS = (
         _lpad,
         grows=True,
         check=_check_grown(_lpad, "", 0, "x"),
+        arrow="lpad",
         says="filled up from the left to so many characters, or cut to them",
         example="lpad(symbol, 5, '.') = '..IBM'",
     ),
@@ -569,6 +587,7 @@ TEXT_FUNCTIONS = (
         _rpad,
         grows=True,
         check=_check_grown(_rpad, "", 0, "x"),
+        arrow="rpad",
         says="filled up from the right to so many characters, or cut to them",
         example="rpad(symbol, 5, '.') = 'IBM..'",
     ),
@@ -612,6 +631,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         extract,
         check=lambda pattern, *_: check_pattern(pattern),
+        arrow="regexp_extract",
         says="what a group of the pattern matches where it is first found, group 1 unless given; `''` if it is not found",
         example="regexp_extract(symbol, '([A-Z]+)[.]', 1) = 'IBM'",
     ),
@@ -622,6 +642,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         lambda s, pattern: extract(s, pattern, 0) or None,
         check=check_pattern,
+        arrow="regexp_substr",
         says="what the pattern matches where it is first found; NULL if it is not found or matches nothing",
         example="regexp_substr(symbol, '[0-9]+') = '12'",
     ),
@@ -632,6 +653,7 @@ TEXT_FUNCTIONS = (
         _INT,
         place,
         check=check_pattern,
+        arrow="regexp_instr",
         says="where the pattern is first found, counted from 1; 0 if it is not",
         example="regexp_instr(symbol, '[0-9]') > 2",
     ),
@@ -642,6 +664,7 @@ TEXT_FUNCTIONS = (
         _INT,
         count,
         check=check_repeated,
+        arrow="regexp_count",
         says="how often the pattern is found",
         example="regexp_count(symbol, '[0-9]') > 2",
     ),
@@ -663,6 +686,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         _regexp_replace,
         check=check_replacement,
+        arrow="regexp_replace",
         says="every match of the pattern replaced; `$1` in `new` is what group 1 matches",
         example="regexp_replace(symbol, '[^A-Z]', '') = 'IBM'",
     ),
