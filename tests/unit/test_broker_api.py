@@ -362,6 +362,8 @@ def test_limits_hold_while_a_body_arrives(tmp_path):
         call("POST", f"{SPACE}/publish", 413, content=endless(), headers={"Content-Type": "application/json"})
         call("POST", f"{SPACE}/publish", 413, json=[{"symbol": "x" * 3_000}])
         call("POST", f"{SPACE}/publish", 413, json=[{}] * 6)
+        call("POST", f"{SPACE}/subscriptions", 413, json={"filter": "x" * 3_000})
+        call("POST", f"{SPACE}/subscriptions", 413, content=endless(), headers={"Content-Type": "application/json"})
         call("POST", f"{SPACE}/publish", 422, json={"symbol": "x" * 300})
         statuses = [call("GET", "/v1/whoami").status_code for _ in range(60)]
         assert statuses[0] == 200

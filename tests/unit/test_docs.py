@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 LANGUAGE = ROOT / "docs" / "language.md"
 WALKS = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "design" / "adaptive.md"]
-LAYERS = "language|index|engine|matchers|kernels|cli|spark|bench|partition|overlay|papers"
+LAYERS = "language|index|engine|matchers|kernels|cli|spark|broker|bench|partition|overlay|papers"
 #: Names of files in prose that are not modules of the package.
 NO_MODULES = {"utils.py", "misc.py", "helper.py"}
 

@@ -99,12 +99,16 @@ class SpaceEngine:
         found.unsaved = len(engine)
         return found
 
-    def follow(self, connection: Connection, tenant: str, space: int) -> int:
-        """Take over what changed in the store since; returns how many rows that were."""
+    def follow(self, connection: Connection, tenant: str, space: int, reached: int = 0) -> int:
+        """Take over what changed in the store since; returns how many rows that were.
+
+        `reached` is the version of the store, for a caller who holds the space: the row of the last change may be purged.
+        """
         with self.changing:
             rows = subscriptions.changed_since(connection, tenant, space, self.version)
             if rows:
                 self.apply(rows, max(row.version for row in rows))
+            self.version = max(self.version, reached)
         return len(rows)
 
     @classmethod

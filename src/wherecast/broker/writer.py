@@ -193,7 +193,7 @@ class Writer:
         jobs = _without_repeated(connection, tenant, jobs, told)
         engine = space.engine
         if counters.version != engine.version:
-            engine.follow(connection, tenant, number)
+            engine.follow(connection, tenant, number, counters.version)
         commands = [job.command for job in jobs]
         ids = ids_of(commands)
         known = subscriptions.find_many(connection, tenant, number, ids) if ids else {}
