@@ -223,3 +223,33 @@ def _whole_log(http: httpx.Client, head: int) -> dict[int, dict]:
                 assert message["position"] not in found
                 found[message["position"]] = message
     return found
+
+
+READERS = ["", "subscriber=p0", "subscriber=p1"]
+
+
+def make_space(broker: BrokerProcess) -> None:
+    headers = {"Authorization": f"Bearer {broker.token}"}
+    body = {"name": "numbers", "schema": {"n": "bigint"}}
+    httpx.post(f"{broker.url}/v1/spaces", json=body, headers=headers, timeout=30).raise_for_status()
+
+
+def run_with_kills(broker: BrokerProcess, kills: int, seed: int) -> dict[str, int]:
+    """Load a broker, kill it at random moments, start it again on the same port, check."""
+    rng = random.Random(seed)
+    make_space(broker)
+    load = Load(lambda: broker, seed)
+    load.start(writers=4, readers=READERS)
+    port = broker.port
+    for _ in range(kills):
+        load.wait(rng.randint(20, 120))
+        time.sleep(rng.uniform(0, 0.02))  # somewhere within a commit
+        broker.kill()
+        broker.start(port)
+    load.wait(50)
+    load.stop()
+    counts = check(load)
+    assert counts["events"]
+    assert counts["subscriptions"]
+    assert counts["seen"]
+    return counts

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.integration.test_broker_kills import run_with_kills
+from tests.integration.broker_history import run_with_kills
 from tests.servers.postgresql import running_postgresql
 from tests.servers.wherecast_broker import running_wherecast
 

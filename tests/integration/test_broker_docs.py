@@ -84,6 +84,7 @@ def test_clients_do_all_that_the_api_does(broker):
             assert receipt.matches == 3
             async for event in client.feed("clients", subscription="seven", after="earliest"):
                 assert event.data == {"n": 7}
-                return [s.id async for s in client.subscriptions("clients", text="seven")]
+                break
+            return [s.id async for s in client.subscriptions("clients", text="seven")]
 
     assert asyncio.run(asynchronous()) == ["seven"]

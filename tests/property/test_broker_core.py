@@ -14,12 +14,12 @@ from wherecast.broker.core import (
     ChangedMany,
     Condition,
     EventsIn,
-    Found,
-    Move,
-    Publish,
-    Published,
-    Put,
-    PutMany,
+    FoundMatches,
+    MoveSubscription,
+    PublishedEvents,
+    PublishEvents,
+    PutSubscription,
+    PutSubscriptions,
     SpaceCounters,
     StoredSubscription,
     SubscriptionState,
@@ -42,7 +42,7 @@ def conditions():
 
 def puts():
     return st.builds(
-        Put,
+        PutSubscription,
         st.sampled_from(IDS),
         st.sampled_from(["x > 1", "x > 2"]),
         st.none() | st.sampled_from(["ann", "bob"]),
@@ -54,11 +54,11 @@ def puts():
 
 
 def commands():
-    moves = st.builds(Move, st.sampled_from(IDS), st.sampled_from(list(SubscriptionState)), conditions())
+    moves = st.builds(MoveSubscription, st.sampled_from(IDS), st.sampled_from(list(SubscriptionState)), conditions())
     events = st.lists(st.integers(0, 9), max_size=4).map(
-        lambda xs: Publish(EventsIn([b'{"x":%d}' % x for x in xs], [{"x": x} for x in xs]))
+        lambda xs: PublishEvents(EventsIn([b'{"x":%d}' % x for x in xs], [{"x": x} for x in xs]))
     )
-    many = st.lists(puts(), max_size=4).map(lambda ps: PutMany(list(enumerate(ps))))
+    many = st.lists(puts(), max_size=4).map(lambda ps: PutSubscriptions(list(enumerate(ps))))
     return st.one_of(puts(), moves, events, many)
 
 
@@ -70,14 +70,14 @@ class Shop:
         self.rows: dict[int, StoredSubscription] = {}
         self.log = []
 
-    def find(self, events: Sequence[EventsIn]) -> Found:
+    def find(self, events: Sequence[EventsIn]) -> FoundMatches:
         """Every active subscription matches every event but those with x = 7; x = 9 is too much work."""
         values = [v["x"] for part in events for v in part.values]
         active = [n for n, row in self.rows.items() if row.state is SubscriptionState.ACTIVE]
         pairs = [(i, n) for i, x in enumerate(values) if x not in (7, 9) for n in active]
         errors = [EventError("too much work", row=i) for i, x in enumerate(values) if x == 9]
         rows, numbers = (np.array(side, np.int64) for side in (zip(*pairs, strict=True) if pairs else ([], [])))
-        return Found(rows, numbers, errors)
+        return FoundMatches(rows, numbers, errors)
 
     def run(self, group, now):
         known = {r.id: r for r in self.rows.values() if r.state is not SubscriptionState.DELETED}
@@ -132,8 +132,8 @@ def test_a_group_changes_what_its_commands_change_one_by_one(group):
     assert together.rows == alone.rows
     assert together.counters == alone.counters
     for command, ours, theirs in zip(group, answers, one_by_one, strict=True):
-        if isinstance(command, Publish):
-            assert isinstance(ours, Published)
+        if isinstance(command, PublishEvents):
+            assert isinstance(ours, PublishedEvents)
             assert (ours.positions, ours.refused) == (theirs.positions, theirs.refused)
         elif isinstance(ours, Problem):
             assert (ours.status, ours.detail) == (theirs.status, theirs.detail)
@@ -150,8 +150,8 @@ def test_a_group_changes_what_its_commands_change_one_by_one(group):
 def test_each_publisher_is_told_of_its_own_events(sizes, subscribers):
     """Positions and matches of a publisher are those of its events, and refused events have no place in the log."""
     shop = Shop()
-    shop.run([Put(id, "x > 1") for id in IDS[:subscribers]], 0)
-    group = [Publish(EventsIn([b"%d" % x for x in xs], [{"x": x} for x in xs])) for xs in sizes]
+    shop.run([PutSubscription(id, "x > 1") for id in IDS[:subscribers]], 0)
+    group = [PublishEvents(EventsIn([b"%d" % x for x in xs], [{"x": x} for x in xs])) for xs in sizes]
     decision = shop.run(group, 0)
     lines = decision.entry.lines if decision.entry is not None else []
     for xs, answer in zip(sizes, decision.answers, strict=True):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from wherecast.broker import clock
-from wherecast.broker.core import Answer, Command, Move, SubscriptionState
+from wherecast.broker.core import Answer, Command, MoveSubscription, SubscriptionState
 from wherecast.broker.engines import SpaceEngine
 from wherecast.broker.log_entries import LoggedEvents
 from wherecast.broker.metrics import Metrics
@@ -26,10 +26,10 @@ from wherecast.broker.problems import Problem, not_found, unavailable
 from wherecast.broker.security import ALL_SCOPES, KnownTokens, Rates
 from wherecast.broker.settings import Settings
 from wherecast.broker.store import answers, event_log, spaces, subscriptions, tokens
-from wherecast.broker.store.database import Database
+from wherecast.broker.store.database import BrokerDatabase
 from wherecast.broker.store.spaces import Quotas, StoredSpace
 from wherecast.broker.tail import Tail
-from wherecast.broker.writer import Job, OnceKey, Outcome, Repeated, Transaction, Writer
+from wherecast.broker.writer import GroupOutcome, Job, OnceKey, Repeated, Transaction, Writer
 from wherecast.errors import WherecastError
 from wherecast.language.events.schema import Schema
 from wherecast.language.syntax.limits import Limits
@@ -66,7 +66,7 @@ class Broker:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.database = Database(settings.database)
+        self.database = BrokerDatabase(settings.database)
         self.limits = Limits()
         self.metrics = Metrics()
         self.tokens = KnownTokens()
@@ -162,12 +162,12 @@ class Broker:
     def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return self._loop.run_in_executor(self._threads, work)
 
-    def _committed(self, outcomes: list[Outcome], told: list[Callable[[], None]]) -> None:
+    def _committed(self, outcomes: list[GroupOutcome], told: list[Callable[[], None]]) -> None:
         """Called by the writer's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._tell, outcomes, told)
 
-    def _tell(self, outcomes: list[Outcome], told: list[Callable[[], None]]) -> None:
+    def _tell(self, outcomes: list[GroupOutcome], told: list[Callable[[], None]]) -> None:
         for space, decision, _ in outcomes:
             assert isinstance(space, Space)
             if decision.entry is not None:
@@ -256,7 +256,7 @@ class Broker:
         by_number = {space.space: space for space in self.served()}
         for _, number, id in await self.read(lambda c: subscriptions.due(c, clock.now_ms(), _EXPIRE_AT_ONCE)):
             if number in by_number:
-                await self.do(by_number[number], Move(id, SubscriptionState.EXPIRED), "expiry")
+                await self.do(by_number[number], MoveSubscription(id, SubscriptionState.EXPIRED), "expiry")
 
     async def _tidy(self) -> None:
         now = clock.now_ms()

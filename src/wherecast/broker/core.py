@@ -89,7 +89,7 @@ ANY = Condition()
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutSubscription:
     """Create or replace a subscription. Its filter is known to compile."""
 
     id: str
@@ -103,14 +103,14 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class PutMany:
+class PutSubscriptions:
     """Create or replace many; those that are refused are reported with their row."""
 
-    puts: Sequence[tuple[int, Put]]
+    puts: Sequence[tuple[int, PutSubscription]]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MoveSubscription:
     """Pause, resume, expire or delete a subscription."""
 
     id: str
@@ -126,11 +126,11 @@ class EventsIn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishEvents:
     events: EventsIn
 
 
-Command: TypeAlias = Put | PutMany | Move | Publish
+Command: TypeAlias = PutSubscription | PutSubscriptions | MoveSubscription | PublishEvents
 
 
 # -- answers and decisions ----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class ChangedMany:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedEvents:
     """Events and where they are in the log; `refused` are those that would take too much work, by their place."""
 
     positions: list[int]
@@ -162,10 +162,10 @@ class Published:
     refused: list[tuple[int, str]]
 
 
-Answer: TypeAlias = Changed | ChangedMany | Published | Problem
+Answer: TypeAlias = Changed | ChangedMany | PublishedEvents | Problem
 
 
-class Found(NamedTuple):
+class FoundMatches(NamedTuple):
     """Pairs of event row and subscription number, and the rows that could not be matched."""
 
     rows: Longs
@@ -197,11 +197,11 @@ def ids_of(commands: Iterable[Command]) -> list[str]:
     found: dict[str, None] = {}
     for command in commands:
         match command:
-            case Put() | Move():
+            case PutSubscription() | MoveSubscription():
                 found[command.id] = None
-            case PutMany():
+            case PutSubscriptions():
                 found.update((put.id, None) for _, put in command.puts)
-            case Publish():
+            case PublishEvents():
                 pass
     return list(found)
 
@@ -211,7 +211,7 @@ def decide(
     known: Mapping[str, StoredSubscription],
     commands: Sequence[Command],
     now_ms: int,
-    find: Callable[[Sequence[EventsIn]], Found],
+    find: Callable[[Sequence[EventsIn]], FoundMatches],
 ) -> Decision:
     """Decide what a group of commands does.
 
@@ -224,20 +224,20 @@ def decide(
     """
     now_ms = max(now_ms, counters.last_ms)
     group = _Group(Decision(replace(counters, last_ms=now_ms)), dict(known), now_ms)
-    publishes = [(n, c) for n, c in enumerate(commands) if isinstance(c, Publish)]
+    publishes = [(n, c) for n, c in enumerate(commands) if isinstance(c, PublishEvents)]
     published = _publish(group.decision, [c for _, c in publishes], now_ms, find) if publishes else []
     by_place = dict(zip((n for n, _ in publishes), published, strict=True))
     for n, command in enumerate(commands):
         answer: Answer
         note: Note | None = None
         match command:
-            case Put():
+            case PutSubscription():
                 answer, note = group.put(command)
-            case PutMany():
+            case PutSubscriptions():
                 answer, note = group.put_many(command)
-            case Move():
+            case MoveSubscription():
                 answer, note = group.move(command)
-            case Publish():
+            case PublishEvents():
                 answer = by_place[n]
         group.decision.answers.append(answer)
         group.decision.notes.append(note)
@@ -252,7 +252,7 @@ class _Group:
     known: dict[str, StoredSubscription]
     now_ms: int
 
-    def put(self, put: Put) -> tuple[Answer, Note | None]:
+    def put(self, put: PutSubscription) -> tuple[Answer, Note | None]:
         old = self.known.get(put.id)
         problem = put.condition.refusal(put.id, old) or self._objection(put, old)
         if problem is not None:
@@ -262,7 +262,7 @@ class _Group:
             "create" if old is None else "replace", put.id, {"filter": put.filter[:500], "version": version}
         )
 
-    def put_many(self, command: PutMany) -> tuple[Answer, Note | None]:
+    def put_many(self, command: PutSubscriptions) -> tuple[Answer, Note | None]:
         refused: list[tuple[int, str, Problem]] = []
         created, replaced = 0, 0
         version = self.decision.counters.version + 1
@@ -280,7 +280,7 @@ class _Group:
         details = {"created": created, "replaced": replaced, "refused": len(refused), "version": version}
         return ChangedMany(version, created, replaced, refused), Note("load", "", details)
 
-    def move(self, move: Move) -> tuple[Answer, Note | None]:
+    def move(self, move: MoveSubscription) -> tuple[Answer, Note | None]:
         old = self.known.get(move.id)
         problem = move.condition.refusal(move.id, old)
         if problem is not None:
@@ -299,7 +299,7 @@ class _Group:
             self._count(-1, -old.clauses)
         return Changed(new), Note(move.to.value, move.id, {"version": version})
 
-    def _objection(self, put: Put, old: StoredSubscription | None) -> Problem | None:
+    def _objection(self, put: PutSubscription, old: StoredSubscription | None) -> Problem | None:
         counters = self.decision.counters
         if old is not None and put.subscriber is not None and put.subscriber != old.subscriber:
             return Problem(
@@ -315,7 +315,7 @@ class _Group:
             return Problem(422, "expired", "the time of expiry is in the past")
         return None
 
-    def _write(self, put: Put, old: StoredSubscription | None, version: int) -> StoredSubscription:
+    def _write(self, put: PutSubscription, old: StoredSubscription | None, version: int) -> StoredSubscription:
         counters = self.decision.counters
         number = old.number if old is not None else counters.numbers
         if old is None:
@@ -361,7 +361,7 @@ class _Group:
 
 
 def _publish(
-    decision: Decision, commands: list[Publish], now_ms: int, find: Callable[[Sequence[EventsIn]], Found]
+    decision: Decision, commands: list[PublishEvents], now_ms: int, find: Callable[[Sequence[EventsIn]], FoundMatches]
 ) -> list[Answer]:
     """Match all events at once and put those that could be matched into the log."""
     counters = decision.counters
@@ -386,5 +386,5 @@ def _publish(
         own = places[first:end]
         refused = [(row - first, reasons[row].message) for row in range(first, end) if row in reasons]
         positions = (own[own >= 0] + counters.head).tolist()
-        answers.append(Published(positions, int(per_row[first:end].sum()), counters.version, refused))
+        answers.append(PublishedEvents(positions, int(per_row[first:end].sum()), counters.version, refused))
     return answers

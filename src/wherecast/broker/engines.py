@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from wherecast.broker.core import EventsIn, Found, StoredSubscription, SubscriptionState
+from wherecast.broker.core import EventsIn, FoundMatches, StoredSubscription, SubscriptionState
 from wherecast.broker.store import subscriptions
 from wherecast.broker.store.spaces import StoredSpace
 from wherecast.engine.engine import Engine
@@ -50,15 +50,15 @@ class SpaceEngine:
     def schema(self) -> Schema:
         return self.engine.schema
 
-    def find(self, events: Sequence[EventsIn]) -> Found:
+    def find(self, events: Sequence[EventsIn]) -> FoundMatches:
         """Match events of several publishers as one batch."""
         values = [value for part in events for value in part.values]
         if len(values) == 1:
             numbers = np.array(self.engine.match(values[0]), np.int64)
-            return Found(np.zeros(numbers.size, np.int64), numbers, [])
+            return FoundMatches(np.zeros(numbers.size, np.int64), numbers, [])
         matches = self.engine.match_batch(values, on_error="skip")
         rows, numbers = matches.pairs()
-        return Found(rows, numbers.astype(np.int64), matches.errors)
+        return FoundMatches(rows, numbers.astype(np.int64), matches.errors)
 
     def apply(self, rows: Iterable[StoredSubscription], version: int) -> None:
         """Take over changed subscriptions; to take one over again changes nothing."""
@@ -99,12 +99,16 @@ class SpaceEngine:
         found.unsaved = len(engine)
         return found
 
-    def follow(self, connection: Connection, tenant: str, space: int) -> int:
-        """Take over what changed in the store since; returns how many rows that were."""
+    def follow(self, connection: Connection, tenant: str, space: int, reached: int = 0) -> int:
+        """Take over what changed in the store since; returns how many rows that were.
+
+        `reached` is the version of the store, for a caller who holds the space: the row of the last change may be purged.
+        """
         with self.changing:
             rows = subscriptions.changed_since(connection, tenant, space, self.version)
             if rows:
                 self.apply(rows, max(row.version for row in rows))
+            self.version = max(self.version, reached)
         return len(rows)
 
     @classmethod

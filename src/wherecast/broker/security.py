@@ -21,7 +21,7 @@ _BELIEVED_S = 2.0
 _KEPT = 10_000
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token may do. `operator` is for those who run the broker: tenants and their quotas."""
 
     OPERATOR = "operator"
@@ -31,7 +31,7 @@ class Scope(StrEnum):
     READ = "read"
 
 
-ALL_SCOPES = frozenset(scope.value for scope in Scope)
+ALL_SCOPES = frozenset(scope.value for scope in TokenScope)
 
 
 class Principal(NamedTuple):
@@ -47,9 +47,9 @@ class Principal(NamedTuple):
         """The name in the audit log."""
         return f"{self.name} ({self.token_id})"
 
-    def must(self, scope: Scope) -> None:
+    def must(self, scope: TokenScope) -> None:
         """Raise a problem unless the token has a scope; `admin` includes publish, subscribe and read."""
-        if scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR):
+        if scope in self.scopes or (TokenScope.ADMIN in self.scopes and scope is not TokenScope.OPERATOR):
             return
         raise Problem(403, "scope", f"this needs a token with the scope {scope.value!r}")
 

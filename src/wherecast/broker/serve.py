@@ -56,8 +56,9 @@ def _listen(settings: Settings) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # Inherited by connections: one whose peer takes nothing for so long is closed by the system, whatever is buffered.
-        milliseconds = int(settings.slow_reader_s * 1000)
+        # Inherited by connections: one whose peer takes nothing for so long is closed by the system, whatever is buffered. The
+        # feed is cut off before that, which counts it.
+        milliseconds = int(settings.slow_reader_s * 1000) + 30_000
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
     try:
         listener.bind((settings.host, settings.port))

@@ -24,7 +24,7 @@ from wherecast.broker.engines import SpaceEngine
 from wherecast.broker.problems import Problem, not_found, unavailable
 from wherecast.broker.store import answers, audit, event_log, spaces, subscriptions
 from wherecast.broker.store.answers import StoredAnswer
-from wherecast.broker.store.database import Database
+from wherecast.broker.store.database import BrokerDatabase
 from wherecast.errors import WherecastError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Transaction(NamedTuple):
     done: Future[Any]
 
 
-class Outcome(NamedTuple):
+class GroupOutcome(NamedTuple):
     """What a group did to one space; told to `on_commit`."""
 
     space: ServedSpace
@@ -85,7 +85,7 @@ class Writer:
     """Makes changes durable, then visible, then answers."""
 
     def __init__(
-        self, database: Database, on_commit: Callable[[list[Outcome], list[Callable[[], None]]], None]
+        self, database: BrokerDatabase, on_commit: Callable[[list[GroupOutcome], list[Callable[[], None]]], None]
     ) -> None:
         """`on_commit` is called in the writer's thread, with what happened and the answers to give afterwards."""
         self.database = database
@@ -133,7 +133,7 @@ class Writer:
 
     def _commit(self, jobs: list[Job | Transaction]) -> None:
         told: list[Callable[[], None]] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[GroupOutcome] = []
         now = clock.now_ms()
         try:
             with self.database.writing() as connection:
@@ -152,7 +152,7 @@ class Writer:
             _log.exception("commit=failed jobs=%d", len(jobs))
             self._fail(jobs, Problem(500, "internal", f"internal error: {type(error).__name__}"))
 
-    def _make_live(self, outcome: Outcome) -> None:
+    def _make_live(self, outcome: GroupOutcome) -> None:
         space, decision, before = outcome
         engine = space.engine  # may be another than the one that matched: a schema that grew brings a new one
         if decision.rows and engine.version == before:
@@ -184,7 +184,7 @@ class Writer:
 
     def _decide(
         self, connection: Connection, space: ServedSpace, jobs: list[Job], now: int, told: list[Callable[[], None]]
-    ) -> list[Outcome]:
+    ) -> list[GroupOutcome]:
         tenant, number = space.tenant, space.space
         counters = spaces.hold_space(connection, tenant, number)
         if counters is None:
@@ -193,7 +193,7 @@ class Writer:
         jobs = _without_repeated(connection, tenant, jobs, told)
         engine = space.engine
         if counters.version != engine.version:
-            engine.follow(connection, tenant, number)
+            engine.follow(connection, tenant, number, counters.version)
         commands = [job.command for job in jobs]
         ids = ids_of(commands)
         known = subscriptions.find_many(connection, tenant, number, ids) if ids else {}
@@ -211,7 +211,7 @@ class Writer:
                 stored = StoredAnswer(job.once.request, job.once.write(answer))
                 answers.keep_answer(connection, tenant, job.once.key, stored, now)
             told.append(_telling(job, answer))
-        return [Outcome(space, decision, counters.version)]
+        return [GroupOutcome(space, decision, counters.version)]
 
 
 def _without_repeated(

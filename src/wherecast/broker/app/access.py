@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from wherecast.broker.broker import Broker, Space
 from wherecast.broker.problems import Problem
-from wherecast.broker.security import Principal, Scope, bearer_of, principal_of
+from wherecast.broker.security import Principal, TokenScope, bearer_of, principal_of
 from wherecast.broker.store import tokens
 from wherecast.broker.writer import OnceKey
 
@@ -38,7 +38,7 @@ async def principal(connection: HTTPConnection) -> Principal:
     return found
 
 
-def needs(scope: Scope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
+def needs(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
     """A dependency: a token with a scope."""
 
     async def check(connection: HTTPConnection) -> Principal:
@@ -49,11 +49,11 @@ def needs(scope: Scope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
     return check
 
 
-Reader: TypeAlias = Annotated[Principal, Depends(needs(Scope.READ))]
-Subscriber: TypeAlias = Annotated[Principal, Depends(needs(Scope.SUBSCRIBE))]
-Publisher: TypeAlias = Annotated[Principal, Depends(needs(Scope.PUBLISH))]
-Admin: TypeAlias = Annotated[Principal, Depends(needs(Scope.ADMIN))]
-Operator: TypeAlias = Annotated[Principal, Depends(needs(Scope.OPERATOR))]
+Reader: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.READ))]
+Subscriber: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.SUBSCRIBE))]
+Publisher: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.PUBLISH))]
+Admin: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.ADMIN))]
+Operator: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.OPERATOR))]
 TheBroker: TypeAlias = Annotated[Broker, Depends(broker_of)]
 SpaceName: TypeAlias = Annotated[str, Path(alias="space", pattern=NAME, examples=["quotes"])]
 SubscriptionName: TypeAlias = Annotated[str, Path(alias="id", min_length=1, max_length=200, examples=["cheap-ibm"])]

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 import wherecast
 from wherecast.broker.app import feeds, filters, publish, spaces, subscriptions, tenants
+from wherecast.broker.app.limits import LimitedBodies
 from wherecast.broker.broker import Broker
 from wherecast.broker.problems import Problem, problem_of
 from wherecast.broker.settings import Settings
@@ -66,6 +67,7 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
     )
     for part in (spaces, subscriptions, publish, filters, feeds, tenants):
         app.include_router(part.router)
+    app.add_middleware(LimitedBodies, limit=settings.max_body_bytes, seconds=settings.body_timeout_s)
     _add_health(app, served)
     _add_problems(app)
     return app

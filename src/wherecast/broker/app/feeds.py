@@ -15,7 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from wherecast.broker.app.access import Reader, SpaceName, TheBroker, broker_of, find_space, principal
 from wherecast.broker.feeds import Feed, Selection, open_feed
 from wherecast.broker.problems import Problem
-from wherecast.broker.security import Scope
+from wherecast.broker.security import TokenScope
 
 router = APIRouter(prefix="/v1/spaces/{space}", tags=["feeds"])
 
@@ -110,7 +110,7 @@ async def feed_by_websocket(socket: WebSocket) -> None:
     broker, asked = broker_of(socket), socket.query_params
     try:
         who = await principal(socket)
-        who.must(Scope.READ)
+        who.must(TokenScope.READ)
         space = await find_space(broker, who, socket.path_params["space"])
         selection = _selection(asked.get("subscription"), asked.get("subscriber"))
         opened = await open_feed(broker, space, selection, asked.get("from"))

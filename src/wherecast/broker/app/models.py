@@ -9,7 +9,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from wherecast.broker.app.access import NAME
-from wherecast.broker.core import Changed, Condition, Published, Put, StoredSubscription, SubscriptionState
+from wherecast.broker.core import (
+    Changed,
+    Condition,
+    PublishedEvents,
+    PutSubscription,
+    StoredSubscription,
+    SubscriptionState,
+)
 from wherecast.broker.problems import Problem
 from wherecast.broker.store.spaces import StoredSpace
 
@@ -44,8 +51,8 @@ class SubscriptionIn(_Model):
     expires_at: Annotated[datetime | None, Field(examples=[None])] = None
     paused: bool = False
 
-    def to_put(self, id: str, clauses: int, condition: Condition) -> Put:
-        return Put(
+    def to_put(self, id: str, clauses: int, condition: Condition) -> PutSubscription:
+        return PutSubscription(
             id,
             self.filter,
             self.subscriber,
@@ -241,7 +248,7 @@ class TokenOut(BaseModel):
     secret: Annotated[str | None, Field(description="Told once, when the token is made.")] = None
 
 
-def published_out(answer: Published, ids: list[str], refused: list[tuple[int, str]]) -> dict[str, Any]:
+def published_out(answer: PublishedEvents, ids: list[str], refused: list[tuple[int, str]]) -> dict[str, Any]:
     return {
         "accepted": len(answer.positions),
         "positions": answer.positions,

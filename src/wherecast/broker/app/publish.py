@@ -23,7 +23,7 @@ from wherecast.broker.app.bodies import (
     write_line,
 )
 from wherecast.broker.app.models import MatchIn, PublishReport, published_out
-from wherecast.broker.core import EventsIn, Publish, Published
+from wherecast.broker.core import EventsIn, PublishedEvents, PublishEvents
 from wherecast.broker.problems import Problem
 from wherecast.broker.store import subscriptions
 from wherecast.broker.writer import Repeated
@@ -113,7 +113,7 @@ async def publish(
             if is_single or not prepared.ids:
                 raise Problem(422, "event", prepared.refused[0][1], {"refused": len(prepared.refused)})
 
-        def write(answer: Published) -> str:
+        def write(answer: PublishedEvents) -> str:
             late = [(prepared.rows[row], detail) for row, detail in answer.refused]
             gone = {row for row, _ in answer.refused}
             ids = [id for row, id in enumerate(prepared.ids) if row not in gone]
@@ -121,11 +121,11 @@ async def publish(
 
         key = once(idempotency_key, request, body, write)
         if not prepared.ids:  # an empty batch
-            return Response(write(Published([], 0, space.engine.version, [])), media_type=JSON)
-        answer = await broker.do(space, Publish(prepared.events), who.actor, key)
+            return Response(write(PublishedEvents([], 0, space.engine.version, [])), media_type=JSON)
+        answer = await broker.do(space, PublishEvents(prepared.events), who.actor, key)
         if isinstance(answer, Repeated):
             return Response(answer.answer, media_type=JSON, headers={"Idempotent-Replayed": "true"})
-        assert isinstance(answer, Published)
+        assert isinstance(answer, PublishedEvents)
         if answer.refused and not answer.positions:
             raise Problem(422, "event", answer.refused[0][1])
         return Response(write(answer), media_type=JSON)

@@ -38,7 +38,15 @@ from wherecast.broker.app.models import (
     write_changed,
 )
 from wherecast.broker.broker import Broker, Space
-from wherecast.broker.core import Changed, ChangedMany, Condition, Move, Put, PutMany, SubscriptionState
+from wherecast.broker.core import (
+    Changed,
+    ChangedMany,
+    Condition,
+    MoveSubscription,
+    PutSubscription,
+    PutSubscriptions,
+    SubscriptionState,
+)
 from wherecast.broker.problems import Problem, not_found, problem_of
 from wherecast.broker.store import subscriptions
 from wherecast.broker.store.spaces import find_space as find_stored
@@ -51,7 +59,7 @@ router = APIRouter(prefix="/v1/spaces/{space}", tags=["subscriptions"])
 _CHUNK, _REPORTED = 10_000, 1_000
 
 
-async def _put(broker: Broker, space: Space, given: SubscriptionIn, id: str, condition: Condition) -> Put:
+async def _put(broker: Broker, space: Space, given: SubscriptionIn, id: str, condition: Condition) -> PutSubscription:
     filters = await broker.compute(lambda: space.engine.compiler.compile(given.filter))
     return given.to_put(id, int(filters.clause_ptr[-1]), condition)
 
@@ -158,7 +166,7 @@ async def _move(
 ) -> Changed:
     space = await find_space(broker, who, name)
     _refuse_nul(id)
-    answer = await broker.do(space, Move(id, to, Condition(True, versions_of(if_match))), who.actor)
+    answer = await broker.do(space, MoveSubscription(id, to, Condition(True, versions_of(if_match))), who.actor)
     assert isinstance(answer, Changed)
     return answer
 
@@ -223,7 +231,7 @@ async def load(request: Request, who: Subscriber, broker: TheBroker, name: Space
         puts, wrong = await broker.compute(partial(_read_rows, space, rows, first))
         first += len(rows)
         if puts:
-            answer = await broker.do(space, PutMany(puts), who.actor)
+            answer = await broker.do(space, PutSubscriptions(puts), who.actor)
             assert isinstance(answer, ChangedMany)
             report["created"] += answer.created
             report["replaced"] += answer.replaced
@@ -282,7 +290,7 @@ async def _lines(request: Request, limit: int, seconds: float) -> AsyncIterator[
 
 def _read_rows(
     space: Space, rows: Sequence[Any], first: int
-) -> tuple[list[tuple[int, Put]], list[tuple[int, str | None, Problem]]]:
+) -> tuple[list[tuple[int, PutSubscription]], list[tuple[int, str | None, Problem]]]:
     """Rows as changes, and those that are wrong."""
     wrong: list[tuple[int, str | None, Problem]] = []
     read: list[tuple[int, SubscriptionIn]] = []

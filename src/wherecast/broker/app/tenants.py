@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from wherecast.broker.app.access import NAME, Admin, Operator, Reader, TheBroker
 from wherecast.broker.app.models import QuotasIn, TenantIn, TokenIn, TokenOut, time_of
 from wherecast.broker.problems import Problem, not_found
-from wherecast.broker.security import ALL_SCOPES, Principal, Scope
+from wherecast.broker.security import ALL_SCOPES, Principal, TokenScope
 from wherecast.broker.store import audit, spaces, tokens
 from wherecast.broker.store.spaces import Quotas
 from wherecast.broker.store.tokens import StoredToken
@@ -83,8 +83,8 @@ async def list_tokens(who: Admin, broker: TheBroker) -> list[dict[str, Any]]:
 @router.post("/tokens", response_model=TokenOut, status_code=201)
 async def add_token(who: Admin, broker: TheBroker, given: TokenIn) -> dict[str, Any]:
     """Make a token. Its secret is told once, in this answer."""
-    if Scope.OPERATOR.value in given.scopes:
-        who.must(Scope.OPERATOR)
+    if TokenScope.OPERATOR.value in given.scopes:
+        who.must(TokenScope.OPERATOR)
     return _token_out(*await broker.run(lambda c, now: _add_token(c, now, who, who.tenant, given)))
 
 
@@ -103,8 +103,8 @@ async def rotate(
         old = tokens.find_token(connection, who.tenant, token_id)
         if old is None:
             raise not_found("token", token_id)
-        if Scope.OPERATOR.value in old.scopes:
-            who.must(Scope.OPERATOR)
+        if TokenScope.OPERATOR.value in old.scopes:
+            who.must(TokenScope.OPERATOR)
         new, secret = tokens.add_token(connection, who.tenant, old.name, old.scopes, None, now)
         end = now + overlap_s * 1000
         tokens.replace_token(connection, who.tenant, token_id, new.token_id, min(end, old.expires_ms or end))

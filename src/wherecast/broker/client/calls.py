@@ -97,7 +97,7 @@ class AnswerLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class ClientCall(Generic[T]):
     """A request, and how its answer is read."""
 
     method: str
@@ -137,9 +137,9 @@ def _space(space: str, *parts: str) -> str:
     return "/".join(["/v1/spaces", *(quote(part, safe="") for part in (space, *parts))])
 
 
-def _json(method: str, path: str, read: Any, body: Any = None, **headers: str) -> Call[Any]:
+def _json(method: str, path: str, read: Any, body: Any = None, **headers: str) -> ClientCall[Any]:
     content = None if body is None else json.dumps(body).encode()
-    return Call(method, path, read, content, headers={"Content-Type": "application/json", **headers})
+    return ClientCall(method, path, read, content, headers={"Content-Type": "application/json", **headers})
 
 
 def _subscription(fields: dict[str, Any]) -> BrokerSubscription:
@@ -150,16 +150,16 @@ def _once() -> str:
     return uuid.uuid4().hex
 
 
-def create_space(name: str, schema: Mapping[str, Any]) -> Call[dict[str, Any]]:
+def create_space(name: str, schema: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
     return _json("POST", "/v1/spaces", dict, {"name": name, "schema": dict(schema)})
 
 
-def grow_space(name: str, schema: Mapping[str, Any]) -> Call[dict[str, Any]]:
+def grow_space(name: str, schema: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
     return _json("PATCH", _space(name), dict, {"schema": dict(schema)})
 
 
-def spaces() -> Call[list[dict[str, Any]]]:
-    return Call("GET", "/v1/spaces", list)
+def spaces() -> ClientCall[list[dict[str, Any]]]:
+    return ClientCall("GET", "/v1/spaces", list)
 
 
 def subscribe(
@@ -169,7 +169,7 @@ def subscribe(
     subscriber: str | None,
     labels: Mapping[str, str] | None,
     expires_at: datetime | None,
-) -> Call[BrokerSubscription]:
+) -> ClientCall[BrokerSubscription]:
     body = _fields(filter, id, subscriber, labels, expires_at)
     return _json("POST", _space(space, "subscriptions"), _subscription, body, **{"Idempotency-Key": _once()})
 
@@ -182,7 +182,7 @@ def replace(
     labels: Mapping[str, str] | None,
     expires_at: datetime | None,
     if_version: int | None,
-) -> Call[BrokerSubscription]:
+) -> ClientCall[BrokerSubscription]:
     headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
     body = _fields(filter, None, subscriber, labels, expires_at)
     return _json("PUT", _space(space, "subscriptions", id), _subscription, body, **headers)
@@ -197,54 +197,56 @@ def _fields(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def get(space: str, id: str) -> Call[BrokerSubscription]:
-    return Call("GET", _space(space, "subscriptions", id), _subscription)
+def get(space: str, id: str) -> ClientCall[BrokerSubscription]:
+    return ClientCall("GET", _space(space, "subscriptions", id), _subscription)
 
 
-def page(space: str, after: str, chosen: Mapping[str, str | None]) -> Call[tuple[list[BrokerSubscription], str | None]]:
+def page(
+    space: str, after: str, chosen: Mapping[str, str | None]
+) -> ClientCall[tuple[list[BrokerSubscription], str | None]]:
     query = {"after": after, "limit": "1000", **{name: value for name, value in chosen.items() if value is not None}}
-    return Call("GET", _space(space, "subscriptions"), _page, query=query)
+    return ClientCall("GET", _space(space, "subscriptions"), _page, query=query)
 
 
 def _page(fields: dict[str, Any]) -> tuple[list[BrokerSubscription], str | None]:
     return [_subscription(one) for one in fields["subscriptions"]], fields["next"]
 
 
-def move(space: str, id: str, verb: str) -> Call[BrokerSubscription]:
-    return Call("POST", _space(space, "subscriptions", id, verb), _subscription)
+def move(space: str, id: str, verb: str) -> ClientCall[BrokerSubscription]:
+    return ClientCall("POST", _space(space, "subscriptions", id, verb), _subscription)
 
 
-def delete(space: str, id: str) -> Call[None]:
-    return Call("DELETE", _space(space, "subscriptions", id), lambda _: None)
+def delete(space: str, id: str) -> ClientCall[None]:
+    return ClientCall("DELETE", _space(space, "subscriptions", id), lambda _: None)
 
 
-def load(space: str, rows: Iterable[Mapping[str, Any]]) -> Call[LoadReport]:
+def load(space: str, rows: Iterable[Mapping[str, Any]]) -> ClientCall[LoadReport]:
     body = b"".join(json.dumps(dict(row)).encode() + b"\n" for row in rows)
     headers = {"Content-Type": "application/x-ndjson"}
-    return Call(
+    return ClientCall(
         "POST", _space(space, "subscriptions", "bulk"), lambda fields: LoadReport(**fields), body, headers=headers
     )
 
 
-def publish(space: str, events: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Call[PublishReceipt]:
+def publish(space: str, events: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> ClientCall[PublishReceipt]:
     body = dict(events) if isinstance(events, Mapping) else [dict(event) for event in events]
     return _json(
         "POST", _space(space, "publish"), lambda fields: PublishReceipt(**fields), body, **{"Idempotency-Key": _once()}
     )
 
 
-def match(space: str, event: Mapping[str, Any], explain: Sequence[str]) -> Call[dict[str, Any]]:
+def match(space: str, event: Mapping[str, Any], explain: Sequence[str]) -> ClientCall[dict[str, Any]]:
     return _json("POST", _space(space, "match"), dict, {"event": dict(event), "explain": list(explain)})
 
 
-def feed(space: str, subscription: str | None, subscriber: str | None, after: int | str | None) -> Call[None]:
+def feed(space: str, subscription: str | None, subscriber: str | None, after: int | str | None) -> ClientCall[None]:
     """The stream of a feed; `after` is the position of the last event seen, or `earliest`."""
     chosen = {"subscription": subscription, "subscriber": subscriber}
     query = {name: value for name, value in chosen.items() if value is not None}
     headers = {"Accept": "text/event-stream"}
     if after is not None:
         query["from"] = str(after)
-    return Call("GET", _space(space, "feed"), lambda _: None, query=query, headers=headers)
+    return ClientCall("GET", _space(space, "feed"), lambda _: None, query=query, headers=headers)
 
 
 class FeedReader:

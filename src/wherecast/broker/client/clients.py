@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from wherecast.broker.client import calls
 from wherecast.broker.client.calls import (
     BrokerSubscription,
-    Call,
+    ClientCall,
     FeedEvent,
     FeedReader,
     LoadReport,
@@ -67,7 +67,7 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def _send(self, call: Call[T]) -> T:
+    def _send(self, call: ClientCall[T]) -> T:
         attempt = 0
         while True:
             answer, failure = None, None
@@ -222,7 +222,7 @@ class AsyncClient:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _send(self, call: Call[T]) -> T:
+    async def _send(self, call: ClientCall[T]) -> T:
         attempt = 0
         while True:
             answer, failure = None, None

@@ -29,7 +29,7 @@ class StoreError(WherecastError):
     """The database cannot be opened, or does not do what is asked of it just now."""
 
 
-class Database:
+class BrokerDatabase:
     """A database of the broker. Reads run beside each other; only the writer writes."""
 
     def __init__(self, url: str) -> None:
