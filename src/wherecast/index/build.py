@@ -26,6 +26,7 @@ from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 
 
@@ -130,7 +131,7 @@ def restore_filters(
     program = np.where(boxes.residuals >= 0, _take(residuals.program, boxes.residuals), -1).astype(np.int32)
     program_row = np.where(boxes.residuals >= 0, _take(residuals.rows, boxes.residuals), 0).astype(np.int32)
     return Filters(
-        clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
+        clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, b"",
     )  # fmt: skip
 
 
@@ -184,7 +185,7 @@ def _string_ends(codes: StringCodes, low: Ints, high: Ints) -> tuple[Longs, Long
 
 def _rank_strings(ends: Sequence[_StringEnds], lo: Longs, hi: Longs) -> list[str]:
     """The strings at which ends are, of all columns in one order. Writes the ends as positions in that order."""
-    used = [np.unique(np.concatenate((e.lo[e.lo != KEY_MIN], e.hi[e.hi != KEY_MAX])) >> 2) for e in ends]
+    used = [distinct(np.concatenate((e.lo[e.lo != KEY_MIN], e.hi[e.hi != KEY_MAX])) >> 2) for e in ends]
     own = [e.codes.strings_at(places) for e, places in zip(ends, used, strict=True)]
     strings = own[0] if len(own) == 1 else sorted({s for found in own for s in found})
     number = {} if len(own) == 1 else {s: i for i, s in enumerate(strings)}

@@ -58,6 +58,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
+from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
@@ -396,7 +397,7 @@ def _key_codes(filters: Filters, real: Longs, has_elements: bool) -> tuple[KeyCo
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if has_elements else []
-    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
+    starts = distinct(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
     codes = KeyCodes.of(starts)
     lo = codes.encode_keys(low)
     lo[(low == KEY_MIN) & (high == KEY_MAX)] = FIRST_CODE

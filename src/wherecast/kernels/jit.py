@@ -74,6 +74,11 @@ def jit(function: Kernel) -> Kernel:
     return cast("Kernel", _compile(cache=True, nogil=True)(function))
 
 
+def helper(function: Kernel) -> Kernel:
+    """Compile a function that only kernels call: what Python would need to call it is left out."""
+    return cast("Kernel", _compile(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+
+
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
     return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False)(function))
@@ -170,6 +175,9 @@ if config.DISABLE_JIT:
         if size == 0:
             return np.zeros(0, dtype)
         return np.frombuffer((ctypes.c_char * (size * np.dtype(dtype).itemsize)).from_address(int(address)), dtype)
+
+    def stay_apart() -> None:
+        """Keep the function that calls this out of its callers' code."""
 
     def add_word(word: Any, hits: Any, at: Any) -> None:
         """Add bit i of the word to hits[at + i], for all 64."""
@@ -294,6 +302,16 @@ else:
             return array._getvalue()  # noqa: SLF001 - Numba's way to read it
 
         return result(types.int64, types.int64, dtype), generate
+
+    @intrinsic
+    def stay_apart(typing_context: Any) -> Any:
+        """Keep the function that calls this out of its callers' code."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.function.attributes.add("noinline")
+            return context.get_dummy_value()
+
+        return types.void(), generate
 
     @intrinsic
     def add_word(typing_context: Any, word: Any, hits: Any, at: Any) -> Any:

@@ -160,7 +160,7 @@ def assemble(
         np.where(program < 0, 0, whole.program_row[found.source] + shift).astype(np.int32),
         strings,
         whole.programs,
-        [],
+        b"",
     )
     residuals = _residual_words(found, shift, whole.templates, word_of, words)
     return filters._replace(digests=digest_filters(filters, schema, residuals)), whole.texts
