@@ -28,7 +28,7 @@ def numbering(events: EventBatch) -> Iterator[None]:
     try:
         yield
     except GrownTextError as grown:
-        grown.row = int(events.rows[grown.row])
+        grown.renumber(events.rows)
         raise
 
 
