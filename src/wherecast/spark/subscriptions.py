@@ -123,13 +123,11 @@ def id_type(rows: DataFrame) -> str:
 
 def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table, int]:
     """Rows whose id can be registered, those that are quarantined because it is missing or not unique, and how many there are."""
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    spark, seen = rows.sparkSession, Observation()
-    counted = rows.groupBy("id").count().observe(seen, F.sum("count").alias("rows"))
-    wrong = to_arrow(counted.where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")))
-    n_rows = int(seen.get["rows"] or 0)
+    spark, n_rows = rows.sparkSession, rows.count()
+    counted = rows.groupBy("id").count().where("count > 1 OR id IS NULL")
+    wrong = to_arrow(counted.select(F.col("id").alias("wrong")))
     if not len(wrong):
         return rows, QUARANTINE.empty_table(), n_rows
     ids = F.broadcast(from_arrow(spark, wrong, f"wrong {id_type(rows)}"))
