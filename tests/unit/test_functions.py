@@ -222,7 +222,7 @@ def test_large_doubles_are_rounded_as_their_decimals() -> None:
         ("dd.MM.yyyy", "29.02.2023", None),
         ("dd.MM.yyyy", "1.2.2024", None),
         ("d.M.yyyy", "1.2.2024", "2024-02-01T00:00:00"),
-        ("yyyyMMddHHmmssSSS", "20240131235959123", "2024-01-31T23:59:59.123"),
+        ("yyyyMMddHHmmss.SSS", "20240131235959.12", "2024-01-31T23:59:59.12"),
         ("yyyy-MM-dd'T'HH:mm:ssXXX", "2024-01-31t12:00:00-01:30", "2024-01-31T13:30:00"),
         ("yyyy-MM-dd'T'HH:mm:ssXXX", "2024-01-31T12:00:00+19:00", None),
         ("dd MMM yyyy", "31 jan 2024", "2024-01-31T00:00:00"),
@@ -252,7 +252,9 @@ def test_moments_are_written_by_a_format() -> None:
     assert sorted(engine.match({"t": "2024-01-31T23:30:00.25Z", "n": 5})) == ["n", "t"]
 
 
-@pytest.mark.parametrize("form", ["EEE", "yyyy-MM-dd hh:mm a", "[yyyy]", "yyyyM", "yyyy yyyy", "---", "SSS"])
+@pytest.mark.parametrize(
+    "form", ["EEE", "yyyy-MM-dd hh:mm a", "[yyyy]", "yyyyM", "yyyy yyyy", "---", "SSS", "HHmmssSSS"]
+)
 def test_formats_that_are_refused(form: str) -> None:
     """What cannot be exact is refused, with the letters that can."""
     with pytest.raises(FilterError, match="format"):

@@ -82,10 +82,12 @@ def check_format(text: str) -> MomentFormat:
 
 
 def _field(run: str, before: str) -> tuple[str, str]:
-    if run[0] == "S" and len(run) <= _MOST_FRACTION and re.search(r"ss[^S]*$", before):
+    if (
+        run[0] == "S" and len(run) <= _MOST_FRACTION and re.search(r"ss[^sS]+$", before)
+    ):  # next to ss, Java counts otherwise
         return "fraction", f"[0-9]{{1,{len(run)}}}"
     if run not in _FIELDS:
-        known = "yyyy, yy, MM, M, MMM, dd, d, HH, H, mm, m, ss, s, S to SSSSSSSSS after ss, and XXX"
+        known = "yyyy, yy, MM, M, MMM, dd, d, HH, H, mm, m, ss, s, S to SSSSSSSSS after ss and a sign, and XXX"
         raise ValueError(f"the letters {run} in a format are not supported; there are {known}")
     return _FIELDS[run]
 
