@@ -302,6 +302,24 @@ def test_public_names():
         _ = wherecast.nonsense
 
 
+def test_public_names_are_on_the_page():
+    """The page of the Python API has every public name of the package; those of Spark and the errors come from their modules."""
+    import wherecast
+    import wherecast.errors
+
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    named = set(re.findall(r"^::: wherecast\.(\w+)$", page, re.MULTILINE))
+    errors = {name for name in wherecast.__all__ if hasattr(wherecast.errors, name)}
+    assert named - {"errors", "spark"} == set(wherecast.__all__) - errors
+
+
+def test_page_of_commands_is_current():
+    """`make docs` would change nothing on the page of commands."""
+    from wherecast.cli.page import write_page
+
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == write_page()
+
+
 def test_configuration_of_the_spark_guide(tmp_path):
     """The pipeline that the guide shows is a valid one."""
     from wherecast.spark.config import read_config
