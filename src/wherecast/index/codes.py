@@ -33,6 +33,8 @@ from wherecast.index.literals import LiteralCodes
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, Texts, lay_out
+from wherecast.index.topics import TopicCodes
+from wherecast.index.words import WordCodes
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
@@ -172,7 +174,9 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 
 #: Codes of a column of values, or of elements.
 ValueCodes = KeyCodes | StringCodes
-ColumnCodes = ValueCodes | LiteralCodes | RegexCodes
+#: Codes of what a text has of all that filters look for: element i has code i + FIRST_LITERAL.
+TextSetCodes = LiteralCodes | RegexCodes | TopicCodes | WordCodes
+ColumnCodes = ValueCodes | TextSetCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -201,20 +205,26 @@ class Codebook:
     """The codes of every column that filters of one index constrain."""
 
     def __init__(
-        self, schema: Schema, codes: list[ColumnCodes | None], expressions: Sequence[ExpressionColumn] = ()
+        self,
+        schema: Schema,
+        codes: list[ColumnCodes | None],
+        expressions: Sequence[ExpressionColumn] = (),
+        first_expression: int | None = None,
     ) -> None:
         self.schema = schema
+        #: where the columns of expressions begin; in older snapshots, schemas had fewer columns
+        self.first_expression = len(schema.columns) if first_expression is None else first_expression
         self.codes = codes  # by column, as far as they go; None: no filter constrains it
-        self.expressions = expressions  # the columns after those of the schema
+        self.expressions = expressions  # the columns from `first_expression` on
         self.used = [n for n, c in enumerate(codes) if c is not None]
         self.attributes = {attr for n in self.used for attr in self.read_by(n)}
-        computed = [n for n in self.used if n >= len(schema.columns)]
+        computed = [n for n in self.used if n >= self.first_expression]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
-        return self.expressions[number - len(self.schema.columns)] if number >= len(self.schema.columns) else None
+        return self.expressions[number - self.first_expression] if number >= self.first_expression else None
 
     def read_by(self, number: int) -> frozenset[int]:
         """The attributes that a column is made of."""
@@ -240,7 +250,7 @@ class Codebook:
 
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
-        if number >= len(self.schema.columns):
+        if number >= self.first_expression:
             expression, own = self.expression(number), self.codes[number]
             found = None if expression is None else expression.find_key(self.schema)
             if found is not None:
@@ -309,6 +319,8 @@ class Codebook:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
             return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
         column = self.schema.columns[number]
+        if isinstance(codes, TopicCodes | WordCodes):
+            return codes.encode_texts(laid_out(events, column.attr)[0])
         assert isinstance(codes, ValueCodes | LiteralCodes)
         if not isinstance(codes, LiteralCodes):
             values = events.array(column.attr)
@@ -375,7 +387,7 @@ def build_codes(
     regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes."""
-    makers = _MAKERS | {RegexCodes: partial(_regex_codes, regex_bytes)}
+    makers = _MAKERS | {RegexCodes: partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes))}
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
@@ -386,20 +398,24 @@ def build_codes(
     for number in np.flatnonzero(np.diff(bounds)).tolist():
         rows = order[bounds[number] : bounds[number + 1]]
         real = rows[~filters.null[rows]]
-        kind = codes_of_column(schema, expressions, number)
-        has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
+        kind = codes_of_column(schema, expressions, number, len(schema.columns))
+        has_elements = number < len(schema.columns) and schema.is_set(number)
+        if kind is WordCodes:
+            language = schema.attributes[schema.columns[number].attr].language
+            makers[kind] = partial(_set_codes, partial(WordCodes.of, language=language))
         codes[number], lo[real], hi[real] = makers[kind](filters, rows, real, has_elements)
     return Codebook(schema, codes, expressions), lo, hi
 
 
-def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], number: int) -> type[ColumnCodes]:
+def codes_of_column(
+    schema: Schema, expressions: Sequence[ExpressionColumn], number: int, first_expression: int
+) -> type[ColumnCodes]:
     """What kind of codes a column has."""
-    if number >= len(schema.columns):
-        expression = expressions[number - len(schema.columns)]
+    if number >= first_expression:
+        expression = expressions[number - first_expression]
         return _CODES_OF_SETS.get(expression.reading) or (StringCodes if expression.is_text else KeyCodes)
-    if schema.columns[number].reading is not Reading.VALUE:
-        return LiteralCodes
-    return StringCodes if schema.are_texts[number] else KeyCodes
+    found = _CODES_OF_SETS.get(schema.columns[number].reading)
+    return found or (StringCodes if schema.are_texts[number] else KeyCodes)
 
 
 def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
@@ -424,27 +440,28 @@ def _string_codes(filters: Filters, rows: Longs, real: Longs, _has_elements: boo
     return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
 
 
-def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: bool) -> tuple[LiteralCodes, Ints, Ints]:
-    """Every row asks for one literal."""
+def _set_codes(
+    make: Callable[[list[str]], TextSetCodes], filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
+) -> tuple[TextSetCodes, Ints, Ints]:
+    """Every row asks for one element: a literal, a regular expression, a pattern of topics."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
-    return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
+    return make([filters.strings[i] for i in used.tolist()]), code, code
 
 
-def _regex_codes(
-    regex_bytes: int, filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
-) -> tuple[RegexCodes, Ints, Ints]:
-    """Every row asks for one regular expression."""
-    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
-    code = (place + FIRST_LITERAL).astype(np.int32)
-    return RegexCodes.of([filters.strings[i] for i in used.tolist()], regex_bytes), code, code
-
-
-_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
+#: The codes of what is taken from a text.
+_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {
+    Reading.LITERALS: LiteralCodes,
+    Reading.LOWER_LITERALS: LiteralCodes,
+    Reading.REGEXES: RegexCodes,
+    Reading.TOPICS: TopicCodes,
+    Reading.WORDS: WordCodes,
+}
 _MAKERS: dict[type[ColumnCodes], _Maker] = {
     KeyCodes: _key_codes,
     StringCodes: _string_codes,
-    LiteralCodes: _literal_codes,
+    LiteralCodes: partial(_set_codes, LiteralCodes.of),
+    TopicCodes: partial(_set_codes, TopicCodes.of),
 }
 
 
