@@ -6,6 +6,7 @@ and NOT join conditions by the rules of SQL. Nothing here uses the package.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,3 +63,43 @@ def _fits(levels: list[str], pattern: list[str]) -> bool:
     if pattern == ["#"]:
         return True
     return bool(levels) and pattern[0] in ("+", levels[0]) and _fits(levels[1:], pattern[1:])
+
+
+def _words(text: str) -> list[str]:
+    """Runs of letters, marks, numbers and connectors, folded, character by character."""
+    words, last = [], ""
+    for character in [*text, " "]:
+        kind = unicodedata.category(character)
+        if kind[0] in "LMN" or kind == "Pc":
+            last += character
+        elif last:
+            words.append(unicodedata.normalize("NFC", unicodedata.normalize("NFD", last).casefold()))
+            last = ""
+    return words
+
+
+def keywords(name: str, wanted: Sequence[str], *, is_any: bool, stem: Callable[[str], str]) -> Condition:
+    """`KEYWORDS(name, ...)`, or ANY_KEYWORD."""
+
+    def value(event: Event) -> bool | None:
+        if event.get(name) is None:
+            return None
+        there = {stem(word) for word in _words(event[name])}
+        found = [stem(_words(word)[0]) in there for word in wanted]
+        return any(found) if is_any else all(found)
+
+    listed = ", ".join(f"'{word}'" for word in wanted)
+    return Condition(f"{'ANY_KEYWORD' if is_any else 'KEYWORDS'}({name}, {listed})", value)
+
+
+def phrase(name: str, wanted: Sequence[str], stem: Callable[[str], str]) -> Condition:
+    """`PHRASE(name, 'x y')`."""
+
+    def value(event: Event) -> bool | None:
+        if event.get(name) is None:
+            return None
+        there = [stem(word) for word in _words(event[name])]
+        sought = [stem(word) for word in _words(" ".join(wanted))]
+        return any(there[i : i + len(sought)] == sought for i in range(len(there)))
+
+    return Condition(f"PHRASE({name}, '{' '.join(wanted)}')", value)

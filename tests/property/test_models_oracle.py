@@ -1,4 +1,4 @@
-"""Topics, alone and mixed with other conditions under AND, OR and NOT, equal a naive evaluator."""
+"""Topics and words, alone and mixed with other conditions under AND, OR and NOT, equal a naive evaluator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Sequence
 
 import pytest
+import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.property.models import Condition, Event, below, joined, negated, topic
+from tests.property.models import Condition, Event, below, joined, keywords, negated, phrase, topic
 
 from wherecast import Engine
 
@@ -24,10 +25,28 @@ def patterns(draw: st.DrawFn) -> str:
     return "/".join(levels) or "+"  # one empty level is the empty pattern, which is refused
 
 
+#: Words that differ in case, in how an accent is written, in their stem or by a letter beyond the first eight; and what is between words.
+WORDS = st.sampled_from(
+    ["a", "A", "run", "Running", "runs", "é", "e\u0301", "É", "straße", "STRASSE", "internationally", "internationals", "x_1", "\u212a",
+     "k", "日本", "हिन्दी", "l8tters9", "l8tters"]
+)  # fmt: skip
+BETWEEN = st.sampled_from([" ", "", "-", ", ", "\u2014", "\n", "\0", "\U0001f600"])
+BODIES = st.lists(st.tuples(WORDS, BETWEEN), max_size=6).map(lambda pairs: "".join(a + b for a, b in pairs))
+STEMS = {"body": str, "title": snowballstemmer.stemmer("english").stemWord}
+
+
+@st.composite
+def of_words(draw: st.DrawFn) -> Condition:
+    name, wanted = draw(st.sampled_from(sorted(STEMS))), draw(st.lists(WORDS, min_size=1, max_size=3))
+    if draw(st.booleans()):
+        return phrase(name, wanted, STEMS[name])
+    return keywords(name, wanted, is_any=draw(st.booleans()), stem=STEMS[name])
+
+
 TOPICS = st.builds(topic, st.just("topic"), patterns())
 PRICES = st.builds(below, st.just("price"), st.integers(0, 9))
 #: Leaves of each model, and all of them.
-LEAVES = {"topics": TOPICS, "topics and numbers": st.one_of(TOPICS, PRICES)}
+LEAVES = {"topics": TOPICS, "words": of_words(), "all": st.one_of(TOPICS, of_words(), PRICES)}
 
 
 def mixed(leaves: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
@@ -43,10 +62,9 @@ def mixed(leaves: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     return st.recursive(leaves, joins, max_leaves=5)
 
 
-EVENTS = st.fixed_dictionaries(
-    {}, optional={"topic": st.one_of(st.none(), NAMES), "price": st.one_of(st.none(), st.integers(0, 9))}
-)
-SCHEMA = {"topic": "string", "price": "int"}
+VALUES = {"topic": NAMES, "price": st.integers(0, 9), "body": BODIES, "title": BODIES}
+EVENTS = st.fixed_dictionaries({}, optional={name: st.one_of(st.none(), values) for name, values in VALUES.items()})
+SCHEMA = {"topic": "string", "price": "int", "body": "string", "title": {"type": "string", "language": "english"}}
 
 
 def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Event], removed: frozenset[int]) -> None:
@@ -63,7 +81,7 @@ def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Even
 def test_models_equal_the_naive_evaluator(leaves: str) -> None:
     """In a batch and alone, after changes, after merging and after a snapshot; a filter's own text means the same."""
 
-    @examples(60)
+    @examples(50)
     @given(st.lists(mixed(LEAVES[leaves]), min_size=1, max_size=8), st.lists(EVENTS, min_size=1, max_size=6), st.data())
     def run(conditions: list[Condition], events: list[Event], data: st.DataObject) -> None:
         engine = Engine(SCHEMA)

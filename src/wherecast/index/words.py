@@ -4,7 +4,7 @@ A text has a set of codes, as in a column of literals: FIRST_CODE if it is there
 look for and that it has; NULL_CODE alone if it is NULL. Plain ASCII words are found by a kernel (see `kernels.words`), others
 here, one by one. Where the attribute has a language, words are compared by stems, and two words of one stem are both found.
 
-Memory: the words, 8 bytes for the place of each and 16 to 32 to find it; 4 for each thread that encodes. Words that are
+Memory: the words, 8 bytes for the place of each and 32 to 64 to find it; a bit for each thread that encodes. Words that are
 looked up here are remembered, 65,536 at most.
 """
 
@@ -25,7 +25,7 @@ from wherecast.index.strings import Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.words import FOLDS, fill_slots, search_words
+from wherecast.kernels.words import FOLDS, TOGETHER, Room, fill_slots, search_words
 from wherecast.language.syntax.words import find_stemmer, fold_word, word_characters
 
 #: Bytes of all words of a column; and words, whose numbers have 31 bits.
@@ -34,26 +34,14 @@ _MOST_BYTES = 1 << 30
 _CODES_PER_TEXT, _OTHERS_PER_TEXT = 64, 4
 #: Words that are remembered.
 _MOST_REMEMBERED = 1 << 16
-_LAST_STAMP = 2**31 - 1
 _NO_CHARACTERS = frozen(np.zeros(0x110000, np.bool_))
 
 
-class _Room:
-    """Memory of one thread: by word, the stamp of the text in which it was seen last."""
-
-    __slots__ = ("seen", "stamp")
-
-    def __init__(self, n_words: int) -> None:
-        self.seen = np.zeros(n_words, np.int32)
-        self.stamp = 1  # the first that is free
-
-    def take(self, n: int) -> int:
-        """The first of n stamps that no word has."""
-        if self.stamp + n > _LAST_STAMP:
-            self.seen[:] = 0
-            self.stamp = 1
-        first, self.stamp = self.stamp, self.stamp + n
-        return first
+def _make_room(n_words: int) -> Room:
+    """Memory of one thread."""
+    keys, places = np.zeros(TOGETHER, np.uint64), np.zeros((2, TOGETHER), np.int64)
+    n_bits = (n_words >> 6) + 1
+    return keys, *places, np.zeros(n_bits, np.uint64), np.zeros((n_bits >> 6) + 1, np.uint64)
 
 
 class WordCodes:
@@ -66,7 +54,7 @@ class WordCodes:
         self._slots, self._seed = slots, seed
         self._vocabulary = frozen(offsets), frozen(data), frozen(slots), np.uint64(seed)  # what kernels are given
         self._remembered: dict[bytes, tuple[int, ...]] = {}
-        self._spare: list[_Room] = []  # a thread takes one and puts it back, which are atomic
+        self._spare: list[Room] = []  # a thread takes one and puts it back, which are atomic
 
     @classmethod
     def of(cls, words: Sequence[str], language: str = "") -> WordCodes:
@@ -74,7 +62,7 @@ class WordCodes:
         offsets, data = join_texts([word.encode() for word in words])
         if data.size > _MOST_BYTES:
             raise LimitError(f"words of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer words")
-        slots, seed = np.zeros(1 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
+        slots, seed = np.zeros(2 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
         fill_slots(offsets, data, np.uint64(seed), slots)
         return cls(offsets, data, slots, seed, language)
 
@@ -127,10 +115,11 @@ class WordCodes:
         try:
             room = self._spare.pop()
         except IndexError:
-            room = _Room(self.offsets.size - 1)
+            room = _make_room(self.offsets.size - 1)
         given = self._vocabulary, FOLDS, characters, bool(self.language), *texts
-        while (row := search_words(*given, row, room.take(n), room.seen, ptr, codes, others, state)) < n:
-            codes, others = (np.concatenate((a, np.empty_like(a))) for a in (codes, others))
+        while (row := search_words(*given, row, room, ptr, codes, others, state)) < n:
+            codes = np.concatenate((codes, np.empty_like(codes)))
+            others = np.concatenate((others, np.empty_like(others)))
         self._spare.append(room)
         codes = codes[: ptr[n]]
         return (ptr, codes) if not state[0] else self._with_others(texts, ptr, codes, others[: 3 * state[0]])
@@ -158,7 +147,12 @@ class WordCodes:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         language = np.frombuffer(self.language.encode(), np.uint8)
-        own = {"offsets": self.offsets, "data": self.data, "slots": self._slots, "language": language}
+        own: dict[str, npt.NDArray[Any]] = {
+            "offsets": self.offsets,
+            "data": self.data,
+            "slots": self._slots,
+            "language": language,
+        }
         return own | {"seed": np.array([self._seed], np.uint64)}
 
     @classmethod
@@ -166,9 +160,9 @@ class WordCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         stored = StoredArrays(arrays, "codes of words")
         n, slots = len(check_texts(stored)), stored.column("slots", np.uint64)
-        is_power = slots.size > 0 and slots.size & (slots.size - 1) == 0
-        stored.require(is_power and not slots.all(), "slots", f"has {slots.size} slots, and none that is free")
-        stored.within((slots & np.uint64(0xFFFFFFFF))[slots > 0].astype(np.int64), 1, n + 1, "slots")
+        is_power, numbers = slots.size > 1 and slots.size & (slots.size - 1) == 0, slots[1::2]
+        stored.require(is_power and not numbers.all(), "slots", f"has {slots.size} words, and no slot that is free")
+        stored.within((numbers & np.uint64(0x7FFFFFFF))[numbers > 0].astype(np.int64), 1, n + 1, "slots")
         seed = int(stored.column("seed", np.uint64, size=1)[0])
         language = stored.column("language", np.uint8).tobytes().decode("ascii", "replace")
         try:

@@ -300,8 +300,15 @@ def list_word(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> 
 @inlined
 def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: Scalar, code: Scalar, stack: Ints,
               top: Scalar) -> Scalar:  # fmt: skip
-    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
+    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other.
+
+    The places of all codes in the table are asked for before the first is looked at.
+    """
     last = np.int64(-1)
+    size, start = np.int64(tests[test, 3]), np.int64(tests[test, 4])
+    for k in range(list_ptr[~code], list_ptr[~code + 1]):
+        key = np.int64(list_codes[k]) >> tests[test, 1]
+        prefetch(table, start + (key - tests[test, 2] if size > 0 else 2 * (hash_key(key) & (-size - 1))))
     for k in range(list_ptr[~code], list_ptr[~code + 1]):
         element = np.int64(list_codes[k])
         key = element >> tests[test, 1]

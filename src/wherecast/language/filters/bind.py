@@ -36,7 +36,7 @@ from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.patterns import find_form, prefix_end
-from wherecast.language.syntax.words import words_of
+from wherecast.language.syntax.words import longest_word
 
 
 class Ragged(NamedTuple):
@@ -269,9 +269,7 @@ def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, 
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks, words."""
     if predicate.column.reading is Reading.WORDS:
-        texts = values.tolist()
-        longest = {text: max(words_of(text), key=len) for text in set(texts)}
-        return [longest[text] for text in texts]
+        return [longest_word(text) for text in values.tolist()]
     if predicate.pattern:
         patterns = values.tolist()
         forms = {pattern: find_form(predicate.pattern, pattern) for pattern in set(patterns)}

@@ -79,8 +79,15 @@ def stems_of(text: str, language: str) -> list[str]:
 # -- literals -----------------------------------------------------------------------------------------------------------
 
 
+def longest_word(literal: str) -> str:
+    """The longest word of a literal, which is the rarest more often than not, folded."""
+    return literal.lower() if literal.isalnum() and literal.isascii() else max(words_of(literal), key=len)
+
+
 def check_keyword(literal: str) -> None:
     """Refuse with ValueError what is not one word."""
+    if literal.isalnum() and literal.isascii():
+        return
     words = words_of(literal)
     if not words:
         raise ValueError(f"{literal!r:.40} has no letter or digit, so no text has it as a word; write a word")
