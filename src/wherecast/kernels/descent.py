@@ -59,6 +59,8 @@ from wherecast.kernels.rows import Points, Rows, box_holds
 LEAF_WORDS = 64
 #: Boxes that are brought into the cache at the same time.
 WAITING = 64
+#: Children of a node beyond which the leaves among them are brought into the cache at the same time.
+MANY_CHILDREN = 8
 #: Fields of a leaf.
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
 LEAF_FIELDS = 8
@@ -104,6 +106,7 @@ class Scratch(NamedTuple):
     found: Words  # (LEAF_WORDS + 3,) candidates; the end is padding for reads of four words
     sure: Words  # (LEAF_WORDS,) those that need no check
     waiting: Ints  # (WAITING,) clauses whose boxes are to be checked
+    buckets: Words  # (4 * columns,) bits of the 256 buckets that the list of a column meets, see `mark_buckets`
 
 
 @inlined
@@ -257,12 +260,27 @@ def is_needless(leaves: Longs, leaf: Scalar, codes: Ints, event: Scalar) -> Scal
 
 
 @inlined
+def mark_buckets(near: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, buckets: Words) -> None:
+    """Mark the buckets of guards that the lists of an event meet."""
+    for column in range(codes.shape[1]):
+        code = np.int64(codes[event, column])
+        if code >= 0:
+            continue
+        for i in range(4 * column, 4 * column + 4):
+            buckets[i] = ZERO
+        for k in range(list_ptr[~code], list_ptr[~code + 1]):
+            bucket = near_bucket(np.int64(list_codes[k]), near[column])
+            buckets[4 * column + ((bucket >> 6) & 3)] |= ONE << np.uint64(bucket & 63)
+
+
+@inlined
 def find_guarded(
-    guards: Ints, near: Ints, first: Scalar, end: Scalar, codes: Ints, event: Scalar
+    guards: Ints, near: Ints, first: Scalar, end: Scalar, codes: Ints, event: Scalar, buckets: Words
 ) -> tuple[Scalar, Scalar]:
     """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
 
-    A guard lets an event with a list of codes pass. Code 0, NULL, has a bucket of its own.
+    A guard of one bucket lets an event with a list of codes pass if the list meets the bucket, and one of several always does. Code
+    0, NULL, has a bucket of its own.
     """
     found, sure = ZERO, ZERO
     for at in range(first, end):
@@ -272,7 +290,12 @@ def find_guarded(
         bucket = near_bucket(code, near[column])
         passes = (bucket >= (guard >> FIRST_AT) & 255) & (bucket <= (guard >> LAST_AT) & 255)
         bit = np.uint64(at - first)
-        found |= np.uint64(passes | (code < 0)) << bit
+        if code < 0:
+            only = (guard >> FIRST_AT) & 255
+            is_met = (buckets[4 * column + (only >> 6)] >> np.uint64(only & 63)) & ONE
+            found |= (ONE if only != (guard >> LAST_AT) & 255 else is_met) << bit
+            continue
+        found |= np.uint64(passes) << bit
         sure |= np.uint64(passes & ((guard >> DECIDES_AT) & 1)) << bit
     return found, sure
 
@@ -355,6 +378,16 @@ def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> N
 
 
 @inlined
+def fetch_slots(leaves: Longs, guards: Ints, slots: Ints, stack: Ints, first: Scalar, end: Scalar) -> None:
+    """Bring guards and slots of all row leaves among many children into the cache at the same time."""
+    for at in range(first, end):
+        item = np.int64(stack[at])
+        if item > 0 and leaves[item - 1, WORDS] == 0:
+            prefetch(guards, leaves[item - 1, MAP])
+            prefetch(slots, leaves[item - 1, SLOT])
+
+
+@inlined
 def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Scalar, item: Scalar) -> None:
     """Bring the rows that an event will ask of a bitmap leaf into the cache."""
     if item <= 0 or leaves[item - 1, WORDS] == 0:
@@ -418,10 +451,12 @@ def descend(
     row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
     point_codes, point_ptr, point_lists = points
-    stack, places, found, sure, waiting = scratch
+    stack, places, found, sure, waiting, buckets = scratch
     n = 0
     begin = ptr[start]
     for event in range(start, codes.shape[0]):
+        if list_ptr.size > 1:
+            mark_buckets(near, codes, list_ptr, list_codes, event, buckets)
         stack[0] = 0
         top = 1
         count = 0
@@ -429,7 +464,10 @@ def descend(
             top -= 1
             item = np.int64(stack[top])
             if item <= 0:
+                before = top
                 top = push_children(nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top)
+                if top - before > MANY_CHILDREN:
+                    fetch_slots(leaves, guards, slots, stack, before, top)
                 continue
             if top > 1:
                 fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
@@ -452,7 +490,7 @@ def descend(
                 if guarded:
                     guard = leaves[leaf, MAP] + 64 * i
                     end = min(guard + 64, leaves[leaf, MAP] + size)
-                    word, certain = find_guarded(guards, near, guard, end, codes, event)
+                    word, certain = find_guarded(guards, near, guard, end, codes, event, buckets)
                 if not checked or words > 0 or guarded:
                     certain = certain if checked else word
                     word &= ~certain
@@ -482,8 +520,10 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
     nodes, tests, table, leaves, columns, maps, _, guards, near = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, _ = scratch
+    stack, places, found, sure, _, buckets = scratch
     for event in range(codes.shape[0]):
+        if list_ptr.size > 1:
+            mark_buckets(near, codes, list_ptr, list_codes, event, buckets)
         stack[0] = 0
         top = 1
         while top > 0:
@@ -501,7 +541,7 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
                 end = leaves[leaf, MAP] + leaves[leaf, SIZE]
                 for guard in range(leaves[leaf, MAP], end, 64):
-                    word, certain = find_guarded(guards, near, guard, min(guard + 64, end), codes, event)
+                    word, certain = find_guarded(guards, near, guard, min(guard + 64, end), codes, event, buckets)
                     totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]

@@ -269,7 +269,8 @@ class AdaptiveMatcher(Matcher):
         longest = max(list_codes.size, 1) if len(codes) == 1 else int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
-        return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32)))
+        buckets = np.zeros(4 * codes.shape[1], np.uint64)
+        return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32), buckets))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""
