@@ -165,7 +165,7 @@ def kill_at_every_point(folder: Path, sink: str, strategy: str) -> None:
 
 def test_executors_are_killed(tmp_path: Path) -> None:
     """In a cluster of two executors, killing them -9 while batches run changes nothing in the outcome."""
-    make_job(tmp_path, "event-space", "parquet", 15)
+    make_job(tmp_path, "event-space", "parquet", 9)
     process = drive(tmp_path, master="local-cluster[2,1,1024]")
     killed: set[int] = set()
     matches = tmp_path / "matches"
@@ -179,7 +179,7 @@ def test_executors_are_killed(tmp_path: Path) -> None:
                 killed.add(executors[0])
     finish(process, tmp_path, 0)
     assert len(killed) == 2
-    assert check_outcome(tmp_path) > 4
+    assert check_outcome(tmp_path) > 2
 
 
 def executor_ids(session: int) -> list[int]:

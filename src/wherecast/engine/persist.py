@@ -110,13 +110,13 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
         return {n.removeprefix(start): stored[n] for n in stored if n.startswith(start)}
 
     programs = unpack_programs(facts["programs"], group("programs"), schema)
-    residuals = open_residuals(group("residuals"), programs)
     expressions = open_expressions(group("expressions"), programs)
     columns = _count(facts.get("columns", len(columns_of(schema.attributes, MAX_ATTRIBUTES, groups=1))))
     if columns > len(schema.columns):
         raise SnapshotError(f"{columns} columns where the schema has {len(schema.columns)}")
     codes = _open_codes(facts["codes"], schema, expressions, columns, group)
     codebook = Codebook(schema, codes, expressions, columns)
+    residuals = open_residuals(group("residuals"), programs, codebook)
     filters = _count(facts["filters"])
     boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
     subscriptions, dead = _open_subscriptions(group("ids"), filters)
