@@ -139,14 +139,15 @@ def few_boxes() -> Boxes:
 
 
 def test_a_matcher_stored_without_guards_is_opened() -> None:
-    """Earlier versions checked the box of every clause in a leaf without bitmaps."""
+    """The first versions checked the box of every clause in a leaf without bitmaps."""
     boxes, events = few_boxes(), make_events([[k, k + 1] for k in range(12)], 2)
     arrays = dict(AdaptiveMatcher.build(boxes, events).arrays())
     leaves = arrays["tree_leaves"].copy()
     unmapped = leaves[:, WORDS] == 0
     assert (leaves[unmapped, SURE] == 1).any()
     leaves[unmapped, SURE] = leaves[unmapped, MAP] = 0
-    del arrays["tree_guards"], arrays["tree_near"]
+    for name in ("tree_guards", "tree_near", "tree_bucket_ptr", "tree_buckets"):
+        del arrays[name]
     arrays["tree_leaves"] = leaves
     AdaptiveMatcher.check(arrays, pack_boxes(boxes), None)
     assert found(AdaptiveMatcher.from_arrays(arrays, pack_boxes(boxes)), events) == truth(boxes, events)

@@ -222,7 +222,7 @@ class Segment:
 
     def _distinct_filters(self, hits: Hits) -> Hits:
         """Clauses to filters, each filter once per event."""
-        return each_once(Hits(hits.event_ptr, self.boxes.filter_ids[hits.clause_ids]), self.boxes.n_filters)
+        return each_once(hits, self.boxes.n_filters, self.boxes.filter_ids)
 
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""

@@ -36,14 +36,14 @@ from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
 from wherecast.index.topics import TopicCodes
 from wherecast.index.words import WordCodes
-from wherecast.kernels.arrays import Bools, Ints, Longs
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
     BY_KEY,
     BY_LOGARITHM,
     BY_VALUE,
     buckets_into,
-    clear_nulls,
+    encode_column,
     encode_double,
     encode_key,
     encode_keys,
@@ -111,10 +111,29 @@ class KeyCodes:
         return self.encode_key(key_of(value))
 
     def encode(self, values: pa.Array) -> Ints:
-        codes = self.encode_keys(keys_of(values))
-        if values.null_count:
-            clear_nulls(np.frombuffer(values.buffers()[0], np.uint8), values.offset, codes)
-        return codes
+        codes = np.zeros((len(values), 1), np.int32)
+        self.encode_into(values, codes, 0)
+        return codes.ravel()
+
+    def encode_into(self, values: pa.Array, codes: Ints, column: int) -> None:
+        """Codes of a canonical column to codes[:, column], which is 0."""
+        size = len(values)
+        if not size:
+            return
+        kind = values.type.id
+        if kind not in _STORED:
+            values = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+            values = values.cast(pa.float64() if pa.types.is_floating(values.type) else pa.int64())
+            kind = values.type.id
+        bitmap, stored = values.buffers()
+        valid = np.frombuffer(bitmap, np.uint8) if values.null_count else _ALL_VALID
+        bits = np.frombuffer(stored, np.int64, size, 8 * values.offset)
+        self._encode_column(bits, kind == _DOUBLE, valid, values.offset, column, codes)
+
+    @cached_property
+    def _encode_column(self) -> Callable[[Longs, bool, Bytes, int, int, Ints], None]:
+        example = np.zeros(0, np.int64), 0, _ALL_VALID, 0, 0, np.zeros((1, 1), np.int32)
+        return partial(direct(encode_column, *self._read_only, *example), *self._read_only)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
@@ -125,6 +144,12 @@ class KeyCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         _check_keys(StoredArrays(arrays, "codes of keys"))
         return cls(arrays["starts"], arrays["table"], arrays["facts"])
+
+
+#: What `encode_into` reads as it is: canonical types of 64 bits.
+_DOUBLE = pa.float64().id
+_STORED = frozenset({_DOUBLE, pa.int64().id, pa.timestamp("us").id})
+_ALL_VALID = frozen(np.zeros(0, np.uint8))
 
 
 def _check_keys(stored: StoredArrays) -> None:
@@ -222,6 +247,13 @@ class Codebook:
         computed = [n for n in self.used if n >= self.first_expression]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
+        self._sets = frozenset(n for n in self.used if self.is_set(n))
+        #: the columns of an attribute's own values that have keys
+        self._keys = {
+            n: own
+            for n, own in enumerate(codes[: self.first_expression])
+            if isinstance(own, KeyCodes) and n not in self._sets
+        }
         self._texts = TextColumns(schema, codes, self.first_expression)
         self._others = [n for n in self.used if n not in self._texts.columns]
 
@@ -301,19 +333,19 @@ class Codebook:
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
         known = {} if known is None else known
-        by_column = np.zeros((len(self._others), len(events)), np.int32)
-        lists = ListWriter()
-        for own, number in zip(by_column, self._others, strict=True):
-            if number in known:
-                own[:] = known[number]
-            elif self.is_set(number):
-                lists.write(*self._encode_sets(events, number), own)
-            else:
-                own[:] = self.encode_column(events, number)
-        if not self._texts.columns and len(self._others) == len(self.codes):
-            return EventCodes(np.ascontiguousarray(by_column.T), *lists.joined())
         codes = np.zeros((len(events), len(self.codes)), np.int32)
-        codes[:, self._others] = by_column.T
+        lists = ListWriter()
+        for number in self._others:
+            if number in known:
+                codes[:, number] = known[number]
+            elif number in self._sets:
+                own = np.zeros(len(events), np.int32)
+                lists.write(*self._encode_sets(events, number), own)
+                codes[:, number] = own
+            elif number in self._keys:
+                self._keys[number].encode_into(events.array(number), codes, number)
+            else:
+                codes[:, number] = self.encode_column(events, number)
         if self._texts.columns:
             self._texts.encode(events, codes, known, lists)
         return EventCodes(codes, *lists.joined())

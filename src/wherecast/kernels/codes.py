@@ -25,13 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bytes, Ints, Longs
-from wherecast.kernels.jit import Scalar, hot, inlined, jit
+from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, jit, trailing_zeros
 
 Scale = int
 
 #: How buckets divide the range of the starts. By key and by logarithm: `low` is the lowest, `step` a shift. By value: both
 #: are the bits of a double, the lowest value and the buckets per unit.
 BY_KEY, BY_LOGARITHM, BY_VALUE = 0, 1, 2
+
+#: Counting so many starts is quicker than finding a bucket.
+FEW_STARTS = 4
 
 _KEY_MAX = np.int64(2**63 - 1)
 _KEY_MIN = np.int64(-(2**63))
@@ -89,7 +92,12 @@ def bucket_of(key: np.int64, scale: Scale, low: np.int64, step: np.int64, last: 
 
 @inlined
 def find_cell(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, key: np.int64) -> Any:
-    """1 + number of starts not above a key. Bucket b's starts are table[b] .. table[b + 1] - 1."""
+    """1 + number of starts not above a key. Bucket b's starts are table[b] .. table[b + 1] - 1; a few are looked at one by one."""
+    if starts.size <= FEW_STARTS:
+        cell: Any = np.int64(1)
+        for i in range(starts.size):
+            cell += starts[i] <= key
+        return cell
     bucket = bucket_of(key, scale, low, step, table.size - 2)
     first, end = table[bucket], table[bucket + 1]
     while first < end:
@@ -98,7 +106,7 @@ def find_cell(starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.
             first = middle + 1
         else:
             end = middle
-    return first + 1
+    return np.int64(first) + 1
 
 
 @hot
@@ -122,13 +130,44 @@ def encode_double(starts: Longs, table: Ints, scale: Scale, low: np.int64, step:
     return find_cell(starts, table, scale, low, step, float_key(value))
 
 
+@inlined
+def bits_key(bits: np.int64, are_doubles: Scalar) -> Any:
+    """Sortable key of 64 bits as they are stored."""
+    return float_key(as_float(bits)) if are_doubles else bits
+
+
+@inlined
+def valid_word(valid: Bytes, first: Scalar, end: Scalar) -> Scalar:
+    """The bits first:end of a bitmap, at most 64, as a word."""
+    word = ZERO
+    for at in range(first >> 3, (end + 7) >> 3):
+        place = 8 * at - first
+        byte = np.uint64(valid[at])
+        word |= byte >> np.uint64(-place) if place < 0 else byte << np.uint64(place)
+    return word if end - first == 64 else word & ((ONE << np.uint64(end - first)) - ONE)
+
+
 @hot
-def clear_nulls(valid: Bytes, offset: int, codes: Ints) -> None:
-    """Code 0 where a value is NULL: `valid` has a bit per value, the first at `offset`."""
-    for i in range(codes.size):
-        at = offset + i
-        if not (valid[at >> 3] >> (at & 7)) & 1:
-            codes[i] = 0
+def encode_column(
+    starts: Longs, table: Ints, scale: Scale, low: np.int64, step: np.int64, stored: Longs, are_doubles: int, valid: Bytes,
+    offset: int, column: int, out: Ints,
+) -> None:  # fmt: skip
+    """Codes of a column of 64-bit values to out[:, column], which is 0; NULLs stay 0.
+
+    `valid` has a bit per value, the first at `offset`, or is empty if no value is NULL. NULLs are passed over a word at a time: most
+    values of optional attributes are NULL.
+    """
+    n = stored.size
+    if valid.size == 0:
+        for row in range(n):
+            out[row, column] = find_cell(starts, table, scale, low, step, bits_key(stored[row], are_doubles))
+        return
+    for first in range(0, n, 64):
+        word = valid_word(valid, offset + first, offset + min(first + 64, n))
+        while word != ZERO:
+            row = first + trailing_zeros(word)
+            word &= word - ONE
+            out[row, column] = find_cell(starts, table, scale, low, step, bits_key(stored[row], are_doubles))
 
 
 @hot

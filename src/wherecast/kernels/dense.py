@@ -43,6 +43,7 @@ from wherecast.kernels.descent import (
 from wherecast.kernels.events import copy_run
 from wherecast.kernels.jit import (
     HAS_COMPRESS,
+    HAS_PERMUTE,
     ONE,
     ZERO,
     Scalar,
@@ -120,9 +121,9 @@ def count_dense(
     tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs
 ) -> None:
     """Add the matches of leaves first:end to `counts`."""
-    _, _, _, leaves, columns, maps, _, _, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _ = scratch
+    _, places, found, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, at = leaves[leaf, WORDS], leaves[leaf, MAP]
         begin, stop = leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
@@ -190,9 +191,9 @@ def weigh_dense(
     totals: Longs,
 ) -> None:  # fmt: skip
     """Add the weights of the matches of leaves first:end to `totals`."""
-    _, _, _, leaves, columns, maps, _, _, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _ = scratch
+    _, places, found, _, _, _, _, _ = scratch
     ptr, rows = planes
     base = 0
     for leaf in range(first, end):
@@ -243,7 +244,7 @@ def list_eights(word: Scalar, source: npt.NDArray[Any], base: Scalar, out: npt.N
 @inlined
 def list_any(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> Scalar:
     """Append slots[base + i] for each bit i of a word, as this machine does it best; out[n:n + 64] may be overwritten."""
-    if HAS_COMPRESS:
+    if HAS_COMPRESS or HAS_PERMUTE:
         return list_word(word, slots, base, out, n)
     return list_eights(word, slots, base, out, n)
 
@@ -260,9 +261,9 @@ def list_dense(
     out: Ints,
 ) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
-    _, _, _, leaves, columns, maps, slots, _, _ = tree
+    _, _, _, leaves, columns, maps, slots, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _ = scratch
+    _, places, found, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
         for event in range(codes.shape[0]):
@@ -319,9 +320,9 @@ def expand_dense(
 
     An event's part of `out` ends at `ends`; `clauses` is scratch for those of a leaf and 64 more.
     """
-    _, _, _, leaves, columns, maps, slots, _, _ = tree
+    _, _, _, leaves, columns, maps, slots, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _ = scratch
+    _, places, found, _, _, _, _, _ = scratch
     base = 0
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]

@@ -13,11 +13,11 @@ The naive matcher looks at every clause. The tree looks at few of them, and at 6
   form serves an attribute of five values, where rows are exact, and a slice of one with half a million. ANDing one
   row per column leaves the candidates. A *folded* column, of codes 0, 1 and 2, has no row for code 0: it is the AND of
   the other two, as the clauses that do not ask for 1 or for 2 are those that do not ask at all.
-- A *row leaf* has no bitmaps. Beside each slot stands a *guard*: the rarest constraint that the way to the leaf has not
-  settled, in 32 bits (column, first and last of 256 buckets). 64 guards make a word of candidates, as rows of bits do,
-  and are read one after the other, where a box is somewhere else in memory. With many optional columns nearly every
+- A *row leaf* has no bitmaps. Beside each slot stands a *guard* (`kernels.guards`): the rarest constraint that the way to the
+  leaf has not settled, in 32 bits. 64 guards make a word of candidates, as rows of bits do. With many optional columns nearly every
   clause of a leaf asks for other columns than its neighbours: no bitmap serves, and the guard refuses nearly all.
-- Candidates that neither bitmaps nor guards decide are checked against their boxes (`kernels.rows`).
+- Candidates that neither bitmaps nor guards decide are checked against their boxes (`kernels.rows`). What an event looks at is all over
+  the memory, so events go in blocks of 16: their leaves are asked for together, and so are all boxes that are to be checked.
 
 A column is an attribute, except that the second and further constraints of a clause on one array attribute have
 columns of their own. A negative code names a list of codes (sorted, distinct); a constraint then holds if any does.
@@ -35,9 +35,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
+from wherecast.kernels.guards import Buckets, find_guarded, load_buckets
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
+    HAS_PERMUTE,
     ONE,
     ZERO,
     Scalar,
@@ -57,16 +59,19 @@ from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
 LEAF_WORDS = 64
-#: Boxes that are brought into the cache at the same time.
-WAITING = 64
-#: Children of a node beyond which the leaves among them are brought into the cache at the same time.
-MANY_CHILDREN = 8
+#: Events that are matched at the same time; boxes that are brought into the cache at the same time, and matches that are kept until these
+#: are checked, both but for those of one leaf.
+BLOCK, WAITING, KEPT = 16, 192, 4096
+#: Fewer distinct rows than this are in the cache anyway.
+FAR_ROWS = 1 << 14
+#: A root with more tests than this is not looked ahead at.
+FEW_TESTS = 4
+#: Added to the shift of a test: no clause filed under it takes NULL.
+NO_NULL = 64
 #: Fields of a leaf.
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
 LEAF_FIELDS = 8
 #: In a row leaf with guards SURE is 1 and MAP the place of the first guard.
-#: Parts of a packed guard: column | whether it decides its clause | first bucket | last bucket.
-DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
 #: Parts of a packed leaf column: column number | shift | bucket bits | folded | first row.
 SHIFT_AT, BITS_AT, FOLD_AT, ROW_AT = 16, 21, 26, 32
 
@@ -78,7 +83,7 @@ class LookupTree(NamedTuple):
     """The whole index as flat arrays; what is stored and mapped."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
-    tests: Ints  # (tests, 5) column, shift, lowest key, size (negative: hash of -size entries), place in `table`
+    tests: Ints  # (tests, 5) column, shift (+ NO_NULL), lowest key, size (negative: hash of -size entries), place in `table`
     table: Ints  # 0 nothing, k > 0 leaf k - 1, k < 0 node -k; a hash holds pairs (key, child)
     leaves: Longs  # (leaves, 8) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`,
     # whether something is left to check | column in which all clauses need a value + 1 (0: none) << 1, number of rows
@@ -86,8 +91,10 @@ class LookupTree(NamedTuple):
     columns: Longs  # (leaf columns,) packed, see SHIFT_AT
     maps: Words  # rows of `words` words
     slots: Ints  # (slots + 64,) clause of each slot; the end is padding for reads of whole words
-    guards: Ints  # packed, see DECIDES_AT; those of a leaf follow each other
+    guards: Ints  # packed, see `kernels.guards`; those of a leaf follow each other
     near: Ints  # (columns,) low bits of a code that the buckets of guards leave out
+    bucket_ptr: Longs  # (columns + 1,) where the table of a column begins in `buckets`
+    buckets: Buckets  # of codes, see `kernels.guards`
 
 
 class Projected(NamedTuple):
@@ -105,8 +112,10 @@ class Scratch(NamedTuple):
     places: Longs  # (2 * columns + 1,) rows to AND
     found: Words  # (LEAF_WORDS + 3,) candidates; the end is padding for reads of four words
     sure: Words  # (LEAF_WORDS,) those that need no check
-    waiting: Ints  # (WAITING,) clauses whose boxes are to be checked
-    buckets: Words  # (4 * columns,) bits of the 256 buckets that the list of a column meets, see `mark_buckets`
+    waiting: Ints  # (slots of the largest leaf + WAITING,) clauses whose boxes are to be checked
+    kept: Ints  # (slots of the largest leaf + KEPT,) clauses that hold, of the events of a block
+    ends: Longs  # (BLOCK, 2) where those of an event end in `kept` and in `waiting`
+    own: Ints  # (columns,) the event's buckets
 
 
 @inlined
@@ -118,7 +127,10 @@ def hash_key(key: Scalar) -> Scalar:
 @inlined
 def find_child(tests: Ints, table: Ints, test: Scalar, code: Scalar) -> Scalar:
     """Child for a code: 0 if none."""
-    key = code >> tests[test, 1]
+    shift = tests[test, 1]
+    if shift >= NO_NULL and code == 0:
+        return np.int64(0)
+    key = code >> (shift & 31)
     size = np.int64(tests[test, 3])
     start = np.int64(tests[test, 4])
     if size > 0:
@@ -247,57 +259,10 @@ def find_sure(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Sc
 
 
 @inlined
-def near_bucket(code: Scalar, shift: Scalar) -> Scalar:
-    """The bucket of a code in guards: 0 for code 0 alone, then as many codes as the low bits tell apart."""
-    return (code + (np.int64(1) << shift) - 1) >> shift
-
-
-@inlined
 def is_needless(leaves: Longs, leaf: Scalar, codes: Ints, event: Scalar) -> Scalar:
     """Whether all clauses of a leaf ask for a value in a column in which the event has none."""
     needed = leaves[leaf, CHECKED] >> 1
     return needed > 0 and codes[event, needed - 1] == 0
-
-
-@inlined
-def mark_buckets(near: Ints, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, buckets: Words) -> None:
-    """Mark the buckets of guards that the lists of an event meet."""
-    for column in range(codes.shape[1]):
-        code = np.int64(codes[event, column])
-        if code >= 0:
-            continue
-        for i in range(4 * column, 4 * column + 4):
-            buckets[i] = ZERO
-        for k in range(list_ptr[~code], list_ptr[~code + 1]):
-            bucket = near_bucket(np.int64(list_codes[k]), near[column])
-            buckets[4 * column + ((bucket >> 6) & 3)] |= ONE << np.uint64(bucket & 63)
-
-
-@inlined
-def find_guarded(
-    guards: Ints, near: Ints, first: Scalar, end: Scalar, codes: Ints, event: Scalar, buckets: Words
-) -> tuple[Scalar, Scalar]:
-    """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
-
-    A guard of one bucket lets an event with a list of codes pass if the list meets the bucket, and one of several always does. Code
-    0, NULL, has a bucket of its own.
-    """
-    found, sure = ZERO, ZERO
-    for at in range(first, end):
-        guard = np.int64(guards[at])
-        column = guard & 0x7FFF
-        code = np.int64(codes[event, column])
-        bucket = near_bucket(code, near[column])
-        passes = (bucket >= (guard >> FIRST_AT) & 255) & (bucket <= (guard >> LAST_AT) & 255)
-        bit = np.uint64(at - first)
-        if code < 0:
-            only = (guard >> FIRST_AT) & 255
-            is_met = (buckets[4 * column + (only >> 6)] >> np.uint64(only & 63)) & ONE
-            found |= (ONE if only != (guard >> LAST_AT) & 255 else is_met) << bit
-            continue
-        found |= np.uint64(passes) << bit
-        sure |= np.uint64(passes & ((guard >> DECIDES_AT) & 1)) << bit
-    return found, sure
 
 
 @inlined
@@ -323,23 +288,16 @@ def list_word(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> 
 @inlined
 def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: Scalar, code: Scalar, stack: Ints,
               top: Scalar) -> Scalar:  # fmt: skip
-    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other.
-
-    The places of all codes in the table are asked for before the first is looked at.
-    """
+    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
     last = np.int64(-1)
-    size, start = np.int64(tests[test, 3]), np.int64(tests[test, 4])
-    for k in range(list_ptr[~code], list_ptr[~code + 1]):
-        key = np.int64(list_codes[k]) >> tests[test, 1]
-        prefetch(table, start + (key - tests[test, 2] if size > 0 else 2 * (hash_key(key) & (-size - 1))))
     for k in range(list_ptr[~code], list_ptr[~code + 1]):
         element = np.int64(list_codes[k])
-        key = element >> tests[test, 1]
+        key = element >> (tests[test, 1] & 31)
         child = find_child(tests, table, test, element)
         if child != 0 and key != last:
             stack[top] = child
             top += 1
-        last = key
+            last = key
     return top
 
 
@@ -378,16 +336,6 @@ def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> N
 
 
 @inlined
-def fetch_slots(leaves: Longs, guards: Ints, slots: Ints, stack: Ints, first: Scalar, end: Scalar) -> None:
-    """Bring guards and slots of all row leaves among many children into the cache at the same time."""
-    for at in range(first, end):
-        item = np.int64(stack[at])
-        if item > 0 and leaves[item - 1, WORDS] == 0:
-            prefetch(guards, leaves[item - 1, MAP])
-            prefetch(slots, leaves[item - 1, SLOT])
-
-
-@inlined
 def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: Scalar, item: Scalar) -> None:
     """Bring the rows that an event will ask of a bitmap leaf into the cache."""
     if item <= 0 or leaves[item - 1, WORDS] == 0:
@@ -405,15 +353,51 @@ def fetch_rows(leaves: Longs, columns: Longs, maps: Words, codes: Ints, event: S
 
 
 @inlined
-def check_waiting(
-    row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-    list_codes: Ints, event: Scalar, waiting: Ints, count: Scalar, out: Ints, n: Scalar,
-) -> Scalar:  # fmt: skip
-    """Append those of the waiting clauses that hold; return the new end.
+def fetch_block(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, columns: Longs, slots: Ints, guards: Ints, codes: Ints,
+                first: Scalar, end: Scalar) -> None:  # fmt: skip
+    """Bring the leaves below the root that events first:end will meet into the cache, and then what these begin with."""
+    if nodes[0, 1] - nodes[0, 0] > FEW_TESTS:
+        return
+    for turn in range(2):
+        for event in range(first, end):
+            for test in range(nodes[0, 0], nodes[0, 1]):
+                code = np.int64(codes[event, tests[test, 0]])
+                child = find_child(tests, table, test, code) if code >= 0 else np.int64(0)
+                if child > 0 and turn == 0:
+                    prefetch(leaves, LEAF_FIELDS * (child - 1))
+                elif child > 0:
+                    fetch_places(leaves, columns, guards, child)
+                    prefetch(slots, leaves[child - 1, SLOT])
 
-    The parts of a box are in four places of memory. All boxes are asked for before the first is looked at: one by one, a
+
+@inlined
+def is_full(held: Scalar, kept: Ints, count: Scalar, waiting: Ints, size: Scalar) -> Scalar:
+    """Whether a leaf of this size may find more than there is room for, or enough boxes wait."""
+    return held + size + 64 > kept.size or count > WAITING or count + size > waiting.size
+
+
+@inlined
+def move_down(ids: Ints, first: Scalar, end: Scalar) -> Scalar:
+    """Move ids[first:end] to the beginning; their number."""
+    for i in range(first, end):
+        ids[i - first] = ids[i]
+    return end - first
+
+
+@hot
+def settle(
+    row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+    list_codes: Ints, first: Scalar, done: Scalar, end: Scalar, waiting: Ints, kept: Ints, ends: Longs, out: Ints, n: Scalar,
+    begin: Scalar, ptr: Longs,
+) -> Scalar:  # fmt: skip
+    """Write the clauses that hold for the events done:end of the block that begins at `first`; the new end, -1 if `out` is too small.
+
+    The parts of a box are in four places of memory. Those of all boxes are asked for before the first is looked at: one by one, a
     check took 300 ns on `wide`, nearly all of it waiting.
     """
+    count = ends[end - 1 - first, 1]
+    if n + ends[end - 1 - first, 0] + count > out.size:
+        return np.int64(-1)
     for i in range(count):
         row = np.int64(row_ptr[waiting[i]])
         if number.size > 0:
@@ -422,10 +406,28 @@ def check_waiting(
             prefetch(attr, row)
             prefetch(lo, row)
             prefetch(hi, row)
-    for i in range(count):
-        out[n] = waiting[i]
-        n += box_holds(row_ptr, number, attr, lo, hi, codes, list_ptr, list_codes, event, np.int64(waiting[i]))
-    return n
+    if number.size > 0 and lo.size > FAR_ROWS:
+        for i in range(count):
+            row = np.int64(row_ptr[waiting[i]])
+            for at in range(row, min(row + 4, np.int64(row_ptr[waiting[i] + 1]))):
+                place = np.int64(number[at])
+                prefetch(attr, place)
+                prefetch(lo, place)
+                prefetch(hi, place)
+    held: Scalar = np.int64(0)
+    checked: Scalar = np.int64(0)
+    for event in range(done, end):
+        while held < ends[event - first, 0]:
+            out[n] = kept[held]
+            n += 1
+            held += 1
+        while checked < ends[event - first, 1]:
+            clause = np.int64(waiting[checked])
+            out[n] = clause
+            n += box_holds(row_ptr, number, attr, lo, hi, codes, list_ptr, list_codes, event, clause)
+            checked += 1
+        ptr[event + 1] = begin + n
+    return np.int64(n)
 
 
 @hot
@@ -444,86 +446,100 @@ def descend(
     The matches of an event e end at `ptr[e + 1]`, counted from where those of event 0 began in some earlier array: `out`
     begins at `ptr[start]`.
 
-    A leaf is searched only if all its slots fit into `out`, and 64 more; otherwise the event is given up and the caller comes back
-    with a larger array.
+    Events go in blocks. What their leaves find is kept, and what has to be checked waits, until the block is searched or there is no more
+    room; then `settle` writes. If `out` is too small for that, the event is given up and the caller comes back with a larger array. In which
+    order the matches of an event come does not depend on the other events.
     """
-    nodes, tests, table, leaves, columns, maps, slots, guards, near = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
     row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
     point_codes, point_ptr, point_lists = points
-    stack, places, found, sure, waiting, buckets = scratch
-    n = 0
+    stack, places, found, sure, waiting, kept, ends, own = scratch
+    n = np.int64(0)
     begin = ptr[start]
-    for event in range(start, codes.shape[0]):
-        if list_ptr.size > 1:
-            mark_buckets(near, codes, list_ptr, list_codes, event, buckets)
-        stack[0] = 0
-        top = 1
-        count = 0
-        while top > 0:
-            top -= 1
-            item = np.int64(stack[top])
-            if item <= 0:
-                before = top
-                top = push_children(nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top)
-                if top - before > MANY_CHILDREN:
-                    fetch_slots(leaves, guards, slots, stack, before, top)
-                continue
-            if top > 1:
-                fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
-                fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
-            leaf = item - 1
-            if is_needless(leaves, leaf, codes, event):
-                continue
-            first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
-            checked = leaves[leaf, CHECKED] > 0
-            if n + count + size + 64 > out.size:
-                return event
-            if words > 0:
-                find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
-                if checked:
-                    find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
-            guarded = words == 0 and leaves[leaf, SURE] > 0
-            for i in range((size + 63) >> 6):
-                word = found[i] if words > 0 else first_bits(size - 64 * i)
-                certain = sure[i] if words > 0 else ZERO
-                if guarded:
-                    guard = leaves[leaf, MAP] + 64 * i
-                    end = min(guard + 64, leaves[leaf, MAP] + size)
-                    word, certain = find_guarded(guards, near, guard, end, codes, event, buckets)
-                if not checked or words > 0 or guarded:
-                    certain = certain if checked else word
+    for block in range(start, codes.shape[0], BLOCK):
+        stop = min(block + BLOCK, codes.shape[0])
+        fetch_block(nodes, tests, table, leaves, columns, slots, guards, codes, block, stop)
+        done, held, count = block, np.int64(0), np.int64(0)
+        for event in range(block, stop):
+            stack[0] = 0
+            top = 1
+            has_buckets = False
+            while top > 0:
+                top -= 1
+                item = np.int64(stack[top])
+                if item <= 0:
+                    top = push_children(
+                        nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top
+                    )
+                    continue
+                if top > 1:
+                    fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
+                    fetch_rows(leaves, columns, maps, codes, event, np.int64(stack[top - 1]))
+                leaf = item - 1
+                if is_needless(leaves, leaf, codes, event):
+                    continue
+                first, size, words = leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS]
+                checked = leaves[leaf, CHECKED] > 0
+                if event > done and is_full(held, kept, count, waiting, size):
+                    n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, event,
+                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                    if n < 0:
+                        return done
+                    done = event
+                    held = move_down(kept, ends[event - 1 - block, 0], held)
+                    count = move_down(waiting, ends[event - 1 - block, 1], count)
+                if is_full(held, kept, count, waiting, size):
+                    ends[event - block, 0], ends[event - block, 1] = held, count
+                    n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, event, event + 1,
+                               waiting, kept, ends, out, n, begin, ptr)  # fmt: skip
+                    if n < 0:
+                        return event
+                    held, count = np.int64(0), np.int64(0)
+                if words > 0:
+                    find_bits(leaves, columns, maps, codes, list_ptr, list_codes, event, leaf, places, found)
+                    if checked:
+                        find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
+                guarded = words == 0 and leaves[leaf, SURE] > 0
+                if guarded and not has_buckets:
+                    load_buckets(codes, event, near, bucket_ptr, buckets, own)
+                    has_buckets = True
+                for i in range((size + 63) >> 6):
+                    word = found[i] if words > 0 else first_bits(size - 64 * i)
+                    certain = sure[i] if words > 0 else ZERO
+                    if guarded:
+                        guard = leaves[leaf, MAP] + 64 * i
+                        end = min(guard + 64, leaves[leaf, MAP] + size)
+                        word, certain = find_guarded(guards, guard, end, own)
+                    if not checked:
+                        certain = word
                     word &= ~certain
-                    if HAS_COMPRESS and popcount(certain) > 8:
-                        n = list_word(certain, slots, first + 64 * i, out, n)
+                    if (HAS_COMPRESS or HAS_PERMUTE) and popcount(certain) > 8:
+                        held = list_word(certain, slots, first + 64 * i, kept, held)
                     else:
-                        n = list_bits(certain, slots, first + 64 * i, out, n)
-                while word != ZERO:
-                    clause = slots[first + 64 * i + trailing_zeros(word)]
-                    word &= word - ONE
-                    prefetch(row_ptr, np.int64(clause))
-                    waiting[count] = clause
-                    count += 1
-                    if count == WAITING:
-                        n = check_waiting(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event,
-                                          waiting, count, out, n)  # fmt: skip
-                        count = 0
-        n = check_waiting(
-            row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, event, waiting, count, out, n
-        )
-        ptr[event + 1] = begin + n
+                        held = list_bits(certain, slots, first + 64 * i, kept, held)
+                    while word != ZERO:
+                        clause = slots[first + 64 * i + trailing_zeros(word)]
+                        word &= word - ONE
+                        prefetch(row_ptr, np.int64(clause))
+                        waiting[count] = clause
+                        count += 1
+            ends[event - block, 0], ends[event - block, 1] = held, count
+        n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, stop, waiting, kept, ends,
+                   out, n, begin, ptr)  # fmt: skip
+        if n < 0:
+            return done
     return codes.shape[0]
 
 
 @hot
 def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, _, guards, near = tree
+    nodes, tests, table, leaves, columns, maps, _, guards, near, bucket_ptr, buckets = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, _, buckets = scratch
+    stack, places, found, sure, _, _, _, own = scratch
     for event in range(codes.shape[0]):
-        if list_ptr.size > 1:
-            mark_buckets(near, codes, list_ptr, list_codes, event, buckets)
+        load_buckets(codes, event, near, bucket_ptr, buckets, own)
         stack[0] = 0
         top = 1
         while top > 0:
@@ -541,7 +557,7 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
                 end = leaves[leaf, MAP] + leaves[leaf, SIZE]
                 for guard in range(leaves[leaf, MAP], end, 64):
-                    word, certain = find_guarded(guards, near, guard, min(guard + 64, end), codes, event, buckets)
+                    word, certain = find_guarded(guards, guard, min(guard + 64, end), own)
                     totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]
@@ -574,7 +590,7 @@ def measure_depth(nodes: Ints, tests: Ints, table: Ints, n_columns: Scalar, n_le
         for test in range(nodes[node, 0], nodes[node, 1]):
             column, shift, size, start = (
                 tests[test, 0],
-                tests[test, 1],
+                tests[test, 1] & ~NO_NULL,
                 np.int64(tests[test, 3]),
                 np.int64(tests[test, 4]),
             )

@@ -82,16 +82,18 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
 
 
 @jit
-def drop_repeats(ids: Ints, ptr: Longs, stamps: Ints) -> Scalar:
-    """Keep each id once per event, in place; `stamps` has one entry per clause, all -1. Returns how many remain."""
+def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, stamps: Ints) -> Scalar:
+    """Keep each id once per event, in place; or the owner of each, if `owner` is not empty.
+
+    `stamps` has one entry per id, or owner, all -1. Returns how many remain.
+    """
     read, write = 0, 0
     for event in range(ptr.size - 1):
         for at in range(read, ptr[event + 1]):
-            clause = ids[at]
-            if stamps[clause] != event:
-                stamps[clause] = event
-                ids[write] = clause
-                write += 1
+            kept = owner[ids[at]] if owner.size > 0 else ids[at]
+            ids[write] = kept
+            write += stamps[kept] != event
+            stamps[kept] = event
         read = ptr[event + 1]
         ptr[event + 1] = write
     return write

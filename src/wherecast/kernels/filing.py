@@ -40,10 +40,7 @@ from wherecast.kernels.descent import (
     CHECKED,
     COLUMN,
     COLUMN_END,
-    DECIDES_AT,
-    FIRST_AT,
     FOLD_AT,
-    LAST_AT,
     LEAF_WORDS,
     MAP,
     ROW_AT,
@@ -52,8 +49,8 @@ from wherecast.kernels.descent import (
     SLOT,
     SURE,
     WORDS,
-    near_bucket,
 )
+from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, pack_guard
 from wherecast.kernels.jit import ONE, Scalar, jit, popcount
 
 #: Most clauses of a leaf that never has bitmaps.
@@ -68,8 +65,8 @@ ROW_BYTES = 10
 GUARD, PER_COLUMN, PER_LEAF = 4, 6, 30
 #: Cycles of checking the box of a clause that bitmaps leave over: it is somewhere else in memory.
 STRAY_CYCLES = 32.0
-#: Bits of the buckets of a guard.
-GUARD_BITS = 8
+#: Share of the events that are in the first or last bucket of a guard; if it is all that is left to check, the others need no check.
+AT_THE_ENDS = 2.0 / (1 << GUARD_BITS)
 #: Share of a leaf's clauses that are expected to hold, from which on it has sure rows.
 CROWDED = 1 / 16
 
@@ -108,44 +105,15 @@ def path_of(
 
 
 @jit
-def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance: Singles, path_shift: Ints) -> Scalar:
-    """Chance that a guard made of constraint k lets an event pass that has come this far; a list is no guard."""
-    if list_at[k] >= 0:
-        return np.float32(1.0)
-    return chance[k] if path_shift[column[k]] < 0 else min(np.float32(1.0), chance[k] / filed[k])
-
-
-@jit
-def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
-               path_shift: Ints, near: Ints) -> Scalar:  # fmt: skip
-    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
-    best: Scalar = np.int64(-1)
-    rarest, unsettled = np.float32(1.0), 0
-    for k in range(ptr[clause], ptr[clause + 1]):
-        if path_shift[column[k]] == 0:
-            continue
-        unsettled += 1
-        passes = guard_chance(k, column, list_at, filed, chance, path_shift)
-        if passes < rarest:
-            best, rarest = k, passes
-    if best < 0:
-        return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
-    c = np.int64(column[best])
-    first, last = near_bucket(np.int64(lo[best]), near[c]), near_bucket(np.int64(hi[best]), near[c])
-    decides = np.int64(unsettled == 1 and near[c] == 0)
-    return c | decides << DECIDES_AT | first << FIRST_AT | last << LAST_AT
-
-
-@jit
 def count_checks(
     members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-    passed: Singles, width: Ints, near: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
+    passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """How many boxes of a leaf are expected to be checked: behind its bitmaps, and behind guards."""
     by_maps, by_guards = 0.0, 0.0
     for i in range(first, end):
         may, holds, rarest = 1.0, 1.0, 1.0
-        mapped, exact, decides, unsettled = True, True, True, 0
+        mapped, exact, unsettled, undecided = True, True, 0, 0.0
         for k in range(ptr[members[i]], ptr[members[i] + 1]):
             c = column[k]
             if path_shift[c] == 0:
@@ -158,17 +126,16 @@ def count_checks(
                 may *= passed[k] if path_shift[c] < 0 else min(1.0, guarded + 1 / (1 << bits[c]))
                 holds *= chance[k] if path_shift[c] < 0 else guarded
             rarest = min(rarest, guarded)
-            decides &= near[c] == 0 and list_at[k] < 0
+            undecided = 1.0 if list_at[k] >= 0 else 0.0 if width[c] <= 1 << GUARD_BITS else AT_THE_ENDS
         if not exact:
             by_maps += min(2 * (may - holds), may) if crowded and mapped else may
-        if unsettled > 1 or not decides:
-            by_guards += rarest
+        by_guards += rarest if unsettled > 1 else min(rarest, undecided)
     return by_maps, by_guards
 
 
 @jit
 def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
-              passed: Singles, width: Ints, near: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
+              passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
               bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
 
@@ -207,7 +174,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
     if not guarded and thrift == THRIFT:
         by_maps, by_guards = count_checks(members, first, end, ptr, column, list_at, filed, chance, passed, width,
-                                          near, path_shift, crowded, bits, shifts)  # fmt: skip
+                                          path_shift, crowded, bits, shifts)  # fmt: skip
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
         guarded = size * GUARD + STRAY_CYCLES * by_guards < bitmaps
     if guarded:
@@ -342,8 +309,8 @@ def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
     ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, presence: Singles, leaves: Longs, columns: Longs,
-    maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets, presence: Singles,
+    leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
     """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and guards."""
     n_columns = width.size
@@ -360,7 +327,7 @@ def build_leaves(
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
         crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
-        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, near, path_shift,
+        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, path_shift,
                                      thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
         if fill:
@@ -403,7 +370,7 @@ def build_leaves(
                 leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
                 for i in range(first, end):
                     guards[n_guards + i - first] = np.int32(pack_guard(members[i], ptr, column, lo, hi, list_at, filed,
-                                                                       chance, path_shift, near))  # fmt: skip
+                                                                       chance, path_shift, near, bucket_ptr, buckets))  # fmt: skip
             n_guards += end - first
         for t in range(n_touched):
             bits[touched[t]] = -1
@@ -442,11 +409,12 @@ def left_over(
 @jit
 def rarest_left(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools) -> Scalar:
     """Chance that the guard of a clause leaves it to be checked."""
-    rarest = np.float32(1.0)
+    rarest, unsettled = np.float32(1.0), 0
     for k in range(ptr[clause], ptr[clause + 1]):
         if not used[column[k]]:
             rarest = min(rarest, passed[k])
-    return rarest
+            unsettled += 1
+    return rarest if unsettled > 1 else min(rarest, np.float32(AT_THE_ENDS))
 
 
 @jit

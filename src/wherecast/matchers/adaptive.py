@@ -38,6 +38,8 @@ from wherecast.kernels.dense import (
     weigh_dense,
 )
 from wherecast.kernels.descent import (
+    BLOCK,
+    KEPT,
     LEAF_WORDS,
     SIZE,
     WAITING,
@@ -96,6 +98,7 @@ class AdaptiveMatcher(Matcher):
         self._replicated = bool(replicated)
         self._weight_planes: Planes | None = None
         self._grown = bool(tree.nodes[0].any())
+        self._largest = int(tree.leaves[:, SIZE].max(initial=0))
         self._spare: list[tuple[Scratch, Room]] = []  # for single events; taking and putting back are atomic
 
     @classmethod
@@ -266,11 +269,16 @@ class AdaptiveMatcher(Matcher):
 
     def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
-        longest = max(list_codes.size, 1) if len(codes) == 1 else int(np.diff(list_ptr).max(initial=1))
+        longest = max(list_codes.size, 1)
+        if longest > 1 and len(codes) > 1:
+            longest = int(np.diff(list_ptr).max(initial=1))
         stack, places = np.empty(self._stack * longest, np.int32), np.empty(2 * codes.shape[1] + 1, np.int64)
         found, sure = np.empty(LEAF_WORDS + 3, np.uint64), np.empty(LEAF_WORDS, np.uint64)
-        buckets = np.zeros(4 * codes.shape[1], np.uint64)
-        return plain(Scratch(stack, places, found, sure, np.empty(WAITING, np.int32), buckets))
+        largest = self._largest
+        kept = (
+            np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
+        )  # fmt: skip
+        return plain(Scratch(stack, places, found, sure, *kept, np.empty(codes.shape[1], np.int32)))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""
@@ -278,13 +286,16 @@ class AdaptiveMatcher(Matcher):
         ptr = np.zeros(n_events + 1, np.int64)
         if not self._grown or not n_events:
             return ptr, np.zeros(0, np.int32)
-        points = cast("Points", (frozen(events.codes), frozen(events.list_ptr), frozen(events.list_codes)))
+        # Nothing looks at the types behind `direct`, so they are made sure of here.
+        lists = np.ascontiguousarray(events.list_ptr, np.int64), np.ascontiguousarray(events.list_codes, np.int32)
+        points = cast("Points", (np.ascontiguousarray(events.codes, np.int32), *lists))
+        descend_events, given = self._descend_events
         least = 64 * (LEAF_WORDS + 1)
         expected = int(1.2 * n_events * self._visits.item(MATCHES))
         pieces, start, size = [], 0, least + min(expected, MOST_EXPECTED)
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend(self._plain, self._rows, batch, points, start, scratch, out, ptr)
+            stop = descend_events(*given, batch, points, start, scratch, out, ptr)
             pieces.append(out[: ptr.item(stop) - ptr.item(start)])
             if stop == start:
                 size *= 4
@@ -293,6 +304,13 @@ class AdaptiveMatcher(Matcher):
             start = stop
         ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
+
+    @cached_property
+    def _descend_events(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for a batch, and its arguments that are always the same."""
+        given = self._plain, self._rows
+        batch = np.zeros((1, 1), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32)
+        return direct(descend, *given, batch, batch, 0, self._scratch(Projected(*batch)), batch[2], batch[1]), given
 
     def candidates(self, events: EventCodes | None) -> float:
         """Clauses an event is compared with, on average: of these events, or as planned."""
@@ -338,7 +356,7 @@ class AdaptiveMatcher(Matcher):
         first, end = tree.nodes[0, :2].tolist() if len(tree.nodes) else (0, 0)
         for column, shift, _, size, _ in tree.tests[first : min(end, first + 40)].tolist():
             kind = f"table of {size}" if size > 0 else f"hash of {-size}"
-            cell = "single codes" if shift == 0 else f"cells of {1 << shift} codes"
+            cell = "single codes" if shift & 31 == 0 else f"cells of {1 << (shift & 31)} codes"
             lines.append(f"  attribute {self._projection.attribute[column]} (column {column}) by {cell}, {kind}")
         if end - first > 40:
             lines.append(f"  and {end - first - 40} more")

@@ -11,6 +11,7 @@ from wherecast.index.packed import PackedBoxes
 from wherecast.kernels import descent
 from wherecast.kernels.arrays import Ints, Numbers
 from wherecast.kernels.jit import frozen
+from wherecast.matchers.adaptive_conditions import near_places
 from wherecast.matchers.adaptive_plan import weigh_words
 
 #: Numbers of `AdaptiveMatcher._tally`, the last of which says how much room matches get.
@@ -49,20 +50,29 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
 
 
 def read_tree(arrays: Mapping[str, Numbers]) -> descent.LookupTree:
-    """The tree among the arrays of a matcher; those of earlier versions have no guards."""
+    """The tree among the arrays of a matcher; those of earlier versions have no guards, or no tables of buckets."""
     none = dict.fromkeys(("tree_guards", "tree_near"), np.zeros(0, np.int32))
-    given = {**none, **arrays}
+    tables: dict[str, Numbers] = {"tree_bucket_ptr": np.zeros(0, np.int64), "tree_buckets": np.zeros(0, np.int16)}
+    given: dict[str, Numbers] = {**none, **tables, **arrays}
     return descent.LookupTree(**{k: given[f"tree_{k}"] for k in descent.LookupTree._fields})
 
 
 def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:
     """That the arrays of the tree have their types; and the buckets of guards, which are then safe to look up."""
     guards = near = np.zeros(0, np.int32)
+    bucket_ptr, buckets = np.zeros(0, np.int64), np.zeros(0, np.int16)
     if "tree_guards" in stored:
         guards, near = stored.column("tree_guards", np.int32), stored.column("tree_near", np.int32, size=width.size)
         stored.within(near, 0, 32, "tree_near")
         stored.within(guards & 0x7FFF, 0, max(width.size, 1), "tree_guards")
         stored.require(width.size or not guards.size, "tree_guards", "has no columns")
+    if "tree_buckets" in stored:
+        bucket_ptr, buckets = stored.column("tree_bucket_ptr", np.int64), stored.column("tree_buckets", np.int16)
+        stored.require(bucket_ptr.size == near.size + 1, "tree_bucket_ptr", "does not fit the columns")
+        stored.offsets(bucket_ptr, buckets.size, "tree_bucket_ptr")
+        needed = near_places(width - 1, near) + 1
+        size = np.diff(bucket_ptr)
+        stored.require(((size == 0) | (size == needed)).all(), "tree_bucket_ptr", "leaves out codes of a column")
     return descent.LookupTree(
         stored.table("tree_nodes", np.int32, 4),
         stored.table("tree_tests", np.int32, 5),
@@ -73,6 +83,8 @@ def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:
         stored.column("tree_slots", np.int32),
         guards,
         near,
+        bucket_ptr,
+        buckets,
     )
 
 

@@ -28,10 +28,13 @@ from wherecast.errors import LimitError
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
-from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES, GUARD_BITS
+from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
+from wherecast.kernels.guards import GUARD_BITS, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.projection import Projection, project
 
+#: Entries of the table that says the buckets of a column's codes.
+MOST_PLACES = 1 << 14
 #: Attributes with at most this many codes are renumbered.
 RENUMBERED = 4096
 #: A list of at most this many codes is filed under each of them.
@@ -275,10 +278,28 @@ def bucket_shift(width: Ints) -> Ints:
     return np.ceil(np.log2(width)).astype(np.int32) - COARSE_BITS
 
 
-def near_shift(width: Ints) -> Ints:
-    """Low bits of a code that the buckets of guards leave out."""
-    most = (1 << GUARD_BITS) - 1  # buckets, besides that of code 0
-    return np.maximum(np.ceil(np.log2(np.maximum(width - 1, 1) / most)), 0).astype(np.int32)
+def guard_buckets(columns: Projection, batch: Projected | None) -> tuple[Ints, Longs, Buckets]:
+    """How guards see codes: low bits that they leave out, and tables of buckets where a column has more codes than buckets."""
+    width = columns.width.astype(np.int64)
+    most = 1 << GUARD_BITS
+    near = np.where(width > most, np.ceil(np.log2(np.maximum(width / MOST_PLACES, 1))), 0).astype(np.int32)
+    size = np.where(width > most, near_places(width - 1, near) + 1, 0)
+    ptr = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    table = np.zeros(ptr[-1], np.int16)
+    for c in np.flatnonzero(size).tolist():
+        weights = np.full(size[c], 0.5 / size[c])
+        if batch is not None:
+            codes = sample_codes(batch, c)
+            seen = np.bincount(near_places(codes, near[c]), minlength=size[c])
+            weights += 0.5 * seen / max(codes.size, 1)
+        fill_buckets(weights, int(near[c]), most, table[ptr[c] : ptr[c + 1]])
+    return near, ptr, table
+
+
+def near_places(codes: npt.NDArray[Any], shift: Any) -> Longs:
+    """`guards.near_bucket` of many codes."""
+    places: Longs = (codes + (np.int64(1) << shift) - 1) >> shift
+    return places
 
 
 def filing_shift(lo: Ints, hi: Ints) -> Ints:

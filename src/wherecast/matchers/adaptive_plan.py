@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.descent import CHECKED, LEAF_WORDS, SIZE, SLOT, WORDS, LookupTree, Projected
+from wherecast.kernels.descent import CHECKED, LEAF_WORDS, NO_NULL, SIZE, SLOT, WORDS, LookupTree, Projected
 from wherecast.kernels.filing import (
     EXACT_CODES,
     NARROW,
@@ -35,7 +35,7 @@ from wherecast.kernels.filing import (
     fill_hash,
     list_cells,
 )
-from wherecast.matchers.adaptive_conditions import STEP, Conditions, near_shift, sample_codes
+from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes
 from wherecast.matchers.projection import Projection
 
 #: Most clauses of a leaf.
@@ -113,6 +113,7 @@ class TreeBuilder:
         self.depth = 0
         self.mass_ptr, self.mass = self._mass(sample)
         self.presence = _presence(columns, sample)
+        self.buckets = guard_buckets(columns, sample)
 
     def _mass(self, sample: Projected | None) -> tuple[Longs, npt.NDArray[np.float32]]:
         """Chance of each code of the narrow columns."""
@@ -233,7 +234,8 @@ class TreeBuilder:
         children = np.zeros(sizes.size, np.int32)
         first = self.leaves.add(clauses[np.repeat(~large, sizes)], sizes[~large], steps[~large], path)
         children[~large] = np.arange(first + 1, self.leaves.count + 1)
-        places = self._add_tables(place >> 32, steps, children)
+        takes_null = np.unique(rank[c.column[chosen]][c.lo[chosen] == 0])
+        places = self._add_tables(place >> 32, steps, children, frozenset(order[takes_null].tolist()))
         queue = []
         for i in np.flatnonzero(large).tolist():
             self.path.append((*steps[i].tolist(), path))
@@ -260,8 +262,11 @@ class TreeBuilder:
             shift[mine] = target[shift[mine]]
         return shift
 
-    def _add_tables(self, group: Longs, steps: Ints, children: Ints) -> Longs:
-        """One test per (column, shift); returns the place of each child in the table, to be set when it is known."""
+    def _add_tables(self, group: Longs, steps: Ints, children: Ints, null: frozenset[int]) -> Longs:
+        """One test per (column, shift); returns the place of each child in the table, to be set when it is known.
+
+        In the columns of `null` some clause takes NULL.
+        """
         places = np.zeros(group.size, np.int64)
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [group.size]]).tolist()
         for a, b in pairwise(bounds):
@@ -279,7 +284,10 @@ class TreeBuilder:
                 at[table[1::2][entries] - 1] = 2 * entries + 1
                 table[at] = kids
             places[a:b] = self.table_size + at
-            self.tests.append((int(steps[a, 0]), int(steps[a, 1]), low, size, self.table_size))
+            column, shift = steps[a, :2].tolist()
+            if column not in null and (shift > 0 or size < 0):  # else code 0 is below the table
+                shift |= NO_NULL
+            self.tests.append((column, shift, low, size, self.table_size))
             self.table.append(table)
             self.table_size += table.size
         return places
@@ -294,8 +302,7 @@ class TreeBuilder:
             leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
             np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
             np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
-            c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, near_shift(self.columns.width),
-            self.presence,
+            c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, *self.buckets, self.presence,
         )  # fmt: skip
         leaves = np.zeros((sizes.size, 8), np.int64)
         n_columns, n_words, n_guards = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64),
@@ -306,7 +313,7 @@ class TreeBuilder:
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         self._set_dense_apart(nodes, leaves)
         return LookupTree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
-                    np.concatenate([members, np.zeros(64, np.int32)]), guards, near_shift(self.columns.width))  # fmt: skip
+                    np.concatenate([members, np.zeros(64, np.int32)]), guards, *self.buckets)  # fmt: skip
 
     def _set_dense_apart(self, nodes: Ints, leaves: Longs) -> None:
         """Take the root's rest leaves out of the tree if bitmaps decide all of them."""

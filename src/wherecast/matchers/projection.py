@@ -29,10 +29,10 @@ _NO_LISTS, _NO_CODES = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
 def project(projection: Projection, events: EventCodes) -> Projected:
     """Bring events into the columns of an index."""
-    codes = frozen(events.codes)
-    out = np.empty((codes.shape[0], projection.attribute.size), np.int32)
-    given = projection.attribute, projection.source_width, projection.table_ptr, projection.table
-    list_ptr, list_codes = frozen(events.list_ptr), frozen(events.list_codes)
+    codes, list_ptr, list_codes = frozen(events.codes), frozen(events.list_ptr), frozen(events.list_codes)
+    attribute, source_width, _, table_ptr, table = projection
+    given = attribute, source_width, table_ptr, table
+    out = np.empty((codes.shape[0], attribute.size), np.int32)
     n_lists, n_codes = prepare_codes(codes, list_ptr, *given, out)
     if n_lists == 0:
         return Projected(out, _NO_LISTS, _NO_CODES)

@@ -17,11 +17,13 @@ from wherecast.index.packed import PackedBoxes
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
 from wherecast.kernels.events import drop_repeats
+from wherecast.kernels.jit import frozen
 
 #: The state of a matcher, by name.
 Arrays = dict[str, Numbers]
 #: Ids that are sorted in Python.
 _FEW_IDS = 64
+_NO_OWNERS = np.zeros(0, np.int32)
 
 
 class Hits(NamedTuple):
@@ -31,18 +33,19 @@ class Hits(NamedTuple):
     clause_ids: Ints  # each clause at most once per event
 
 
-def each_once(hits: Hits, n_ids: int) -> Hits:
+def each_once(hits: Hits, n_ids: int, owner: Ints = _NO_OWNERS) -> Hits:
     """Each id, of so many, once per event: with a stamp per id where there are many hits, by sorting where there are few.
 
-    With stamps the ids keep their order, and `hits` is written over.
+    With `owner`, each owner of an id once: the filters of clauses, say. With stamps the ids keep their order, and `hits` is written over.
     """
     ptr, ids = hits
+    if ids.size * 16 > n_ids and ptr.size > 2:
+        size = drop_repeats(ids, ptr, frozen(owner), np.full(n_ids, -1, np.int32))
+        return Hits(ptr, ids[:size])
+    ids = owner[ids] if owner.size else ids
     if ptr.size == 2 and ids.size <= _FEW_IDS:  # one event: NumPy's set operations take longer to begin
         distinct = sorted(set(ids.tolist()))
         return Hits(np.array([0, len(distinct)]), np.array(distinct, np.int32))
-    if ids.size * 16 > n_ids:
-        size = drop_repeats(ids, ptr, np.full(n_ids, -1, np.int32))
-        return Hits(ptr, ids[:size])
     keys = np.unique(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)) << 32 | ids)
     return Hits(np.searchsorted(keys >> 32, np.arange(ptr.size)), (keys & 0xFFFFFFFF).astype(np.int32))
 

@@ -25,6 +25,7 @@ from pyarrow import types
 
 from wherecast.errors import EventError
 from wherecast.language.events.arrow import (
+    ARROW,
     canonical_type,
     declared_type,
     element_of,
@@ -98,6 +99,8 @@ def whole_array(array: pa.Array | pa.ChunkedArray, attribute: Attribute) -> pa.A
 
 def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Converted:
     """Convert an Arrow array; `zone` is that of timestamps without one."""
+    if not attribute.is_array and _is_canonical(attribute, array):
+        return Converted(array, _NONE_BAD, str)
     array = _decode(array)
     convert = _convert_list if attribute.is_array else _convert_scalars
     try:
@@ -330,10 +333,17 @@ def field_of(array: pa.Array, index: int) -> pa.Array:
     return _relisted(array, values, pa.list_(values.type))[0]
 
 
+def _is_canonical(attribute: Attribute, array: pa.Array) -> bool:
+    """Whether values, or elements, are as an index has them."""
+    row = attribute.row
+    is_whole = row.store is None and attribute.bits == FULL_WIDTH and not attribute.is_text
+    return is_whole and bool(array.type == ARROW[attribute.kind].canonical)
+
+
 def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
-    target = canonical_type(attribute)
-    if array.type == target and attribute.row.store is None and not attribute.is_text and attribute.bits == FULL_WIDTH:
+    if _is_canonical(attribute, array):
         return _Part(array, _NONE_BAD)
+    target = canonical_type(attribute)
     if types.is_null(array.type):
         return _Part(pa.nulls(len(array), target), _NONE_BAD)
     if attribute.coerce:

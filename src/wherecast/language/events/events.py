@@ -121,7 +121,8 @@ class EventBatch:
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         source = _open_source(events)
         wanted = range(len(schema)) if needed is None else sorted(needed)
-        columns = {index: source.read_column(schema.attributes[index], schema.zone) for index in wanted}
+        attributes, zone = schema.attributes, schema.zone
+        columns = {index: source.read_column(attributes[index], zone) for index in wanted}
         if names is not None:
             source.check_names(names, complete=not any(column.values.null_count for column in columns.values()))
         # The first row that is bad and in it the first attribute; a row that is not an event at all comes before both.
@@ -274,18 +275,23 @@ class _ArrowSource:
         self.events = events
         self.length: int = events.num_rows
         self.broken: dict[int, str] = {}
+        self._schema = events.schema
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
+        place = self._schema.get_field_index(attribute.column)
+        if place >= 0:  # the usual case: there is one such column
+            return convert_array(attribute, whole_array(self.events.column(place), attribute), zone)
         for name, fields in _ways_to(attribute):
-            found = self.events.schema.get_all_field_indices(name)
+            found = self._schema.get_all_field_indices(name)
             if found:
                 _refuse_repeats(attribute, name, len(found))
                 return _read_array(attribute, whole_array(self.events.column(found[0]), attribute), fields, zone)
         return null_column(attribute, self.length)
 
     def check_names(self, check: NameCheck, *, complete: bool) -> None:
-        if not (complete and check.knows(self.events.schema.names)):
-            _check_columns(check, {field.name: _fields_of(field.type) for field in self.events.schema})
+        names = self._schema.names
+        if not (check.passes(names) or (complete and check.knows(names))):
+            _check_columns(check, {field.name: _fields_of(field.type) for field in self._schema})
 
 
 class _PandasSource:
@@ -525,9 +531,13 @@ class NameCheck:
         """Whether all these names, outside of structs, were looked at before and are fine or reported."""
         return self._fine.issuperset(names)
 
+    def passes(self, names: Iterable[str]) -> bool:
+        """Whether these names need no further look, whatever is NULL: no struct is among the attributes, and all is fine."""
+        return not self._is_nested and self._fine.issuperset(names) and not self._known.isdisjoint(names)
+
     def check(self, event: Mapping[str, object]) -> str | None:
         """What is wrong with the names of an event (or of the columns of a batch), if it has not been told before."""
-        if not self._is_nested and self._fine.issuperset(event) and not self._known.isdisjoint(event):
+        if self.passes(event):
             return None
         reasons = list(self._root.compare(event, ""))
         if not reasons and event and self._known.isdisjoint(event):

@@ -84,6 +84,8 @@ from wherecast.papers.gryphon.store import (
 
 _NO_LINKS = Links(*(frozen(np.zeros(0, dtype)) for dtype in (np.int64, np.int64, np.int32)))
 
+_NO_OWNERS = np.zeros(0, np.int32)
+
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
@@ -229,7 +231,7 @@ class TreeMatcher(Matcher):
         ids = pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
         ptr = np.concatenate([[0], np.cumsum(counts)])
         if batch.list_codes.size and self._levels.factored.size:
-            kept = drop_repeats(ids, ptr, np.full(self._tree.clauses.size, NONE, np.int32))
+            kept = drop_repeats(ids, ptr, _NO_OWNERS, np.full(self._tree.clauses.size, NONE, np.int32))
             ids = ids[:kept]
         return Hits(ptr, ids), visits
 

@@ -1,0 +1,136 @@
+"""Guards: one constraint of a clause in 32 bits, beside its slot in a leaf without bitmaps.
+
+Theory of operation
+-------------------
+A box is in four places of memory; looking at it means waiting for them. So a leaf without bitmaps says beside each slot what refuses
+most events: the rarest constraint that the way to the leaf has not settled, as a column and the first and last of at most 256 *buckets*
+of its codes. Guards of a leaf are read one after the other.
+
+What a bucket holds decides how much guards leave over. Equal shares of the codes would be simple, but events and the ends of intervals crowd:
+with values by Zipf's law most events fall into the first bucket, and most intervals begin there. So buckets have about equal shares of *events* (half by
+the sample, half by the number of codes), and a code that many events have is a bucket of its own. A table says the bucket of each code, or of
+each few neighbouring codes where there are many. NULL, code 0, always has a bucket of its own.
+
+Where the guard is all that is left to check, it often decides: for every code between the first and the last bucket, and in these for buckets of
+a single code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from wherecast.kernels.arrays import Ints, Longs, Singles
+from wherecast.kernels.jit import ZERO, Scalar, inlined, jit
+
+#: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
+DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
+#: Bits of the buckets of a guard.
+GUARD_BITS = 8
+#: In an event's buckets: that the bucket has one code. A list of codes has no bucket and passes every guard.
+SINGLE = 1 << GUARD_BITS
+NO_BUCKET = -(1 << 31)
+
+#: The buckets of codes as tables have them: bucket | SINGLE.
+Buckets = npt.NDArray[np.int16]
+
+
+@inlined
+def near_bucket(code: Scalar, shift: Scalar) -> Scalar:
+    """The place of a code in the table of its column, or its bucket without one: 0 for code 0 alone, then 2**shift codes each."""
+    return (code + (np.int64(1) << shift) - 1) >> shift
+
+
+@inlined
+def bucket_of(code: Scalar, column: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:
+    """The bucket of a code and SINGLE, if it has no other code; tables of earlier versions are empty."""
+    place = near_bucket(code, near[column])
+    if bucket_ptr.size == 0 or bucket_ptr[column] == bucket_ptr[column + 1]:
+        return place | SINGLE if near[column] == 0 or code == 0 else place
+    return np.int64(buckets[bucket_ptr[column] + place])
+
+
+@inlined
+def load_buckets(codes: Ints, event: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets, out: Ints) -> None:
+    """The buckets of an event in all columns."""
+    for c in range(near.size):
+        code = np.int64(codes[event, c])
+        out[c] = bucket_of(code, c, near, bucket_ptr, buckets) if code >= 0 else NO_BUCKET
+
+
+@inlined
+def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
+    """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
+
+    `own` are the event's buckets.
+    """
+    found, sure = ZERO, ZERO
+    for at in range(first, end):
+        guard = np.int64(guards[at])
+        bucket = np.int64(own[guard & 0x7FFF])
+        place = bucket & 255
+        low, high = (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
+        inside = (place >= low) & (place <= high) & (bucket >= 0)
+        certain = ((place > low) & (place < high)) | ((bucket & SINGLE) != 0)
+        bit = np.uint64(at - first)
+        found |= np.uint64(inside | (bucket < 0)) << bit
+        sure |= np.uint64(inside & certain & ((guard >> DECIDES_AT) & 1 != 0)) << bit
+    return found, sure
+
+
+# -- building ----------------------------------------------------------------------------------------------------------
+
+
+@jit
+def fill_buckets(weights: npt.NDArray[np.float64], shift: Scalar, most: Scalar, table: Buckets) -> Scalar:
+    """Cut neighbours into buckets of about equal weight, `most` at most; the first is one by itself. Returns how many there are.
+
+    Each but the first stands for 2**shift codes.
+    """
+    limit = weights[1:].sum() / (most - 1)
+    while True:
+        bucket, held = 0, np.inf
+        for i in range(1, weights.size):
+            if held + weights[i] > limit:
+                bucket += 1
+                held = 0.0
+            held += weights[i]
+            table[i] = min(bucket, most - 1)
+        if bucket < most:
+            break
+        limit *= 1.25
+    table[0] = 0
+    for i in range(weights.size):
+        alone = (i == 0 or table[i - 1] & 255 != table[i]) and (i + 1 == weights.size or table[i + 1] != table[i])
+        if alone and (i == 0 or shift == 0):
+            table[i] |= SINGLE
+    return bucket + 1
+
+
+@jit
+def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance: Singles, path_shift: Ints) -> Scalar:
+    """Chance that a guard made of constraint k lets an event pass that has come this far; a list is no guard."""
+    if list_at[k] >= 0:
+        return np.float32(1.0)
+    return chance[k] if path_shift[column[k]] < 0 else min(np.float32(1.0), chance[k] / filed[k])
+
+
+@jit
+def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
+               path_shift: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
+    """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
+    best: Scalar = np.int64(-1)
+    rarest, unsettled = np.float32(1.0), 0
+    for k in range(ptr[clause], ptr[clause + 1]):
+        if path_shift[column[k]] == 0:
+            continue
+        unsettled += 1
+        passes = guard_chance(k, column, list_at, filed, chance, path_shift)
+        if passes < rarest or (best < 0 and list_at[k] < 0):
+            best, rarest = k, passes
+    if best < 0:
+        return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
+    c = np.int64(column[best])
+    first = bucket_of(np.int64(lo[best]), c, near, bucket_ptr, buckets) & 255
+    last = bucket_of(np.int64(hi[best]), c, near, bucket_ptr, buckets) & 255
+    return c | np.int64(unsettled == 1) << DECIDES_AT | first << FIRST_AT | last << LAST_AT
