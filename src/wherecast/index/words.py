@@ -25,7 +25,7 @@ from wherecast.index.strings import Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.words import FOLDS, TOGETHER, Room, fill_slots, search_words
+from wherecast.kernels.words import FOLDS, TOGETHER, SearchRoom, fill_slots, search_words
 from wherecast.language.syntax.words import find_stemmer, fold_word, word_characters
 
 #: Bytes of all words of a column; and words, whose numbers have 31 bits.
@@ -37,7 +37,7 @@ _MOST_REMEMBERED = 1 << 16
 _NO_CHARACTERS = frozen(np.zeros(0x110000, np.bool_))
 
 
-def _make_room(n_words: int) -> Room:
+def _make_room(n_words: int) -> SearchRoom:
     """Memory of one thread."""
     keys, places = np.zeros(TOGETHER, np.uint64), np.zeros((2, TOGETHER), np.int64)
     n_bits = (n_words >> 6) + 1
@@ -54,7 +54,7 @@ class WordCodes:
         self._slots, self._seed = slots, seed
         self._vocabulary = frozen(offsets), frozen(data), frozen(slots), np.uint64(seed)  # what kernels are given
         self._remembered: dict[bytes, tuple[int, ...]] = {}
-        self._spare: list[Room] = []  # a thread takes one and puts it back, which are atomic
+        self._spare: list[SearchRoom] = []  # a thread takes one and puts it back, which are atomic
 
     @classmethod
     def of(cls, words: Sequence[str], language: str = "") -> WordCodes:

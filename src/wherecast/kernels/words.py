@@ -41,7 +41,7 @@ KEY_LETTERS, TOGETHER = 8, 32
 #: and the seed of the hashes.
 Vocabulary = tuple[Any, ...]
 #: Memory of one search: keys, begins and ends of the words to be looked up; bits of the words found, and of their words.
-Room = tuple[Any, ...]
+SearchRoom = tuple[Any, ...]
 
 
 def _folds() -> Bytes:
@@ -83,7 +83,9 @@ def _same_letters(
 
 
 @inlined
-def _look_up(vocabulary: Vocabulary, folds: Bytes, text: Bytes | bytes, count: Scalar, room: Room, n: Scalar) -> Scalar:
+def _look_up(
+    vocabulary: Vocabulary, folds: Bytes, text: Bytes | bytes, count: Scalar, room: SearchRoom, n: Scalar
+) -> Scalar:
     """Enter the first `count` words of `room` that are known among those found, of which there are n; how many there are then."""
     offsets, data, slots, seed = vocabulary
     keys, begins, ends, found, summary = room
@@ -112,7 +114,7 @@ def _look_up(vocabulary: Vocabulary, folds: Bytes, text: Bytes | bytes, count: S
 
 
 @inlined
-def _read_off(room: Room, out: Ints, n: Scalar, is_written: Scalar) -> Scalar:
+def _read_off(room: SearchRoom, out: Ints, n: Scalar, is_written: Scalar) -> Scalar:
     """Write the codes of the words found to out[n:], ascending, if told so, and clear the bits; where they end."""
     found, summary = room[3], room[4]
     for i in range(summary.size):
@@ -147,7 +149,7 @@ def _code_point(text: Bytes | bytes, at: Scalar, end: Scalar) -> tuple[Scalar, S
 @inlined
 def _search(
     vocabulary: Vocabulary, folds: Bytes, characters: Bools, is_stemmed: bool, text: Bytes | bytes, start: Scalar,
-    end: Scalar, row: Scalar, room: Room, out: Ints, n: Scalar, others: Longs, n_others: Scalar,
+    end: Scalar, row: Scalar, room: SearchRoom, out: Ints, n: Scalar, others: Longs, n_others: Scalar,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Append the codes of the known words of text[start:end] to out[:n], and the words left to the caller to `others`.
 
@@ -203,7 +205,7 @@ def _search(
 @hot
 def search_words(
     vocabulary: Vocabulary, folds: Bytes, characters: Bools, is_stemmed: bool, offsets: Longs | Ints, data: Bytes,
-    valid: npt.NDArray[np.bool_], row: int, room: Room, ptr: Longs, out: Ints, others: Longs, state: Longs,
+    valid: npt.NDArray[np.bool_], row: int, room: SearchRoom, ptr: Longs, out: Ints, others: Longs, state: Longs,
 ) -> Scalar:  # fmt: skip
     """Codes of the texts from `row` on: those of text r are out[ptr[r]:ptr[r + 1]], 0 alone where it is not valid.
 
