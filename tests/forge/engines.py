@@ -88,6 +88,8 @@ def _mixed_filter(rng: random.Random) -> str:
     tests = [
         f"name LIKE '%{word}%'",
         f"lower(name) = '{word}b'",
+        f"name MATCHES '{word}a/#' OR name MATCHES '+/{word}'",
+        f"ANY_KEYWORD(name, '{word}', '{word}b', 'internationally')",
         f"high > low + {rng.randrange(5)}",
         f"name IN ('{word}', '{word}a') OR low < {rng.randrange(9)}",
         f"array_contains(tags, '{word}')",

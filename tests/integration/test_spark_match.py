@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.property.columns import events_table
+from tests.property.models import below, joined, keywords, negated, phrase, topic
 from tests.property.strategies import Trial, make_trial
 from tests.property.terms import text
 
@@ -98,6 +99,40 @@ def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, 
     found = found_pairs(ws.match(frame(spark, events), str(tmp_path)), "__row__")
     event_rows, ids = engine.match_batch(events).pairs()
     assert found == Counter(zip(event_rows.tolist(), ids.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_topics_and_words(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    """What Spark SQL does not have goes through the pipeline as a naive evaluator says, partitioned, in a batch."""
+    leaves = [
+        *(topic("topic", pattern) for pattern in ("a/#", "+/b", "a/+/c", "#", "$s/#", "a/b")),
+        *(
+            keywords("body", words, is_any=is_any, stem=str)
+            for words in (["chip"], ["chip", "ÉXPORT"])
+            for is_any in (False, True)
+        ),
+        phrase("body", ["chip", "export"], str),
+    ]
+    conditions = [
+        *leaves,
+        *map(negated, leaves),
+        *(joined([leaf, below("price", i % 5)], is_and=i % 2 == 0) for i, leaf in enumerate(leaves)),
+    ]
+    rng = random.Random(3)
+    events = [
+        {
+            "row": row,
+            "topic": rng.choice([None, "a", "a/b", "a/b/c", "x/b", "$s/b"]),
+            "body": rng.choice([None, "", "Chip export", "éxport: chip!", "chip", "e\u0301xport"]),
+            "price": rng.choice([None, 1, 3]),
+        }
+        for row in range(60)
+    ]
+    schema = {"topic": "string", "body": "string", "price": "int"}
+    build(spark, tmp_path, strategy, [(i, c.text) for i, c in enumerate(conditions)], schema)
+    types = pa.schema({"row": pa.int64(), "topic": pa.string(), "body": pa.string(), "price": pa.int32()})
+    found = found_pairs(ws.match(frame(spark, pa.Table.from_pylist(events, types)), str(tmp_path)), "row")
+    assert found == Counter((e["row"], i) for e in events for i, c in enumerate(conditions) if c.value(e) is True)
 
 
 def test_columns_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:

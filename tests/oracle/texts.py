@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from wherecast.language.events.types import Type
 from wherecast.language.functions.row import Function, takes_of
-from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.table import BEYOND_SPARK, FUNCTIONS
 
 #: Attributes by the type of their values, in Wherecast's words and in Arrow's.
 ATTRIBUTES: dict[str, tuple[Type, str, pa.DataType]] = {
@@ -186,7 +186,7 @@ class TextMaker:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        rows = {row.name: row for row in FUNCTIONS.values()}
+        rows = {row.name: row for row in FUNCTIONS.values() if row.name not in BEYOND_SPARK}
         #: functions whose type is known from their row alone
         self.by_result: dict[Type, list[Function]] = {}
         for row in rows.values():

@@ -36,7 +36,7 @@ def make_events(rows: list[list[int | list[int]]], n_attributes: int) -> EventCo
         for a, code in enumerate(row):
             if isinstance(code, list):
                 codes[e, a] = ~(len(ptr) - 1)
-                elements += code
+                elements += sorted(code)
                 ptr.append(len(elements))
             else:
                 codes[e, a] = code

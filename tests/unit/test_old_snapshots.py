@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import string
 from pathlib import Path
 
 import pytest
 
 from wherecast import Engine
 
-#: 1 was saved by the build before columns of literals, 2 by the build before columns of expressions, each with `FILTERS`.
+#: 1 was saved by the build before columns of literals, 2 by the build before columns of expressions, each with `FILTERS`; 3 by
+#: the build before columns of topics, with `COMPUTED` too.
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FILTERS = {
     1: "symbol = 'IBM' AND price < 120.5",
@@ -23,6 +25,8 @@ FILTERS = {
     10: "symbol NOT LIKE '%Z%' AND price IS NOT NULL",
     11: "symbol LIKE 'I%M'",
 }
+COMPUTED = {100 + i: f"price * volume > {10 * i}" for i in range(60)}
+COMPUTED |= {200 + i: f"trim(symbol) LIKE '%{letter}%'" for i, letter in enumerate(2 * string.ascii_uppercase)}
 DAY, MOMENT = dt.date(2024, 5, 1), dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 EVENTS = [
     {"symbol": "IBM", "price": 100.0, "volume": 10, "day": DAY, "ts": MOMENT, "tags": ["x"], "hot": True},
@@ -37,16 +41,17 @@ def answers(engine: Engine) -> list[list[object]]:
     return [sorted(ids) for ids in engine.match_batch(EVENTS).to_lists()]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_format(version: int, tmp_path: Path) -> None:
     """It answers as an engine of the same filters does, after merging with new ones and after saving, too."""
     engine = Engine.open(FIXTURES / f"snapshot-{version}")
-    fresh = Engine(engine.schema)
-    assert fresh.subscribe_many(FILTERS).registered == len(FILTERS) == len(engine)
+    fresh, filters = Engine(engine.schema), FILTERS | (COMPUTED if version >= 3 else {})
+    assert fresh.subscribe_many(filters).registered == len(filters) == len(engine)
     assert answers(engine) == answers(fresh)
     assert [sorted(engine.match(event)) for event in EVENTS] == answers(fresh)
     for each in (engine, fresh):
         each.subscribe(12, "symbol LIKE '%B%' AND NOT symbol ILIKE '%z%'")
+        each.subscribe(13, "symbol MATCHES '+' AND price * volume > 5")
         each.merge(everything=True)
     assert answers(engine) == answers(fresh)
     engine.save(tmp_path)

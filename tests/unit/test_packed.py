@@ -48,7 +48,8 @@ def make_case(width: int, n_clauses: int, *, points: bool = False) -> tuple[Boxe
     )  # fmt: skip
     codes = rng.integers(0, width, (12, 4)).astype(np.int32)
     codes[:, 2] = ~np.arange(12, dtype=np.int32)
-    return boxes, EventCodes(codes, np.arange(13, dtype=np.int64) * 3, rng.integers(0, width, 36).astype(np.int32))
+    lists = np.sort(rng.integers(0, width, (12, 3)), axis=1).astype(np.int32)
+    return boxes, EventCodes(codes, np.arange(13, dtype=np.int64) * 3, lists.ravel())
 
 
 @pytest.mark.parametrize("points", [False, True], ids=["intervals", "points"])

@@ -28,7 +28,10 @@ from wherecast.index.regexes import RegexCodes
 from wherecast.index.residuals import open_residuals
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
-from wherecast.language.events.schema import Schema
+from wherecast.index.topics import TopicCodes
+from wherecast.index.words import WordCodes
+from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
+from wherecast.language.filters.columns import columns_of
 from wherecast.matchers.registry import find_matcher
 
 Arrays = dict[str, Any]
@@ -38,6 +41,8 @@ _CODES: dict[str, type[ColumnCodes]] = {
     "strings": StringCodes,
     "literals": LiteralCodes,
     "regexes": RegexCodes,
+    "topics": TopicCodes,
+    "words": WordCodes,
 }
 
 
@@ -93,7 +98,8 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
     arrays["residuals/is_settled"] = residuals.is_settled
     found = [(e.program, e.statement, e.row) for e in segment.codebook.expressions]
     arrays["expressions/places"] = np.array(found, np.int32).reshape(-1, 3).ravel()
-    return arrays, {"filters": segment.boxes.n_filters, "codes": kinds, "programs": programs}
+    facts = {"filters": segment.boxes.n_filters, "codes": kinds, "programs": programs}
+    return arrays, facts | {"columns": segment.codebook.first_expression}
 
 
 def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], schema: Schema, matcher: str) -> Segment:
@@ -105,7 +111,11 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
 
     programs = unpack_programs(facts["programs"], group("programs"), schema)
     expressions = open_expressions(group("expressions"), programs)
-    codebook = Codebook(schema, _open_codes(facts["codes"], schema, expressions, group), expressions)
+    columns = _count(facts.get("columns", len(columns_of(schema.attributes, MAX_ATTRIBUTES, groups=1))))
+    if columns > len(schema.columns):
+        raise SnapshotError(f"{columns} columns where the schema has {len(schema.columns)}")
+    codes = _open_codes(facts["codes"], schema, expressions, columns, group)
+    codebook = Codebook(schema, codes, expressions, columns)
     residuals = open_residuals(group("residuals"), programs, codebook)
     filters = _count(facts["filters"])
     boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
@@ -121,12 +131,16 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
 
 
 def _open_codes(
-    kinds: Mapping[str, str], schema: Schema, expressions: list[ExpressionColumn], group: Callable[[str], Arrays]
+    kinds: Mapping[str, str],
+    schema: Schema,
+    expressions: list[ExpressionColumn],
+    first_expression: int,
+    group: Callable[[str], Arrays],
 ) -> list[ColumnCodes | None]:
     numbers = {_count(int(number)): kind for number, kind in kinds.items()}
     codes: list[ColumnCodes | None] = [None] * max(len(schema), max(numbers, default=-1) + 1)
     for number, kind in numbers.items():
-        if codes_of_column(schema, expressions, number) is not _CODES[kind]:
+        if codes_of_column(schema, expressions, number, first_expression) is not _CODES[kind]:
             raise SnapshotError(f"column {number} cannot have codes of {kind!r:.20}")
         codes[number] = _CODES[kind].from_arrays(group(f"codes{number}"))
     return codes

@@ -59,7 +59,7 @@ class EventCodes(NamedTuple):
 
     `codes[e, a]` is the code of a scalar attribute. For an array attribute it is `~r` (negative), and the codes of
     the event's array are `list_codes[list_ptr[r]:list_ptr[r + 1]]`: `[NULL_CODE]` for a NULL array, otherwise
-    `FIRST_CODE` (the array is there) followed by the codes of its distinct non-null elements.
+    `FIRST_CODE` (the array is there) followed by the codes of its distinct non-null elements, ascending.
     """
 
     codes: npt.NDArray[np.int32]  # (events, attributes), C order

@@ -21,6 +21,8 @@ from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
 from wherecast.index.text_tests import literals_of_tests
+from wherecast.index.topics import TopicCodes
+from wherecast.index.words import WordCodes
 from wherecast.kernels.arrays import Bools, Floats, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -97,7 +99,7 @@ def _shares(filters: Filters) -> Floats:
 class _StringEnds(NamedTuple):
     """Rows of a column of texts and their ends, in terms of the column's own constants."""
 
-    codes: StringCodes | LiteralCodes
+    codes: StringCodes | LiteralCodes | TopicCodes | WordCodes
     rows: Longs
     lo: Longs
     hi: Longs
@@ -112,7 +114,7 @@ def restore_filters(
     """
     wanted = np.arange(packed.n_filters) if chosen is None else chosen
     clauses, clause_ptr = _clauses_of(packed, wanted)
-    boxes = _without_expressions(unpack_clauses(packed, clauses), len(codebook.schema.columns))
+    boxes = _without_expressions(unpack_clauses(packed, clauses), codebook.first_expression)
     null = (boxes.lo == NULL_CODE) & (boxes.hi == NULL_CODE)
     lo, hi = np.zeros(boxes.attr.size, np.int64), np.zeros(boxes.attr.size, np.int64)
     column = np.where(boxes.attr < 0, ~boxes.attr, boxes.attr)
@@ -124,7 +126,7 @@ def restore_filters(
             lo[here], hi[here] = _key_ends(codes.starts, low, high)
         elif isinstance(codes, StringCodes):
             texts.append(_StringEnds(codes, here, *_string_ends(codes, low, high)))
-        elif isinstance(codes, LiteralCodes):
+        elif isinstance(codes, LiteralCodes | TopicCodes | WordCodes):
             at = 4 * (low.astype(np.int64) - FIRST_LITERAL) + AT
             texts.append(_StringEnds(codes, here, at, at))
     strings = _rank_strings(texts, lo, hi)

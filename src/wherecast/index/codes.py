@@ -34,6 +34,8 @@ from wherecast.index.operands import attribute_values, map_value, numbering, one
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
+from wherecast.index.topics import TopicCodes
+from wherecast.index.words import WordCodes
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
@@ -198,7 +200,9 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 
 #: Codes of a column of values, or of elements.
 ValueCodes = KeyCodes | StringCodes
-ColumnCodes = ValueCodes | LiteralCodes | RegexCodes
+#: Codes of what a text has of all that filters look for: element i has code i + FIRST_LITERAL.
+TextSetCodes = LiteralCodes | RegexCodes | TopicCodes | WordCodes
+ColumnCodes = ValueCodes | TextSetCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -227,29 +231,35 @@ class Codebook:
     """The codes of every column that filters of one index constrain."""
 
     def __init__(
-        self, schema: Schema, codes: list[ColumnCodes | None], expressions: Sequence[ExpressionColumn] = ()
+        self,
+        schema: Schema,
+        codes: list[ColumnCodes | None],
+        expressions: Sequence[ExpressionColumn] = (),
+        first_expression: int | None = None,
     ) -> None:
         self.schema = schema
+        #: where the columns of expressions begin; in older snapshots, schemas had fewer columns
+        self.first_expression = len(schema.columns) if first_expression is None else first_expression
         self.codes = codes  # by column, as far as they go; None: no filter constrains it
-        self.expressions = expressions  # the columns after those of the schema
+        self.expressions = expressions  # the columns from `first_expression` on
         self.used = [n for n, c in enumerate(codes) if c is not None]
         self.attributes = {attr for n in self.used for attr in self.read_by(n)}
-        computed = [n for n in self.used if n >= len(schema.columns)]
+        computed = [n for n in self.used if n >= self.first_expression]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
         self._sets = frozenset(n for n in self.used if self.is_set(n))
         #: the columns of an attribute's own values that have keys
         self._keys = {
             n: own
-            for n, own in enumerate(codes[: len(schema.columns)])
+            for n, own in enumerate(codes[: self.first_expression])
             if isinstance(own, KeyCodes) and n not in self._sets
         }
-        self._texts = TextColumns(schema, codes)
+        self._texts = TextColumns(schema, codes, self.first_expression)
         self._others = [n for n in self.used if n not in self._texts.columns]
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
-        return self.expressions[number - len(self.schema.columns)] if number >= len(self.schema.columns) else None
+        return self.expressions[number - self.first_expression] if number >= self.first_expression else None
 
     def read_by(self, number: int) -> frozenset[int]:
         """The attributes that a column is made of."""
@@ -280,7 +290,7 @@ class Codebook:
 
     def encode_column(self, events: EventBatch, number: int) -> Ints:
         """Codes of a column of values that filters constrain."""
-        if number >= len(self.schema.columns):
+        if number >= self.first_expression:
             expression, own = self.expression(number), self.codes[number]
             found = None if expression is None else expression.find_key(self.schema)
             if found is not None:
@@ -348,6 +358,8 @@ class Codebook:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
             return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
         attr = self.schema.columns[number].attr
+        if isinstance(codes, TopicCodes | WordCodes):
+            return codes.encode_texts(laid_out(events, attr)[0])
         assert isinstance(codes, ValueCodes)
         values = events.array(attr)
         return _encode_lists(codes, values if self.schema.attributes[attr].value is None else map_keys(values))
@@ -374,7 +386,7 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
 
 
 #: Makes the codes of a column, and the intervals of its rows that are not NULL.
-_Maker = Callable[[Filters, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
+_Maker = Callable[[Filters, Longs], tuple[ColumnCodes, Ints, Ints]]
 
 
 def build_codes(
@@ -389,10 +401,6 @@ def build_codes(
     `tested` are literals by column of literals that no row asks for, but residuals do.
     """
     tested = {} if tested is None else tested
-    makers: dict[type[ColumnCodes], _Maker] = {
-        KeyCodes: _key_codes,
-        RegexCodes: partial(_regex_codes, regex_bytes),
-    }
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
@@ -402,7 +410,7 @@ def build_codes(
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
     by_kind: dict[type[ColumnCodes], list[int]] = {}
     for number in np.flatnonzero(np.diff(bounds)).tolist():
-        by_kind.setdefault(codes_of_column(schema, expressions, number), []).append(number)
+        by_kind.setdefault(codes_of_column(schema, expressions, number, len(schema.columns)), []).append(number)
     ends = filters, column, codes, lo, hi
     _build_literals(sorted({*by_kind.pop(LiteralCodes, []), *tested}), tested, *ends)
     _build_strings(by_kind.pop(StringCodes, []), *ends)
@@ -410,22 +418,23 @@ def build_codes(
         for number in numbers:
             rows = order[bounds[number] : bounds[number + 1]]
             real = rows[~filters.null[rows]]
-            has_elements = number < len(schema.columns) and schema.is_set(number)
-            codes[number], lo[real], hi[real] = makers[kind](filters, real, has_elements)
+            make = _maker(kind, schema, number, regex_bytes)
+            codes[number], lo[real], hi[real] = make(filters, real)
     return Codebook(schema, codes, expressions), lo, hi
 
 
-def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], number: int) -> type[ColumnCodes]:
+def codes_of_column(
+    schema: Schema, expressions: Sequence[ExpressionColumn], number: int, first_expression: int
+) -> type[ColumnCodes]:
     """What kind of codes a column has."""
-    if number >= len(schema.columns):
-        expression = expressions[number - len(schema.columns)]
+    if number >= first_expression:
+        expression = expressions[number - first_expression]
         return _CODES_OF_SETS.get(expression.reading) or (StringCodes if expression.is_text else KeyCodes)
-    if schema.columns[number].reading is not Reading.VALUE:
-        return LiteralCodes
-    return StringCodes if schema.are_texts[number] else KeyCodes
+    found = _CODES_OF_SETS.get(schema.columns[number].reading)
+    return found or (StringCodes if schema.are_texts[number] else KeyCodes)
 
 
-def _key_codes(filters: Filters, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
+def _key_codes(has_elements: bool, filters: Filters, real: Longs) -> tuple[KeyCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if has_elements else []
@@ -512,11 +521,33 @@ def _with_tested(
     )
 
 
-def _regex_codes(regex_bytes: int, filters: Filters, real: Longs, _has_elements: bool) -> tuple[RegexCodes, Ints, Ints]:
-    """Every row asks for one regular expression."""
+def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: int) -> _Maker:
+    """What makes the codes of a column that is made on its own."""
+    own = number < len(schema.columns)
+    if kind is KeyCodes:
+        return partial(_key_codes, own and schema.is_set(number))
+    if kind is TopicCodes:
+        return partial(_set_codes, TopicCodes.of)
+    if kind is WordCodes:
+        language = schema.attributes[schema.columns[number].attr].language
+        return partial(_set_codes, partial(WordCodes.of, language=language))
+    return partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes))
+
+
+def _set_codes(
+    make: Callable[[list[str]], TextSetCodes], filters: Filters, real: Longs
+) -> tuple[TextSetCodes, Ints, Ints]:
+    """Every row asks for one element: a regular expression, a pattern of topics, a word."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
-    return RegexCodes.of([filters.strings[i] for i in used.tolist()], regex_bytes), code, code
+    return make([filters.strings[i] for i in used.tolist()]), code, code
 
 
-_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
+#: The codes of what is taken from a text.
+_CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {
+    Reading.LITERALS: LiteralCodes,
+    Reading.LOWER_LITERALS: LiteralCodes,
+    Reading.REGEXES: RegexCodes,
+    Reading.TOPICS: TopicCodes,
+    Reading.WORDS: WordCodes,
+}

@@ -22,6 +22,8 @@ from wherecast.index.boxes import FIRST_CODE, EventCodes
 from wherecast.index.codes import Codebook, ValueCodes
 from wherecast.index.literals import LiteralCodes, TextSearch
 from wherecast.index.strings import StringCodes
+from wherecast.index.topics import TopicCodes
+from wherecast.index.words import WordCodes
 from wherecast.kernels.arrays import Ints
 from wherecast.kernels.jit import frozen
 from wherecast.language.events.schema import Attribute
@@ -132,7 +134,7 @@ def _make_writers(codebook: Codebook) -> dict[int, Writer]:
     schema = codebook.schema
     by_attribute: dict[int, list[int]] = {}
     for number in codebook.used:
-        if number < len(schema.columns):
+        if number < codebook.first_expression:
             by_attribute.setdefault(schema.columns[number].attr, []).append(number)
     return {attr: _make_writer(codebook, attr, numbers) for attr, numbers in by_attribute.items()}
 
@@ -142,12 +144,17 @@ def _make_writer(codebook: Codebook, attr: int, numbers: list[int]) -> Writer:
     attribute, columns = codebook.schema.attributes[attr], codebook.schema.columns
     own: tuple[int, Callable[[Stored], int]] | None = None
     searches: dict[Reading, tuple[int, TextSearch]] = {}
+    sets: list[tuple[int, Callable[[str], list[int]]]] = []
     for number in numbers:
         codes = codebook.codes[number]
         if isinstance(codes, LiteralCodes):
             searches[columns[number].reading] = number, codes.search
         elif isinstance(codes, ValueCodes):
             own = number, _coder(codes, attribute)
+        elif isinstance(codes, TopicCodes | WordCodes):
+            sets.append((number, codes.encode_text))
+    if sets:
+        return _write_sets(_write_text(own, searches.get(Reading.LITERALS), searches.get(Reading.LOWER_LITERALS)), sets)
     if searches:
         return _write_text(own, searches.get(Reading.LITERALS), searches.get(Reading.LOWER_LITERALS))
     assert own is not None
@@ -197,5 +204,17 @@ def _write_text(
             point.write_text(*plain, value.encode())
         if lower is not None:
             point.write_text(*lower, value.lower().encode())
+
+    return write
+
+
+def _write_sets(others: Writer, sets: list[tuple[int, Callable[[str], list[int]]]]) -> Writer:
+    """Of a text: the sets that it has in some columns, and what `others` writes."""
+
+    def write(value: Stored, point: EventPoint) -> None:
+        assert isinstance(value, str)
+        others(value, point)
+        for column, codes_of in sets:
+            point.write_set(column, codes_of(value))
 
     return write

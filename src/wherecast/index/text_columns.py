@@ -83,13 +83,17 @@ class ListWriter:
 class TextColumns:
     """The columns of the attributes in which filters look for literals."""
 
-    def __init__(self, schema: Schema, codes: Sequence[object]) -> None:
+    def __init__(self, schema: Schema, codes: Sequence[object], first_expression: int) -> None:
         self._schema = schema
         self._codes = codes
-        own = schema.columns[: len(codes)]
+        own = schema.columns[: min(len(codes), first_expression)]
         searched = {c.attr for c, found in zip(own, codes, strict=False) if isinstance(found, LiteralCodes)}
         self._attributes = sorted(searched)
-        found = [(c.attr, n) for n, c in enumerate(own) if c.attr in searched and codes[n] is not None]
+        found = [
+            (c.attr, n)
+            for n, c in enumerate(own)
+            if c.attr in searched and c.reading in _KINDS and codes[n] is not None
+        ]
         self._of_job = sorted(found)
         self.columns = frozenset(n for _, n in found)
 

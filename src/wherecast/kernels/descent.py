@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import Buckets, find_guarded, load_buckets
+from wherecast.kernels.guards import Buckets, find_guarded, load_buckets, refuse_unmet
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
@@ -68,6 +68,8 @@ FAR_ROWS = 1 << 14
 FEW_TESTS = 4
 #: Added to the shift of a test: no clause filed under it takes NULL.
 NO_NULL = 64
+#: Children of a node beyond which the leaves among them are brought into the cache at the same time.
+MANY_CHILDREN = 8
 #: Fields of a leaf.
 SLOT, SIZE, WORDS, COLUMN, COLUMN_END, MAP, CHECKED, SURE = range(8)
 LEAF_FIELDS = 8
@@ -116,6 +118,7 @@ class Scratch(NamedTuple):
     kept: Ints  # (slots of the largest leaf + KEPT,) clauses that hold, of the events of a block
     ends: Longs  # (BLOCK, 2) where those of an event end in `kept` and in `waiting`
     own: Ints  # (columns,) the event's buckets
+    met: Words  # (4 * columns,) bits of the 256 buckets that the event's list in a column meets
 
 
 @inlined
@@ -288,11 +291,18 @@ def list_word(word: Scalar, slots: Ints, base: Scalar, out: Ints, n: Scalar) -> 
 @inlined
 def push_list(tests: Ints, table: Ints, list_ptr: Longs, list_codes: Ints, test: Scalar, code: Scalar, stack: Ints,
               top: Scalar) -> Scalar:  # fmt: skip
-    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other."""
+    """Push the children that a list of codes meets; the list is sorted, so equal keys follow each other.
+
+    The places of all codes in the table are asked for before the first is looked at.
+    """
     last = np.int64(-1)
+    shift, size, start = tests[test, 1] & 31, np.int64(tests[test, 3]), np.int64(tests[test, 4])
+    for k in range(list_ptr[~code], list_ptr[~code + 1]):
+        key = np.int64(list_codes[k]) >> shift
+        prefetch(table, start + (key - tests[test, 2] if size > 0 else 2 * (hash_key(key) & (-size - 1))))
     for k in range(list_ptr[~code], list_ptr[~code + 1]):
         element = np.int64(list_codes[k])
-        key = element >> (tests[test, 1] & 31)
+        key = element >> shift
         child = find_child(tests, table, test, element)
         if child != 0 and key != last:
             stack[top] = child
@@ -333,6 +343,16 @@ def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> N
             prefetch(columns, leaves[item - 1, COLUMN])
         else:
             prefetch(guards, leaves[item - 1, MAP])
+
+
+@inlined
+def fetch_slots(leaves: Longs, guards: Ints, slots: Ints, stack: Ints, first: Scalar, end: Scalar) -> None:
+    """Bring guards and slots of all row leaves among many children into the cache at the same time."""
+    for at in range(first, end):
+        item = np.int64(stack[at])
+        if item > 0 and leaves[item - 1, WORDS] == 0:
+            prefetch(guards, leaves[item - 1, MAP])
+            prefetch(slots, leaves[item - 1, SLOT])
 
 
 @inlined
@@ -454,7 +474,7 @@ def descend(
     row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
     point_codes, point_ptr, point_lists = points
-    stack, places, found, sure, waiting, kept, ends, own = scratch
+    stack, places, found, sure, waiting, kept, ends, own, met = scratch
     n = np.int64(0)
     begin = ptr[start]
     for block in range(start, codes.shape[0], BLOCK):
@@ -464,14 +484,17 @@ def descend(
         for event in range(block, stop):
             stack[0] = 0
             top = 1
-            has_buckets = False
+            has_buckets, has_lists = False, False
             while top > 0:
                 top -= 1
                 item = np.int64(stack[top])
                 if item <= 0:
+                    before = top
                     top = push_children(
                         nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top
                     )
+                    if top - before > MANY_CHILDREN:
+                        fetch_slots(leaves, guards, slots, stack, before, top)
                     continue
                 if top > 1:
                     fetch_places(leaves, columns, guards, np.int64(stack[top - 2]))
@@ -502,7 +525,9 @@ def descend(
                         find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
                 guarded = words == 0 and leaves[leaf, SURE] > 0
                 if guarded and not has_buckets:
-                    load_buckets(codes, event, near, bucket_ptr, buckets, own)
+                    has_lists = load_buckets(
+                        codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met
+                    )
                     has_buckets = True
                 for i in range((size + 63) >> 6):
                     word = found[i] if words > 0 else first_bits(size - 64 * i)
@@ -511,6 +536,8 @@ def descend(
                         guard = leaves[leaf, MAP] + 64 * i
                         end = min(guard + 64, leaves[leaf, MAP] + size)
                         word, certain = find_guarded(guards, guard, end, own)
+                        if has_lists:
+                            word = refuse_unmet(guards, guard, word, own, met)
                     if not checked:
                         certain = word
                     word &= ~certain
@@ -537,9 +564,9 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
     nodes, tests, table, leaves, columns, maps, _, guards, near, bucket_ptr, buckets = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, _, _, _, own = scratch
+    stack, places, found, sure, _, _, _, own, met = scratch
     for event in range(codes.shape[0]):
-        load_buckets(codes, event, near, bucket_ptr, buckets, own)
+        has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
         stack[0] = 0
         top = 1
         while top > 0:
@@ -558,6 +585,8 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
                 end = leaves[leaf, MAP] + leaves[leaf, SIZE]
                 for guard in range(leaves[leaf, MAP], end, 64):
                     word, certain = find_guarded(guards, guard, min(guard + 64, end), own)
+                    if has_lists:
+                        word = refuse_unmet(guards, guard, word, own, met)
                     totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]

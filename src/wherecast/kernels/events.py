@@ -64,16 +64,18 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
             code = codes[event, attribute[c]]
             if code >= 0:
                 continue
-            begin = n
+            begin, ascends = n, True
             for k in range(list_ptr[~code], list_ptr[~code + 1]):
                 out[n] = renumber(list_codes[k], width[c], table_ptr[c], table_ptr[c + 1], table)
+                ascends = ascends and (n == begin or out[n] > out[n - 1])
                 n += 1
-            sort_codes(out, begin, n)
-            stop, n = n, begin
-            for k in range(begin, stop):
-                if n == begin or out[k] != out[n - 1]:
-                    out[n] = out[k]
-                    n += 1
+            if not ascends:
+                sort_codes(out, begin, n)
+                stop, n = n, begin
+                for k in range(begin, stop):
+                    if n == begin or out[k] != out[n - 1]:
+                        out[n] = out[k]
+                        n += 1
             n_lists += 1
             out_ptr[n_lists] = n
     return n

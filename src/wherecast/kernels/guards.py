@@ -20,14 +20,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.jit import ZERO, Scalar, inlined, jit
+from wherecast.kernels.arrays import Ints, Longs, Singles, Words
+from wherecast.kernels.jit import ONE, ZERO, Scalar, inlined, jit, trailing_zeros
 
 #: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
 #: Bits of the buckets of a guard.
 GUARD_BITS = 8
-#: In an event's buckets: that the bucket has one code. A list of codes has no bucket and passes every guard.
+#: In an event's buckets: that the bucket has one code. A list of codes has no bucket of its own; which ones it meets is marked.
 SINGLE = 1 << GUARD_BITS
 NO_BUCKET = -(1 << 31)
 
@@ -51,18 +51,30 @@ def bucket_of(code: Scalar, column: Scalar, near: Ints, bucket_ptr: Longs, bucke
 
 
 @inlined
-def load_buckets(codes: Ints, event: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets, out: Ints) -> None:
-    """The buckets of an event in all columns."""
+def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets,
+                 out: Ints, met: Words) -> Scalar:  # fmt: skip
+    """The buckets of an event in all columns; whether it has a list in one of them. `met` has a bit for each bucket that the list meets."""
+    has_lists = False
     for c in range(near.size):
         code = np.int64(codes[event, c])
-        out[c] = bucket_of(code, c, near, bucket_ptr, buckets) if code >= 0 else NO_BUCKET
+        if code >= 0:
+            out[c] = bucket_of(code, c, near, bucket_ptr, buckets)
+            continue
+        out[c] = NO_BUCKET
+        has_lists = True
+        for i in range(4 * c, 4 * c + 4):
+            met[i] = ZERO
+        for k in range(list_ptr[~code], list_ptr[~code + 1]):
+            bucket = bucket_of(np.int64(list_codes[k]), c, near, bucket_ptr, buckets) & 255
+            met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
+    return has_lists
 
 
 @inlined
 def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
     """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
 
-    `own` are the event's buckets.
+    `own` are the event's buckets. A list passes every guard here: `refuse_unmet` looks at those, which keeps this loop short.
     """
     found, sure = ZERO, ZERO
     for at in range(first, end):
@@ -76,6 +88,21 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
         found |= np.uint64(inside | (bucket < 0)) << bit
         sure |= np.uint64(inside & certain & ((guard >> DECIDES_AT) & 1 != 0)) << bit
     return found, sure
+
+
+@inlined
+def refuse_unmet(guards: Ints, first: Scalar, found: Scalar, own: Ints, met: Words) -> Scalar:
+    """The candidates without those whose guard is one bucket that the event's list does not meet; guards of several let a list pass."""
+    word = found
+    while word != ZERO:
+        bit = trailing_zeros(word)
+        word &= word - ONE
+        guard = np.int64(guards[first + bit])
+        column, low = guard & 0x7FFF, (guard >> FIRST_AT) & 255
+        if own[column] < 0 and low == (guard >> LAST_AT) & 255:
+            is_met = (met[4 * column + (low >> 6)] >> np.uint64(low & 63)) & ONE
+            found &= ~((ONE ^ is_met) << np.uint64(bit))
+    return found
 
 
 # -- building ----------------------------------------------------------------------------------------------------------

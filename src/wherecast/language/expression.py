@@ -60,6 +60,7 @@ class Attr(Node):
     element: Type = Type.NULL
     key: Type = Type.NULL
     digits: tuple[int, int] = (0, 0)
+    language: str = ""  # whose stems words are compared by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

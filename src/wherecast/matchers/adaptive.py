@@ -278,7 +278,8 @@ class AdaptiveMatcher(Matcher):
         kept = (
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
-        return plain(Scratch(stack, places, found, sure, *kept, np.empty(codes.shape[1], np.int32)))
+        own, met = np.empty(codes.shape[1], np.int32), np.empty(4 * codes.shape[1], np.uint64)
+        return plain(Scratch(stack, places, found, sure, *kept, own, met))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part; when the output is full, matching goes on in a further piece."""

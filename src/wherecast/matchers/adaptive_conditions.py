@@ -16,6 +16,8 @@ meets at most two, in steps of two bits (four times the width), or its single co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -90,14 +92,39 @@ def _read_rows(boxes: Boxes, widths: Ints, first_clause: int, end_clause: int) -
     return _Rows(clauses, clause[kept][begin], attribute[kept], lo[kept], hi[kept], begin, stop)
 
 
-def _column_keys(rows: _Rows) -> Longs:
-    """A number for the column of each constraint: repeated attributes of a clause get further columns."""
+def _column_keys(rows: _Rows, counts: Callable[[int], Longs] | None) -> Longs:
+    """A number for the column of each constraint: repeated attributes of a clause get further columns.
+
+    The rarest of them has the first one (`counts`, see `_count_elements`). Clauses are filed under their rarest constraints, so
+    an event's elements are then looked up in one table and not in one for each further column.
+    """
     clause, attribute = rows.clause, rows.attribute[rows.begin]
     position = np.arange(attribute.size)
     fresh = np.ones(attribute.size, bool)
     fresh[1:] = (clause[1:] != clause[:-1]) | (attribute[1:] != attribute[:-1])
-    nth = position - np.maximum.accumulate(np.where(fresh, position, 0))
+    first = np.maximum.accumulate(np.where(fresh, position, 0))
+    nth = position - first
+    repeated = np.zeros(attribute.size, bool)
+    repeated[first[~fresh]] = repeated[~fresh] = True
+    if counts is None:
+        return attribute.astype(np.int64) << 32 | nth
+    for a in np.unique(attribute[repeated]).tolist():
+        here = np.flatnonzero(repeated & (attribute == a))
+        below = counts(a)
+        seen = below[rows.hi[rows.stop[here] - 1] + 1] - below[rows.lo[rows.begin[here]]]
+        order = np.lexsort((seen, first[here]))
+        nth[here[order]] = nth[here]  # those of a clause stay together, so each gets the number of its place
     return attribute.astype(np.int64) << 32 | nth
+
+
+def _count_elements(sample: EventCodes, widths: Ints, attribute: int) -> Longs:
+    """How many codes, and elements of lists, of an attribute are below each code in the sample."""
+    codes, top = sample.codes[:, attribute], int(widths[attribute]) - 1
+    lists = np.zeros(sample.list_ptr.size - 1, bool)
+    lists[~codes[codes < 0]] = True
+    elements = sample.list_codes[np.repeat(lists, np.diff(sample.list_ptr))]
+    found = np.bincount(np.minimum(np.concatenate((codes[codes >= 0], elements)), top), minlength=top + 1)
+    return np.concatenate(([0], np.cumsum(found)))
 
 
 class _Codes:
@@ -135,19 +162,21 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Condi
     widths = np.maximum(boxes.widths, 1).astype(np.int32)
     blocks = list(pairwise(_block_ends(boxes)))
     codes, found = _Codes(widths), [np.zeros(0, np.int64)]
+    sample = sample if sample is not None and sample.n_events else None
+    counts = None if sample is None else cache(partial(_count_elements, sample, widths))
     for block in blocks:
         rows = _read_rows(boxes, widths, *block)
         codes.add(rows)
-        found.append(np.unique(_column_keys(rows)))
+        found.append(np.unique(_column_keys(rows, counts)))
     keys = np.unique(np.concatenate(found))
     if keys.size > MOST_COLUMNS:
         raise LimitError(f"too many columns: {keys.size} needed, at most {MOST_COLUMNS}")
     columns = _projection((keys >> 32).astype(np.int32), widths, codes)
-    batch = project(columns, sample) if sample is not None and sample.n_events else None
+    batch = None if sample is None else project(columns, sample)
     parts = []
     for block in blocks:
         rows = _read_rows(boxes, widths, *block)
-        column = np.searchsorted(keys, _column_keys(rows)).astype(np.int32)
+        column = np.searchsorted(keys, _column_keys(rows, counts)).astype(np.int32)
         parts.append(
             _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
         )

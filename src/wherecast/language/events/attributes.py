@@ -61,6 +61,7 @@ class Attribute:
     digits: Digits = (0, 0)  # precision and scale of a decimal, which its width follows from
     coerce: bool = False  # take a text for the number or boolean that it says, or a number or boolean for its text
     value: Attribute | None = None  # of a map: stands for its values
+    language: str = ""  # of a text: words are compared by stems, as Snowball's algorithm of this name gives them
     #: the column and the fields in it that the name says, without backticks; and the name of a column for all of them
     path: tuple[str, ...] = field(init=False, repr=False, compare=False)
     column: str = field(init=False, repr=False, compare=False)
@@ -87,6 +88,8 @@ class Attribute:
             _check_map(self, self.value)
         if self.coerce and row.coerce is None:
             raise SchemaError(f"attribute {self.name!r}: coerce is for numbers, booleans and strings; leave it out")
+        if self.language:
+            _check_language(self)
         if self.domain is not None:
             object.__setattr__(self, "domain", _check_domain(self, self.domain))
 
@@ -171,6 +174,23 @@ class Attribute:
             except UnfitValueError as misfit:
                 raise UnfitValueError(f"value of key {key!r:.60}: {misfit}") from None
         return list(fitted.items())
+
+
+def _check_language(attribute: Attribute) -> None:
+    """Refuse a language that is not that of a text, or that no stemmer knows."""
+    if attribute.type is not Type.STRING or attribute.is_array:
+        raise SchemaError(f"attribute {attribute.name!r}: a language is for a string; leave it out")
+    try:
+        import snowballstemmer  # noqa: PLC0415 - optional, and needed only where a schema names a language
+    except ImportError:
+        raise SchemaError(
+            f"attribute {attribute.name!r}: stems of words need the package snowballstemmer; run pip install 'wherecast[stems]'"
+        ) from None
+    known = snowballstemmer.algorithms()
+    if attribute.language not in known:
+        raise SchemaError(
+            f"attribute {attribute.name!r}: no stemmer for {attribute.language!r:.40}; use one of {', '.join(known)}"
+        )
 
 
 #: Types of values that are neither NULL nor wrapped, which most are.

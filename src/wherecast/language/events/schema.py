@@ -104,7 +104,7 @@ class Schema:
         _check_names_together(self.attributes)
         object.__setattr__(self, "_by_name", {a.name: i for i, a in enumerate(self.attributes)})
         object.__setattr__(self, "_by_lower_name", {a.name.lower(): i for i, a in enumerate(self.attributes)})
-        object.__setattr__(self, "columns", columns_of(self.attributes))
+        object.__setattr__(self, "columns", columns_of(self.attributes, MAX_ATTRIBUTES))
         if len(self.columns) > MAX_ATTRIBUTES:
             raise SchemaError(
                 f"{len(self.columns):,} columns, at most {MAX_ATTRIBUTES:,}, and a text attribute has three; leave some out"
@@ -117,6 +117,10 @@ class Schema:
 
     def number_of(self, column: Column) -> int:
         return self._numbers[column]
+
+    def has_column(self, column: Column) -> bool:
+        """Whether there is such a column; a schema of many thousand texts has no room for those of all kinds."""
+        return column in self._numbers
 
     def is_set(self, number: int) -> bool:
         """Whether an event has a set of codes in a column, not one."""

@@ -99,11 +99,13 @@ def read_yaml(text: str, time_zone: str | None = None) -> Read:
 def write_attribute(attribute: Attribute) -> object:
     """What a mapping has for an attribute: its type or, with a domain, a mapping."""
     domain = attribute.domain
-    if domain is None and not attribute.coerce:
+    if domain is None and not attribute.coerce and not attribute.language:
         return attribute.type_name
     written: dict[str, object] = {"type": attribute.type_name}
     if attribute.coerce:
         written["coerce"] = True
+    if attribute.language:
+        written["language"] = attribute.language
     if domain is None:
         return written
     if domain.values is not None:
@@ -129,7 +131,7 @@ def _read_fields(
             )
         form = re.sub(r"\s", "", written.lower())
         is_struct, inside = form in ("struct", "array<struct>"), in_array or form == "array<struct>"
-        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS, "coerce"))
+        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS, "coerce", "language"))
         if is_struct:
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
@@ -143,7 +145,11 @@ def _read_fields(
             coerce = spec.get("coerce", False)
             if not isinstance(coerce, bool):
                 raise SchemaError(f"attribute {name!r}: coerce is true or false, got {coerce!r:.60}")
-            out.append(replace(attribute, domain=domain, coerce=coerce) if domain or coerce else attribute)
+            language = spec.get("language", "")
+            if not isinstance(language, str):
+                raise SchemaError(f"attribute {name!r}: language is a name such as english, got {language!r:.60}")
+            is_more = domain or coerce or language
+            out.append(replace(attribute, domain=domain, coerce=coerce, language=language) if is_more else attribute)
 
 
 def _read_type(name: str, written: str) -> Attribute:

@@ -29,13 +29,14 @@ from wherecast.language.events.schema import Attribute, Schema
 from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, Digits, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Param
-from wherecast.language.filters.columns import marked
+from wherecast.language.filters.columns import Reading, marked
 from wherecast.language.filters.filters import AFTER, AT, BEFORE
 from wherecast.language.filters.normalize import Predicate, Residual
 from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.patterns import find_form, prefix_end
+from wherecast.language.syntax.words import longest_word
 
 
 class Ragged(NamedTuple):
@@ -266,7 +267,9 @@ def _place_wide(predicate: Predicate, literals: Literals, attribute: Attribute, 
 
 
 def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
-    """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks."""
+    """The strings that literals stand for: patterns without their wildcards, texts to be looked for with their marks, words."""
+    if predicate.column.reading is Reading.WORDS:
+        return [longest_word(text) for text in values.tolist()]
     if predicate.pattern:
         patterns = values.tolist()
         forms = {pattern: find_form(predicate.pattern, pattern) for pattern in set(patterns)}

@@ -55,7 +55,15 @@ from wherecast.language.expression import (
     Subscript,
     attributes_of,
 )
-from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE, Column, Reading
+from wherecast.language.filters.columns import (
+    ANYWHERE,
+    AT_END,
+    AT_START,
+    SETS_OF_CALLS,
+    WHOLE,
+    Column,
+    Reading,
+)
 from wherecast.language.functions.table import FUNCTIONS
 
 
@@ -335,6 +343,8 @@ def _call_predicate(node: Call, wanted: Param) -> Predicate | None:
         return Predicate(Column(item.index), "contains", (wanted,), item.element)
     if isinstance(item, Attr) and node.name == "map_contains_key":
         return Predicate(Column(item.index), "contains", (wanted,), item.key)
+    if isinstance(item, Attr) and node.name in SETS_OF_CALLS:
+        return Predicate(Column(item.index, SETS_OF_CALLS[node.name]), "contains", (wanted,), Type.STRING)
     column = literals_of(item) if node.name in _MARKS else None
     return None if column is None else Predicate(column, "contains", (wanted,), Type.STRING, mark=_MARKS[node.name])
 
@@ -431,7 +441,7 @@ def _residual(node: Node, truth: Truth) -> Logic:
     rest = Residual(node, truth)
     if truth.admits_unknown or (isinstance(node, Compare) and node.op == "<=>"):
         return rest
-    implied = _implied(node) if truth is Truth.TRUE and isinstance(node, Like) else []
+    implied = _implied(node) if truth is Truth.TRUE and isinstance(node, (Like, Call)) else []
     if not implied and _is_strict(node):
         keys = [n for n in node.walk() if isinstance(n, Subscript) and isinstance(n.index, Param)]
         implied = [
@@ -444,9 +454,17 @@ def _residual(node: Node, truth: Truth) -> Logic:
     return All((*map(_values, implied), rest))
 
 
-def _implied(node: Like) -> list[Predicate]:
-    """What a text that matches a pattern has for certain: the literal before the first wildcard, and another one."""
-    implied = []
+def _implied(node: Like | Call) -> list[Predicate]:
+    """What a text that matches a pattern has for certain: the literal before the first wildcard, and another one.
+
+    A text that has a phrase has its longest word.
+    """
+    implied: list[Predicate] = []
+    if isinstance(node, Call):
+        item = node.args[0] if node.name == "phrase" else None
+        if isinstance(item, Attr) and isinstance(node.args[1], Param):
+            implied.append(Predicate(Column(item.index, Reading.WORDS), "contains", (node.args[1],), Type.STRING))
+        return implied
     if node.kind == "like" and node.form in ("prefixed", "general") and isinstance(node.item, Attr):
         # Where there is no such literal, every text begins with it.
         implied.append(Predicate(Column(node.item.index), "prefix", (node.pattern,), Type.STRING, pattern="like"))

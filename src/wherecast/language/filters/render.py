@@ -159,7 +159,8 @@ def describe_constraint(filters: Filters, schema: Schema, first: int, end: int, 
     attribute, name = schema.attributes[column.attr], attribute_namer(schema)(column.attr)
     if column.reading is not Reading.VALUE:
         literals = [filters.strings[int(filters.lo[row]) >> 2] for row in range(first, end)]
-        if len(literals) > 1 and all(literal[0] == WHOLE for literal in literals):
+        is_marked = column.reading not in _SET_TEXTS
+        if is_marked and len(literals) > 1 and all(literal[0] == WHOLE for literal in literals):
             return f"{_text_read(column, name)} IN ({_some([quote(literal[1:]) for literal in literals], most_values)})"
         return " OR ".join(describe_literal(column, name, literal) for literal in literals)
     nulls = bool(filters.null[first])
@@ -174,6 +175,8 @@ def column_text(schema: Schema, number: int) -> str:
     """A column in SQL: an attribute, or what is looked for in a text."""
     column = schema.columns[number]
     name = attribute_namer(schema)(column.attr)
+    if column.reading in _SET_TEXTS:
+        return _SET_TEXTS[column.reading].format(name, "?")
     return name if column.reading is Reading.VALUE else f"contains({_text_read(column, name)}, ?)"
 
 
@@ -182,7 +185,9 @@ def _text_read(column: Column, name: str) -> str:
 
 
 def describe_literal(column: Column, name: str, literal: str) -> str:
-    """SQL that asks for a literal, which has its mark, in the text of an attribute."""
+    """SQL that asks for a literal, which has its mark, in the text of an attribute, or for an element of another set."""
+    if column.reading in _SET_TEXTS:
+        return _SET_TEXTS[column.reading].format(name, quote(literal))
     text, mark, quoted = _text_read(column, name), literal[0], quote(literal[1:])
     if mark == WHOLE:
         return f"{text} = {quoted}"
@@ -190,6 +195,8 @@ def describe_literal(column: Column, name: str, literal: str) -> str:
 
 
 _CALLS = {ANYWHERE: "contains", AT_START: "startswith", AT_END: "endswith"}
+#: How the sets whose elements have no mark are asked for.
+_SET_TEXTS = {Reading.TOPICS: "{} MATCHES {}", Reading.WORDS: "keywords({}, {})"}
 
 
 def _describe_spans(

@@ -85,7 +85,7 @@ _WORDS = {
     "CONTAINS": ("write contains(a, 'text'), or array_contains(a, value) for an array", "syntax"),
     **dict.fromkeys(("STARTSWITH", "STARTS", "BEGINS"), ("write startswith(a, 'text')", "syntax")),
     **dict.fromkeys(("ENDSWITH", "ENDS"), ("write endswith(a, 'text')", "syntax")),
-    "MATCHES": ("write a RLIKE 'pattern'", "syntax"),
+    "MATCHES": ("MATCHES stands between a topic and its pattern: topic MATCHES 'a/+/#'", "syntax"),
     "SIMILAR": ("SIMILAR TO is not supported; write a RLIKE 'pattern'", "unsupported"),
     "GLOB": ("GLOB is not supported; write a LIKE 'text%'", "unsupported"),
     "AS": ("an alias is not supported; a filter is the condition alone", "unsupported"),

@@ -45,7 +45,15 @@ _WORDS = {
 _TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _OR, _AND, _NOT, _PREDICATE, _COMPARISON, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _PRODUCT = range(1, 12)
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
-_PREDICATES = {"LIKE": "like", "ILIKE": "ilike", "RLIKE": "rlike", "REGEXP": "rlike", "BETWEEN": "", "IN": ""}
+_PREDICATES = {
+    "LIKE": "like",
+    "ILIKE": "ilike",
+    "RLIKE": "rlike",
+    "REGEXP": "rlike",
+    "MATCHES": "matches",
+    "BETWEEN": "",
+    "IN": "",
+}
 #: Operators between two values, or after one, by how tightly they bind.
 _POWERS = {
     "OR": _OR,
@@ -73,7 +81,7 @@ _TYPED = {
 }
 #: Words that are operators wherever they stand.
 _UNITS = frozenset("YEAR MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND".split())  # noqa: SIM905
-_RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP"}
+_RESERVED = {"AND", "OR", "NOT", "IS", *_PREDICATES} - {"REGEXP", "MATCHES"}
 
 
 class Leaf(NamedTuple):

@@ -45,6 +45,7 @@ from wherecast.language.expression import (
     digits_of,
     number_type,
 )
+from wherecast.language.filters.columns import SETS_OF_CALLS, Column
 from wherecast.language.functions.numbers import check_digits
 from wherecast.language.functions.row import CallFaultError, retyped, type_call
 from wherecast.language.functions.table import FUNCTIONS
@@ -134,7 +135,8 @@ class Checker:
             )
         if attribute.is_array:
             return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
-        return Attr(index=index, type=attribute.type, digits=attribute.digits, span=span)
+        digits, language = attribute.digits, attribute.language
+        return Attr(index=index, type=attribute.type, digits=digits, language=language, span=span)
 
     def _name_hint(self, name: str) -> str:
         inside = [a for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
@@ -271,6 +273,29 @@ class Checker:
             message = f"more than {self.limits.regexes} RLIKEs; join patterns as 'a|b', or split the filter"
             raise self.error("limit", message, node.pattern.span)
 
+    def _matches(self, tree: Branch, depth: int) -> Node:
+        """`topic MATCHES 'a/+/#'`."""
+        item, pattern = (self.expression(t, depth + 1) for t in tree.items)
+        if not isinstance(pattern, Param) or pattern.type is not Type.STRING:
+            message = (
+                "MATCHES needs a string literal as its pattern, such as 'a/+/#'; for a regular expression write RLIKE"
+            )
+            raise self.error("type", message, pattern.span)
+        if item.type not in (Type.STRING, Type.NULL):
+            raise self.error("type", f"MATCHES needs a string, found {self.describe(item)}", item.span)
+        return self._checked_column(type_call(FUNCTIONS["topic_matches"], (item, pattern), tree.span, self.describe))
+
+    def _checked_column(self, node: Node) -> Node:
+        """A call for which the index has a column; the largest schemas have no room for it."""
+        attribute = node.args[0] if isinstance(node, Call) and node.args else None
+        reading = SETS_OF_CALLS.get(node.name) if isinstance(node, Call) else None
+        if reading is None or not isinstance(attribute, Attr):
+            return node
+        if not self.schema.has_column(Column(attribute.index, reading)):
+            message = "the schema has too many texts for topics to be searched in them; leave some attributes out"
+            raise self.error("limit", message, node.span)
+        return node
+
     # -- values ---------------------------------------------------------------------------------------------------
 
     def _arithmetic(self, tree: Branch, depth: int) -> Node:
@@ -353,7 +378,7 @@ class Checker:
             raise self.error(fault.reason, fault.message, fault.span) from None
         if isinstance(node, Like):
             self._count_regex(node)
-        return node
+        return self._checked_column(node)
 
     # -- errors ---------------------------------------------------------------------------------------------------
 
@@ -379,6 +404,7 @@ class Checker:
         "BETWEEN": _between,
         "IN": _in,
         **dict.fromkeys(("like", "ilike", "rlike"), _like),
+        "matches": _matches,
         **dict.fromkeys("+-*/%", _arithmetic),
         **dict.fromkeys(("&", "|", "^", "<<", ">>", ">>>"), _bits),
         "DIV": _div,

@@ -1,0 +1,230 @@
+"""Topics and words against throw-away prototypes, in one run and one thread.
+
+    python benchmarks/models.py topics|words [--subscriptions N] [--rounds N]
+
+A million `topic MATCHES '...'` or `KEYWORDS(body, ...)` by default. The prototypes know nothing else: that of topics is given
+levels as numbers and no text, both only count. Wherecast hands out ids. Contestants take turns; a line has the median of each in
+processor time, microseconds per event, and what both found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+import pyarrow as pa
+
+from wherecast import Engine
+
+
+class Workload(NamedTuple):
+    """Filters and events of one kind, and the prototype: how many matches it finds among all events."""
+
+    schema: dict[str, str]
+    filters: list[str]
+    events: pa.Table
+    count: Callable[[], int]
+
+
+# -- topics -------------------------------------------------------------------------------------------------------------
+
+_DEEP, _FAN = 7, (20, 50, 200, 20, 10, 10, 5)
+
+
+def topics(n: int) -> Workload:
+    """Names of up to 7 levels, + for one level and # for the rest."""
+    rng, m = np.random.default_rng(15), 2_000
+    depth = rng.integers(3, _DEEP + 1, n)
+
+    def draw(k: int) -> Any:
+        return np.stack([(f * rng.random(k) ** 2).astype(np.int64) for f in _FAN], 1)
+
+    levels = draw(n)
+    levels[np.arange(_DEEP) >= depth[:, None]] = -9
+    levels[(rng.random((n, _DEEP)) < 0.05) & (levels >= 0)] = -1
+    is_open = rng.random(n) < 0.3
+    levels[np.arange(n)[is_open], depth[is_open] - 1] = -2
+    event_depth, names = rng.integers(3, _DEEP + 1, m), draw(m)
+    names[np.arange(_DEEP) >= event_depth[:, None]] = -9
+    signs = {-1: "+", -2: "#"}
+
+    def show(row: list[int]) -> str:
+        return "/".join(signs.get(v) or f"n{v}" for v in row if v != -9)
+
+    filters = [f"topic MATCHES '{show(row)}'" for row in levels.tolist()]
+    table, at_end, at_rest = _topic_trie(levels)
+    events = pa.table({"topic": [show(row) for row in names.tolist()]})
+    return Workload({"topic": "string"}, filters, events, lambda: _search_topics(names, table, at_end, at_rest))
+
+
+def _topic_trie(levels: Any) -> tuple[Any, Any, Any]:
+    n, nodes = len(levels), 1
+    is_done, node = np.zeros(n, bool), np.zeros(n, np.int64)
+    ends, rest, edges = [], [], []
+    for level in range(_DEEP + 1):
+        here = levels[:, level] if level < _DEEP else np.full(n, -9)
+        stops, tails = ~is_done & (here == -9), ~is_done & (here == -2)
+        ends.append(node[stops])
+        rest.append(node[tails])
+        is_done |= stops | tails
+        if is_done.all():
+            break
+        go = ~is_done
+        key, back = np.unique(node[go] * 512 + here[go] + 1, return_inverse=True)
+        edges.append(np.stack([key, nodes + np.arange(key.size)], 1))
+        node[go] = nodes + back
+        nodes += key.size
+    found = np.concatenate(edges)
+    table = np.full((1 << int(2 * len(found)).bit_length(), 2), -1, np.int64)
+    _fill_edges(found, table)
+    return table, *(np.bincount(np.concatenate(at), minlength=nodes) for at in (ends, rest))
+
+
+@nb.njit
+def _slot(table: Any, key: Any) -> Any:
+    at = (key * 0x9E3779B97F4A7C1) % table.shape[0]
+    while table[at, 0] >= 0 and table[at, 0] != key:
+        at = (at + 1) % table.shape[0]
+    return at
+
+
+@nb.njit
+def _fill_edges(edges: Any, table: Any) -> Any:
+    for i in range(edges.shape[0]):
+        table[_slot(table, edges[i, 0])] = edges[i]
+
+
+@nb.njit
+def _search_topics(names: Any, table: Any, at_end: Any, at_rest: Any) -> Any:
+    found, here, there = 0, np.empty(256, np.int64), np.empty(256, np.int64)
+    for e in range(names.shape[0]):
+        k = 1
+        here[0] = 0
+        for level in range(names.shape[1] + 1):
+            v = names[e, level] if level < names.shape[1] else -9
+            w = 0
+            for i in range(k):
+                found += at_rest[here[i]]
+                if v == -9:
+                    found += at_end[here[i]]
+                    continue
+                for x in (v, -1):
+                    at = _slot(table, here[i] * 512 + x + 1)
+                    if table[at, 0] >= 0:
+                        there[w] = table[at, 1]
+                        w += 1
+            if v == -9:
+                break
+            here, there, k = there, here, w
+    return found
+
+
+# -- words --------------------------------------------------------------------------------------------------------------
+
+_VOCABULARY = 100_000
+
+
+def words(n: int) -> Workload:
+    """Two to four words that a text of about 200 words must have, by Zipf's law."""
+    rng, m = np.random.default_rng(14), 1_000
+    zipf, flat = (np.arange(1, _VOCABULARY + 1) ** power for power in (-1.0, -0.4))
+    count = rng.integers(2, 5, n)
+    asked = np.where(np.arange(4) < count[:, None], rng.choice(_VOCABULARY, (n, 4), p=flat / flat.sum()), -1)
+    texts = [rng.choice(_VOCABULARY, int(rng.integers(100, 300)), p=zipf / zipf.sum()) for _ in range(m)]
+    bodies = pa.array([" ".join(f"t{w}" for w in text) for text in texts])
+    listed = [", ".join(f"'t{w}'" for w in row if w >= 0) for row in asked.tolist()]
+    filters = [f"KEYWORDS(body, {found})" for found in listed]
+    rarest = asked.max(1)
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(rarest, minlength=_VOCABULARY))])
+    rows = asked[np.argsort(rarest, kind="stable")].astype(np.int32)
+    offsets, data = np.frombuffer(bodies.buffers()[1], np.int32), np.frombuffer(bodies.buffers()[2], np.uint8)
+    table = _word_table()
+
+    def run() -> int:
+        return _search_words(data, offsets, m, table, ptr, rows, np.full(_VOCABULARY, -1))
+
+    return Workload({"body": "string"}, filters, pa.table({"body": bodies}), run)
+
+
+def _word_table() -> Any:
+    table, mask = np.full((1 << 18, 2), -1, np.int64), (1 << 18) - 1
+    for w in range(_VOCABULARY):
+        h = 1469598103934665603
+        for byte in f"t{w}".encode():
+            h = ((h ^ byte) * 1099511628211) & 0x7FFFFFFFFFFFFFFF
+        at = h & mask
+        while table[at, 0] >= 0:
+            at = (at + 1) & mask
+        table[at] = h, w
+    return table
+
+
+@nb.njit
+def _search_words(data: Any, offsets: Any, n: Any, table: Any, ptr: Any, rows: Any, stamp: Any) -> Any:
+    found, mine, mask = 0, np.empty(4096, np.int64), table.shape[0] - 1
+    for e in range(n):
+        k, h = 0, np.uint64(1469598103934665603)
+        for p in range(offsets[e], offsets[e + 1] + 1):
+            if p < offsets[e + 1] and data[p] != 32:
+                h = ((h ^ np.uint64(data[p])) * np.uint64(1099511628211)) & np.uint64(0x7FFFFFFFFFFFFFFF)
+                continue
+            key = np.int64(h)
+            at = key & mask
+            while table[at, 0] >= 0 and table[at, 0] != key:
+                at = (at + 1) & mask
+            w = table[at, 1]
+            if w >= 0 and stamp[w] != e:
+                stamp[w] = e
+                mine[k] = w
+                k += 1
+            h = np.uint64(1469598103934665603)
+        for i in range(k):
+            for j in range(ptr[mine[i]], ptr[mine[i] + 1]):
+                ok = True
+                for r in range(4):
+                    ok = ok and (rows[j, r] < 0 or stamp[rows[j, r]] == e)
+                found += ok
+    return found
+
+
+# -- measuring ----------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=("topics", "words"))
+    parser.add_argument("--subscriptions", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    workload = {"topics": topics, "words": words}[given.kind](given.subscriptions)
+    engine = Engine(workload.schema)
+    start = time.thread_time()
+    engine.subscribe_many(pa.table({"id": np.arange(len(workload.filters)), "filter": workload.filters}))
+    engine.plan(workload.events)
+    loaded = time.thread_time() - start
+
+    def ids() -> int:
+        return engine.match_batch(workload.events).to_arrow().num_rows
+
+    contestants = {"prototype": workload.count, "wherecast": ids}
+    counts = {name: run() for name, run in contestants.items()}
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(given.rounds):
+        for name, run in contestants.items():
+            start = time.thread_time()
+            run()
+            times[name].append((time.thread_time() - start) / len(workload.events) * 1e6)
+    middle = {name: statistics.median(found) for name, found in times.items()}
+    result = {"kind": given.kind, "subscriptions": len(engine), "found": counts, "load_s": round(loaded, 1)}
+    result |= {f"{name}_us": round(value, 2) for name, value in middle.items()}
+    print(json.dumps(result | {"ratio": round(middle["wherecast"] / middle["prototype"], 2)}))
+
+
+if __name__ == "__main__":
+    main()
