@@ -77,7 +77,11 @@ async def publish(
         await asyncio.gather(*(one(n) for n in range(publishers)))
         took = time.perf_counter() - began
     p50, p99 = np.percentile(times, [50, 99]) * 1000
-    return {"events/s": round(len(times) * per_body / took), "p50 ms": round(float(p50), 1), "p99 ms": round(float(p99), 1)}
+    return {
+        "events/s": round(len(times) * per_body / took),
+        "p50 ms": round(float(p50), 1),
+        "p99 ms": round(float(p99), 1),
+    }
 
 
 async def paced(

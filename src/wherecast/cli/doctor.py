@@ -39,7 +39,7 @@ class Verdict(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What one check found."""
 
     name: str
@@ -48,7 +48,7 @@ class Finding:
     advice: str = ""
 
 
-def examine(*, with_spark: bool) -> Iterator[Finding]:
+def examine(*, with_spark: bool) -> Iterator[Diagnosis]:
     """Make all checks, one after the other."""
     for check in CHECKS:
         yield from check()
@@ -70,7 +70,7 @@ def run_doctor(*, with_spark: bool, as_json: bool) -> None:
         raise CommandError(f"{problems} of {len(findings)} checks found a problem")
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: Diagnosis) -> None:
     colour = {Verdict.OK: typer.colors.GREEN, Verdict.NOTE: typer.colors.YELLOW, Verdict.PROBLEM: typer.colors.RED}
     mark = typer.style(f"{finding.verdict.value:<8}", fg=colour[finding.verdict], bold=True)
     typer.echo(f"{mark} {finding.name:<14} {finding.found}")
@@ -78,15 +78,15 @@ def _show(finding: Finding) -> None:
         typer.echo(f"{'':<23} {finding.advice}")
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[Diagnosis]:
     name = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     if sys.version_info < (3, 11):  # noqa: UP036 - somebody may have installed the files by hand
-        yield Finding("python", Verdict.PROBLEM, name, "Python 3.11 or later is needed.")
+        yield Diagnosis("python", Verdict.PROBLEM, name, "Python 3.11 or later is needed.")
     else:
-        yield Finding("python", Verdict.OK, name)
+        yield Diagnosis("python", Verdict.OK, name)
 
 
-def _matching() -> Iterator[Finding]:
+def _matching() -> Iterator[Diagnosis]:
     try:
         began = time.perf_counter()
         from wherecast.engine.engine import Engine
@@ -96,26 +96,26 @@ def _matching() -> Iterator[Finding]:
         right = engine.match({"price": 119.5}) == ["doctor"] and engine.match({"price": 120.0}) == []
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         reason = f"{type(error).__name__}: {error}"
-        yield Finding("matching", Verdict.PROBLEM, reason, "Install again: pip install --force-reinstall wherecast")
+        yield Diagnosis("matching", Verdict.PROBLEM, reason, "Install again: pip install --force-reinstall wherecast")
         return
     seconds = time.perf_counter() - began
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "numba", "pyarrow"))
     if right:
-        yield Finding("matching", Verdict.OK, f"a filter and two events in {seconds:.1f} s; {versions}")
+        yield Diagnosis("matching", Verdict.OK, f"a filter and two events in {seconds:.1f} s; {versions}")
     else:
-        yield Finding("matching", Verdict.PROBLEM, f"a wrong answer with {versions}", "Please report this.")
+        yield Diagnosis("matching", Verdict.PROBLEM, f"a wrong answer with {versions}", "Please report this.")
 
 
-def _kernel_cache() -> Iterator[Finding]:
+def _kernel_cache() -> Iterator[Diagnosis]:
     """Numba keeps compiled kernels beside the module, else in the user's cache; without either, each process compiles."""
     named = os.environ.get("NUMBA_CACHE_DIR")
     beside = Path(__file__).parents[1] / "kernels"
     for folder in [Path(named)] if named else [beside, Path.home() / ".cache"]:
         if _writable(folder):
-            yield Finding("kernel cache", Verdict.OK, str(folder))
+            yield Diagnosis("kernel cache", Verdict.OK, str(folder))
             return
     advice = "Set NUMBA_CACHE_DIR to a folder of your own, or every process compiles its kernels for a minute."
-    yield Finding("kernel cache", Verdict.PROBLEM, f"{named or beside} cannot be written", advice)
+    yield Diagnosis("kernel cache", Verdict.PROBLEM, f"{named or beside} cannot be written", advice)
 
 
 def _writable(folder: Path) -> bool:
@@ -123,33 +123,33 @@ def _writable(folder: Path) -> bool:
     return place is not None and place.is_dir() and os.access(place, os.W_OK)
 
 
-def _disk() -> Iterator[Finding]:
+def _disk() -> Iterator[Diagnosis]:
     for name, folder in (("disk", Path.cwd()), ("temporary", Path(tempfile.gettempdir()))):
         free = shutil.disk_usage(folder).free
         found = f"{free / _GB:.1f} GB free in {folder}"
         if free < _LEAST_DISK_BYTES:
             advice = "Indexes, checkpoints and Spark's shuffles need room; free some, or set TMPDIR."
-            yield Finding(name, Verdict.PROBLEM, found, advice)
+            yield Diagnosis(name, Verdict.PROBLEM, found, advice)
         else:
-            yield Finding(name, Verdict.OK, found)
+            yield Diagnosis(name, Verdict.OK, found)
 
 
-def _spark() -> Iterator[Finding]:
+def _spark() -> Iterator[Diagnosis]:
     if importlib.util.find_spec("pyspark") is None:
-        yield Finding("spark", Verdict.NOTE, "not installed", "For the pipeline: pip install 'wherecast[spark]'")
+        yield Diagnosis("spark", Verdict.NOTE, "not installed", "For the pipeline: pip install 'wherecast[spark]'")
         return
-    yield Finding("spark", Verdict.OK, f"PySpark {importlib.metadata.version('pyspark')}")
+    yield Diagnosis("spark", Verdict.OK, f"PySpark {importlib.metadata.version('pyspark')}")
     from wherecast.spark.session import SessionError, find_java
 
     try:
         java = find_java()
     except SessionError as error:
-        yield Finding("java", Verdict.PROBLEM, "none that Spark can use", str(error))
+        yield Diagnosis("java", Verdict.PROBLEM, "none that Spark can use", str(error))
     else:
-        yield Finding("java", Verdict.OK, f"Java {java.version} in {java.home}")
+        yield Diagnosis("java", Verdict.OK, f"Java {java.version} in {java.home}")
 
 
-def _started_spark() -> Finding:
+def _started_spark() -> Diagnosis:
     try:
         began = time.perf_counter()
         from wherecast.spark.session import create_session
@@ -159,20 +159,20 @@ def _started_spark() -> Finding:
         session.stop()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return Finding("spark session", Verdict.PROBLEM, reason, "See the lines above about spark and java.")
-    return Finding(
+        return Diagnosis("spark session", Verdict.PROBLEM, reason, "See the lines above about spark and java.")
+    return Diagnosis(
         "spark session", Verdict.OK, f"started and counted {rows} rows in {time.perf_counter() - began:.0f} s"
     )
 
 
-def _port() -> Iterator[Finding]:
+def _port() -> Iterator[Diagnosis]:
     with socket.socket() as probe:
         in_use = probe.connect_ex(("127.0.0.1", _PORT)) == 0
     if in_use:
         advice = "`wherecast serve` would take it; choose another with --port."
-        yield Finding("port", Verdict.NOTE, f"{_PORT} is in use", advice)
+        yield Diagnosis("port", Verdict.NOTE, f"{_PORT} is in use", advice)
     else:
-        yield Finding("port", Verdict.OK, f"{_PORT} is free")
+        yield Diagnosis("port", Verdict.OK, f"{_PORT} is free")
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (_python, _matching, _kernel_cache, _disk, _spark, _port)
+CHECKS: tuple[Callable[[], Iterator[Diagnosis]], ...] = (_python, _matching, _kernel_cache, _disk, _spark, _port)

@@ -525,9 +525,7 @@ def descend(
                         find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
                 guarded = words == 0 and leaves[leaf, SURE] > 0
                 if guarded and not has_buckets:
-                    has_lists = load_buckets(
-                        codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met
-                    )
+                    has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
                     has_buckets = True
                 for i in range((size + 63) >> 6):
                     word = found[i] if words > 0 else first_bits(size - 64 * i)
