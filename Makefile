@@ -143,7 +143,8 @@ python=''; \
 	fi
 endef
 
-# Builds use what is installed already (--no-build-isolation): nothing comes from outside that has no hash in a lock file.
+# Builds use what is installed already (--no-build-isolation): nothing comes from outside that has no hash in a lock file. The lock names
+# everything (--no-deps): older releases of pip fail on extras of a locked package when they resolve so many again.
 $(INSTALLED): $(LOCKS) pyproject.toml
 	@set -eu; \
 	$(find_python); \
@@ -158,6 +159,6 @@ $(INSTALLED): $(LOCKS) pyproject.toml
 		export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1; \
 		install='$(BIN)/python -m pip install --quiet'; \
 	fi; \
-	for lock in $(LOCKS); do $$install --require-hashes --no-build-isolation -r $$lock; done; \
+	for lock in $(LOCKS); do $$install --require-hashes --no-deps --no-build-isolation -r $$lock; done; \
 	$$install --no-deps --no-build-isolation -e .; \
 	touch $@
