@@ -167,9 +167,9 @@ def _compare(rows: DataFrame, index: Index, manifest: Manifest, only: pa.Table |
     if only is not None:
         # Rows without an id are compared every time, see below.
         kind = pa.int64() if manifest.id_type == "bigint" else pa.string()
-        ids = pa.table({"wanted": pa.array([None, *only["id"].to_pylist()], kind)})
-        wanted = F.broadcast(from_arrow(rows.sparkSession, ids, f"wanted {manifest.id_type}"))
-        compared = compared.join(wanted, F.col("id").eqNullSafe(F.col("wanted")), "left_semi")
+        ids = pa.table({"chosen": pa.array([None, *only["id"].to_pylist()], kind)})
+        chosen = F.broadcast(from_arrow(rows.sparkSession, ids, f"chosen {manifest.id_type}"))
+        compared = compared.join(chosen, F.col("id").eqNullSafe(F.col("chosen")), "left_semi")
     grouped = compared.groupBy("id").agg(
         F.sum("n").alias("n"), *(F.max(c).alias(c) for c in ("wanted", "held", "live"))
     )
