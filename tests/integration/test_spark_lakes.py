@@ -51,7 +51,11 @@ def test_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path, kind: str) -
     rows = spark.createDataFrame([(1, "a"), (2, "b")], "row long, owner string")
     for batch in (Batch(0, "one", "o"), Batch(0, "one", "o"), Batch(0, "two", "o"), Batch(1, "one", "p")):
         sinks[kind]().write(rows, batch)
-    assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == 6
+    other = spark.newSession().createDataFrame(rows.collect(), rows.schema)
+    for again in (other, rows):  # what another session has written is known here at once
+        sinks[kind]().write(again, Batch(2, "one", "q"))
+    spark.catalog.refreshTable(name)
+    assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == 8
 
 
 @pytest.mark.parametrize("kind", list(FORMATS))

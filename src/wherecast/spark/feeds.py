@@ -88,6 +88,7 @@ class IcebergFeed(Feed):
     provider = "iceberg"
 
     def version(self) -> int | None:
+        self.spark.catalog.refreshTable(self.name)  # a session keeps what it knew of a table for half a minute
         row = self.spark.table(f"{self.name}.refs").where("name = 'main'").select("snapshot_id").first()
         return None if row is None else int(row[0])
 

@@ -40,6 +40,7 @@ class Iceberg(Sink):
         spark = SparkSession.active()
         if not spark.catalog.tableExists(self.table):
             return False
+        spark.catalog.refreshTable(self.table)  # a session keeps what it knew of a table for half a minute
         snapshots = spark.table(f"{self.table}.snapshots")
         return bool(snapshots.where(F.col("summary")[KEY] == batch.key).limit(1).count())
 
