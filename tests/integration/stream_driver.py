@@ -229,7 +229,8 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
     query.awaitTermination()
     if tables is not None:  # for who reads Parquet only
         for name in ("matches", "dead"):
-            session.catalog.refreshTable(tables % name)  # batches are written by sessions of their own
+            if kind == "iceberg":
+                session.catalog.refreshTable(tables % name)  # batches are written by sessions of their own
             session.table(tables % name).coalesce(1).write.parquet(str(folder / "exported" / name))
     session.stop()
 

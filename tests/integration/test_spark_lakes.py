@@ -54,7 +54,8 @@ def test_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path, kind: str) -
     other = spark.newSession().createDataFrame(rows.collect(), rows.schema)
     for again in (other, rows):  # what another session has written is known here at once
         sinks[kind]().write(again, Batch(2, "one", "q"))
-    spark.catalog.refreshTable(name)
+    if kind == "iceberg":
+        spark.catalog.refreshTable(name)
     assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == 8
 
 
