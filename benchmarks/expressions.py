@@ -1,9 +1,10 @@
-"""What an expression column costs an event, against the same expression by Arrow or NumPy alone.
+"""What an expression costs an event, in a column and in a residual, against the same expression by Arrow, NumPy or Numba.
 
-    python benchmarks/expressions.py [--events N] [--rounds N] [--zone NAME]
+    python benchmarks/expressions.py [--events N] [--rounds N] [--zone NAME] [--beyond-ascii SHARE]
 
-Each line is one expression: the nanoseconds per event that an index takes to compute it and to find its codes, and those
-that Arrow or NumPy takes for the bare expression.
+Each line is one expression, in nanoseconds per event: `value` computes it, with NULLs and Spark's rules; `codes` finds the codes of
+the values, which any column of an index needs; `residual` computes the whole condition, as candidates do; `bare` is the
+quickest of Arrow, NumPy and Numba for the bare expression, and who that is. The ratio is that of `value` to `bare`.
 Medians of several rounds, in processor time of one thread.
 """
 
@@ -14,53 +15,117 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast import Schema
 from wherecast.index.build import code_filters
+from wherecast.index.expressions import ExpressionColumn
+from wherecast.index.operands import attribute_values
+from wherecast.language.evaluate import evaluate, holds
 from wherecast.language.events.events import EventBatch
 from wherecast.language.filters.compile import Compiler
+from wherecast.language.syntax.literals import ProgramScope
 
-_SCHEMA = {"a": "string", "b": "string", "x": "float", "n": "integer", "t": "timestamp", "day": "date"}
+_SCHEMA = {
+    "a": "string", "b": "string", "x": "float", "n": "integer", "t": "timestamp", "day": "date", "p": "decimal(10,2)",
+    "m": "map<string,string>", "tags": "array<string>", "xs": "array<double>",
+}  # fmt: skip
+Events = dict[str, Any]
 
-#: The expression, a filter that has it, and the same by Arrow or NumPy.
-CASES: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
-    "lower(a)": ("lower(a) > 'v{}'", lambda e: pc.utf8_lower(e["a"])),
-    "upper(a)": ("upper(a) = 'V{}'", lambda e: pc.utf8_upper(e["a"])),
-    "length(a)": ("length(a) = {}", lambda e: pc.utf8_length(e["a"])),
-    "trim(a)": ("trim(a) = 'v{}'", lambda e: pc.utf8_trim(e["a"], " ")),
-    "substring(a, 2, 3)": ("substring(a, 2, 3) = 'v{}'", lambda e: pc.utf8_slice_codeunits(e["a"], 1, 4)),
-    "concat(a, b)": ("concat(a, b) = 'v{}'", lambda e: pc.binary_join_element_wise(e["a"], e["b"], "")),
-    "coalesce(a, b)": ("coalesce(a, b) = 'v{}'", lambda e: pc.coalesce(e["a"], e["b"])),
-    "replace(a, 'o', '0')": ("replace(a, 'o', '0') = 'v{}'", lambda e: pc.replace_substring(e["a"], "o", "0")),
-    "instr(a, 'st')": ("instr(a, 'st') = {}", lambda e: pc.find_substring(e["a"], "st")),
-    "cast(n AS string)": ("cast(n AS string) = '{}'", lambda e: e["n"].cast(pa.string())),
-    "cast(b AS bigint)": ("cast(b AS bigint) = {}", lambda e: e["b"].cast(pa.int64())),
-    "year(t)": ("year(t) + 1 = {}", lambda e: pc.year(e["t"])),
-    "month(t)": ("month(t) = {}", lambda e: pc.month(e["t"])),
-    "dayofweek(t)": ("dayofweek(t) = {}", lambda e: pc.day_of_week(e["t"])),
-    "hour(t)": ("hour(t) = {}", lambda e: pc.hour(e["t"])),
-    "minute(t)": ("minute(t) = {}", lambda e: pc.minute(e["t"])),
-    "date_trunc('MONTH', t)": (
-        "date_trunc('MONTH', t) = TIMESTAMP'2024-{:02d}-01 00:00:00'",
-        lambda e: pc.floor_temporal(e["t"], 1, "month"),
+
+@numba.njit
+def _product(x: Any, n: Any) -> Any:
+    out = np.empty(x.size)
+    for i in range(x.size):
+        out[i] = x[i] * n[i]
+    return out
+
+
+@numba.njit
+def _chosen(x: Any, n: Any) -> Any:
+    out = np.empty(x.size, np.int64)
+    for i in range(x.size):
+        out[i] = n[i] if x[i] > 50 else 0
+    return out
+
+
+class Case(NamedTuple):
+    """An expression: filters that have it, and the bare expression by others."""
+
+    filter: str
+    arrow: Callable[[Events], object] | None = None
+    numpy: Callable[[Events], object] | None = None
+    numba: Callable[[Events], object] | None = None
+
+
+CASES: dict[str, Case] = {
+    "lower(a)": Case("lower(a) > 'v{}'", lambda e: pc.ascii_lower(e["a"])),
+    "upper(a)": Case("upper(a) = 'V{}'", lambda e: pc.ascii_upper(e["a"])),
+    "length(a)": Case("length(a) = {}", lambda e: pc.utf8_length(e["a"])),
+    "trim(a)": Case("trim(a) = 'v{}'", lambda e: pc.utf8_trim(e["a"], " ")),
+    "substring(a, 2, 3)": Case("substring(a, 2, 3) = 'v{}'", lambda e: pc.utf8_slice_codeunits(e["a"], 1, 4)),
+    "concat(a, b)": Case("concat(a, b) = 'v{}'", lambda e: pc.binary_join_element_wise(e["a"], e["b"], "")),
+    "coalesce(a, b)": Case("coalesce(a, b) = 'v{}'", lambda e: pc.coalesce(e["a"], e["b"])),
+    "replace(a, 'o', '0')": Case("replace(a, 'o', '0') = 'v{}'", lambda e: pc.replace_substring(e["a"], "o", "0")),
+    "instr(a, 'st')": Case("instr(a, 'st') = {}", lambda e: pc.find_substring(e["a"], "st")),
+    "lpad(a, 20, '.')": Case("lpad(a, 20, '.') = 'v{}'", lambda e: pc.utf8_lpad(e["a"], 20, ".")),
+    "split_part(a, '.', 2)": Case("split_part(a, '.', 2) = 'v{}'", lambda e: pc.list_element(e["split"](), 0)),
+    "translate(a, 'os', '05')": Case(
+        "translate(a, 'os', '05') = 'v{}'",
+        lambda e: pc.replace_substring(pc.replace_substring(e["a"], "o", "0"), "s", "5"),
     ),
-    "date_trunc('HOUR', t)": (
+    "regexp_extract(a, ..)": Case(
+        "regexp_extract(a, '([a-z]+)-([0-9]+)', 2) = '{}'",
+        lambda e: pc.extract_regex(e["a"], "(?P<x>[a-z]+)-(?P<y>[0-9]+)"),
+    ),
+    "regexp_replace(a, ..)": Case(
+        "regexp_replace(a, '[0-9]+', '#') = 'v{}'", lambda e: pc.replace_substring_regex(e["a"], "[0-9]+", "#")
+    ),
+    "cast(n AS string)": Case("cast(n AS string) = '{}'", lambda e: e["n"].cast(pa.string())),
+    "cast(b AS bigint)": Case("cast(b AS bigint) = {}", lambda e: e["b"].cast(pa.int64())),
+    "year(t)": Case(
+        "year(t) + 1 = {}", lambda e: pc.year(e["t"]), lambda e: e["ts"].astype("M8[us]").astype("M8[Y]").view(np.int64)
+    ),
+    "month(t)": Case("month(t) = {}", lambda e: pc.month(e["t"])),
+    "dayofweek(t)": Case("dayofweek(t) = {}", lambda e: pc.day_of_week(e["t"])),
+    "hour(t)": Case("hour(t) = {}", lambda e: pc.hour(e["t"]), lambda e: e["ts"] // 3_600_000_000 % 24),
+    "date_trunc('MONTH', t)": Case(
+        "date_trunc('MONTH', t) = TIMESTAMP'2024-{:02d}-01 00:00:00'", lambda e: pc.floor_temporal(e["t"], 1, "month")
+    ),
+    "date_trunc('HOUR', t)": Case(
         "date_trunc('HOUR', t) = TIMESTAMP'2024-01-{:02d} 00:00:00'",
         lambda e: pc.floor_temporal(e["t"], 1, "hour"),
+        lambda e: e["ts"] - e["ts"] % 3_600_000_000,
     ),
-    "datediff(t, day)": ("datediff(t, day) = {}", lambda e: pc.days_between(e["day"], e["t"].cast(pa.date32()))),
-    "date_add(day, n)": ("date_add(day, 30) > DATE'2024-01-{:02d}'", lambda e: e["days"] + 30),
-    "x * n": ("x * n > {}", lambda e: e["xs"] * e["ns"]),
-    "coalesce(x, 0)": ("coalesce(x, 0) + 1 > {}", lambda e: pc.coalesce(e["x"], 0.0)),
-    "CASE": ("CASE WHEN x > 50 THEN n ELSE 0 END = {}", lambda e: np.where(e["xs"] > 50, e["ns"], 0)),
-    "cast(x AS int)": ("cast(x AS int) = {}", lambda e: e["x"].cast(pa.int64(), safe=False)),
-    "round(x, 1)": ("round(x, 1) = {}", lambda e: np.round(e["xs"], 1)),
-    "x > n": ("(x > n) AND n > -{}", lambda e: e["xs"] > e["ns"]),
+    "datediff(t, day)": Case(
+        "datediff(t, day) = {}",
+        lambda e: pc.days_between(e["day"], e["t"].cast(pa.date32())),
+        lambda e: e["ts"] // 86_400_000_000 - e["days"],
+    ),
+    "date_format(t, 'yyyy-MM')": Case(
+        "date_format(t, 'yyyy-MM') = '2024-{:02d}'", lambda e: pc.strftime(e["t"], "%Y-%m")
+    ),
+    "x * n": Case("x * n > {}", None, lambda e: e["x"] * e["n"].to_numpy(), lambda e: _product(e["x"], e["ns"])),
+    "coalesce(x, 0)": Case("coalesce(x, 0) + 1 > {}", lambda e: pc.add(pc.coalesce(e["xa"], 0.0), 1.0)),
+    "CASE": Case(
+        "CASE WHEN x > 50 THEN n ELSE 0 END = {}",
+        None,
+        lambda e: np.where(e["x"] > 50, e["ns"], 0),
+        lambda e: _chosen(e["x"], e["ns"]),
+    ),
+    "cast(x AS int)": Case("cast(x AS int) = {}", lambda e: e["xa"].cast(pa.int64(), safe=False)),
+    "round(x, 1)": Case("round(x, 1) = {}", lambda e: pc.round(e["xa"], 1), lambda e: np.round(e["x"], 1)),
+    "p * 2": Case("p * 2 = {}", lambda e: pc.multiply(e["p"], e["two"])),
+    "m['k']": Case("m['k'] LIKE 'v{}%'", lambda e: pc.map_lookup(e["m"], "k", "first")),
+    "size(tags)": Case("size(tags) = {}", lambda e: pc.list_value_length(e["tags"])),
+    "tags[0]": Case("tags[0] = 'v{}'", lambda e: pc.list_slice(e["tags"], 0, 1)),
+    "exists(xs, ..)": Case("exists(xs, v -> v * 2 > {})", lambda e: pc.multiply(pc.list_flatten(e["xs"]), 2)),
 }
 
 
@@ -77,8 +142,26 @@ def make_events(n: int, share_beyond_ascii: float) -> pa.Table:
             "n": numbers.integers(0, 1000, n),
             "t": pa.array(numbers.integers(int(1.6e15), int(1.7e15), n), pa.timestamp("us", "UTC")),
             "day": pa.array(numbers.integers(18_000, 20_000, n).astype(np.int32), pa.date32()),
+            "p": pa.array([Decimal(draw.randrange(10**6)).scaleb(-2) for _ in range(n)], pa.decimal128(10, 2)),
+            "m": pa.array([[("k", draw.choice(words)), ("j", "x")] for _ in range(n)], pa.map_(pa.string(), pa.string())),
+            "tags": pa.array([draw.choices(words, k=i % 4) for i in range(n)], pa.list_(pa.string())),
+            "xs": pa.array([[draw.random()] * (i % 4) for i in range(n)], pa.list_(pa.float64())),
         }
-    )
+    )  # fmt: skip
+
+
+def make_plain(table: pa.Table) -> Events:
+    """The columns as Arrow and NumPy have them."""
+    plain: Events = {name: table[name].combine_chunks() for name in table.column_names}
+    return plain | {
+        "xa": plain["x"],
+        "x": plain["x"].to_numpy(),
+        "ns": plain["n"].to_numpy(),
+        "ts": plain["t"].cast(pa.int64()).to_numpy(),
+        "days": plain["day"].cast(pa.int32()).to_numpy().astype(np.int64),
+        "two": pa.scalar(2, pa.decimal128(1, 0)),
+        "split": lambda: pc.split_pattern(plain["a"], "."),
+    }
 
 
 def median(rounds: int, run: Callable[[], object]) -> float:
@@ -91,6 +174,45 @@ def median(rounds: int, run: Callable[[], object]) -> float:
     return statistics.median(taken)
 
 
+class Measured(NamedTuple):
+    """Seconds for all events."""
+
+    value: float
+    codes: float
+    residual: float
+
+
+def measure(text: str, schema: Schema, batch: EventBatch, rounds: int) -> Measured | None:
+    """An expression in an index; None if it is no column there."""
+    n = len(batch)
+    compiled = Compiler(schema).compile_many([f"{text.format(i % 28 + 1)} AND n <> {i}" for i in range(64)])
+    filters = compiled.filters
+    codebook = code_filters(filters, schema).codebook
+    numbers = [number for number in codebook.used if codebook.expression(number) is not None]
+    if not numbers:
+        return None
+    column = codebook.expression(numbers[0])
+    assert isinstance(column, ExpressionColumn)
+
+    def events() -> EventBatch:
+        return batch.slice(0, n)  # without what was derived of it
+
+    def scope(of: EventBatch, literals: Any) -> ProgramScope:
+        return ProgramScope(literals, np.broadcast_to(np.int64(0), n), lambda i: attribute_values(of, i), schema.zone)
+
+    program = filters.programs[0]
+    residual = program.residuals[0]
+    whole = median(
+        rounds,
+        lambda: (
+            codebook.encode(events()) if codebook.is_set(numbers[0]) else codebook.encode_column(events(), numbers[0])
+        ),
+    )
+    value = median(rounds, lambda: evaluate(column.of, scope(events(), column.literals)))
+    held = median(rounds, lambda: holds(residual.node, residual.truth, scope(events(), program.literals)))
+    return Measured(value, max(whole - value, 0.0), held)  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=50_000)
@@ -101,27 +223,27 @@ def main() -> None:
 
     schema = Schema.of(_SCHEMA, time_zone=given.zone)
     table = make_events(given.events, given.beyond_ascii)
-    plain: dict[str, Any] = {name: table[name].combine_chunks() for name in table.column_names}
-    plain |= {
-        "xs": plain["x"].to_numpy(),
-        "ns": plain["n"].to_numpy(),
-        "days": plain["day"].cast(pa.int32()).to_numpy(),
-    }
-    batch = EventBatch.read(schema, table)
-    print(f"{'':24}{'column':>10}{'Arrow':>10}  ns per event")
-    for name, (text, directly) in CASES.items():
-        filters = [f"{text.format(i % 28 + 1)} AND n <> {i}" for i in range(64)]
-        codebook = code_filters(Compiler(schema).compile_many(filters).filters, schema).codebook
-        numbers = [n for n in codebook.used if codebook.expression(n) is not None]
-
-        def encode(codebook: Any = codebook, numbers: list[int] = numbers) -> None:
-            events = batch.slice(0, given.events)  # without what was derived of it
-            for number in numbers:
-                codebook.encode_column(events, number)
-
-        column = median(given.rounds, encode) / given.events * 1e9
-        arrow = median(given.rounds, lambda directly=directly: directly(plain)) / given.events * 1e9
-        print(f"{name:24}{column:10,.1f}{arrow:10,.1f}" + ("" if numbers else "  (no column)"))
+    plain, batch = make_plain(table), EventBatch.read(schema, table)
+    unit = 1e9 / given.events
+    print(f"{'ns per event':28}{'value':>8}{'codes':>8}{'residual':>10}{'bare':>8}  {'by':8}{'ratio':>6}")
+    ratios = []
+    for name, case in CASES.items():
+        found = measure(case.filter, schema, batch, given.rounds)
+        if found is None:
+            print(f"{name:28}  (no column)")
+            continue
+        bare = {
+            by: median(given.rounds, lambda run=run: run(plain))
+            for by, run in case._asdict().items()
+            if by != "filter" and run is not None
+        }
+        best = min(bare, key=bare.__getitem__)
+        ratios.append(found.value / bare[best])
+        print(
+            f"{name:28}{found.value * unit:8,.1f}{found.codes * unit:8,.1f}{found.residual * unit:10,.1f}"
+            f"{bare[best] * unit:8,.1f}  {best:8}{ratios[-1]:6.2f}"
+        )
+    print(f"{sum(r <= 1.1 for r in ratios)} of {len(ratios)} take no longer than the bare expression (1.1)")
 
 
 if __name__ == "__main__":

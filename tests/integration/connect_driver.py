@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
-from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, STREAMED, SUBSCRIPTIONS
 
 from wherecast import spark as ws
 from wherecast.spark.files import FileColumns, Footers
@@ -102,7 +102,7 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
 def main(address: str, folder: Path) -> None:
     spark = ws.create_session("connect", address, **{"spark.sql.shuffle.partitions": 2})
     outcome = {strategy: {"match": match_all(spark, folder, strategy)} for strategy in STRATEGIES}
-    for strategy in ("broadcast", "event-space"):
+    for strategy in STREAMED:
         outcome[strategy]["stream"] = stream_all(spark, folder, strategy)
     (folder / "outcome.json").write_text(json.dumps(outcome))
     spark.stop()

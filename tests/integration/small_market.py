@@ -6,10 +6,13 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+from tests.examples import scaled
 
 from wherecast.engine.engine import Engine
 
 STRATEGIES = ("broadcast", "event-space", "filter-set")
+#: Those whose streams run through Spark Connect; what a stream does with each runs in a session of its own (test_spark_stream.py).
+STREAMED = ("broadcast", "event-space") if scaled(1) > 1 else ("event-space",)
 SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
 SUBSCRIPTIONS = [
     (1, "symbol = 'A' AND price < 10"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spark_settings import SETTINGS
 from typer.testing import CliRunner
 
 from wherecast.cli.app import app
@@ -319,7 +320,8 @@ def test_spark_submit(folder: Path) -> None:
     """The same pipeline as a program of spark-submit, in the session that spark-submit configures."""
     program = Path(sys.executable).parent / "spark-submit"
     environment = {**os.environ, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
-    command = [program, "--master", "local[1]", "--conf", "spark.ui.enabled=false", PROGRAM, folder / "pipeline.toml"]
+    settings = [text for name, value in SETTINGS.items() for text in ("--conf", f"{name}={value}")]
+    command = [program, "--master", "local[1]", *settings, PROGRAM, folder / "pipeline.toml"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [(id, filter) for id, filter, _ in SUBSCRIPTIONS]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
+from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, STREAMED, SUBSCRIPTIONS, engine_pairs
 from tests.servers.ports import free_ports, is_open
 from tests.spark_settings import SETTINGS
 
@@ -83,7 +83,7 @@ def test_match(outcome: dict[str, Any], strategy: str) -> None:
     assert found["changed"] == expected(CHANGED)
 
 
-@pytest.mark.parametrize("strategy", ["broadcast", "event-space"])
+@pytest.mark.parametrize("strategy", STREAMED)
 def test_stream(outcome: dict[str, Any], strategy: str) -> None:
     """Batches are matched, changes hold from the next one on, poison is set apart, and the client gets the reports."""
     found = outcome[strategy]["stream"]

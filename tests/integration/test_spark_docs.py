@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.spark_settings import INTERPRETED
 
 ROOT = Path(__file__).parents[2]
 GUIDES = [ROOT / "docs" / "guides" / name for name in ("spark.md", "rules.md")]
@@ -29,8 +30,9 @@ def test_python(tmp_path: Path) -> None:
     program.write_text(
         "\n".join([readme, f"print({mark!r})\n", *(f for g in GUIDES for f in fences(g, "python spark"))])
     )
-    # Settings are Spark's own but for the number of partitions: 200 of them take time in each batch.
-    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\nspark.default.parallelism 2\n")
+    # 200 partitions, and plans that are compiled, take time in each batch.
+    settings = {**INTERPRETED, "spark.sql.shuffle.partitions": 2, "spark.default.parallelism": 2}
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False

@@ -50,6 +50,7 @@ FIELDS = {
     "ax": "array<double>",
     "z": "binary",
     "q": "string",
+    "g": "string",
     "m": "map<string,bigint>",
     "md": "map<int,double>",
 }
@@ -104,10 +105,13 @@ VALUES: dict[str, list[Any]] = {
     "ax": [[0.5, NAN, NAN], [-0.0, 0.0], None, [INF, -INF, 0.0], []],
     "z": [b"", b"ab", None, b"\x00\xff", "é".encode()],
     "q": ["2024-02-29", "2024-01-31 10:20:30.5", None, " 1969-12-31 23:59:59.999 ", "2000-1-1"],
+    "g": ["31.01.2024", "1.2.2024", "20240229235959", "2024/02/29 23:59:59.5", "2024-02-29T12:00:00+05:30", "2024-02-29t12:00:00z", "29 feb 2024",
+          "1969-12-31 23:59:58", "2024-03-31 02:30:00", "2024-10", "23:59", "991231", "0000", "-0001", "+12024", "12024", "02-29", "02-28", "30.02.2024",
+          None, "31.01.2024 ", "001.1.2024", "20240131", "-20240131", "31012024", "2024022923595912", "2024-01-01T24:00:00Z", "2024-01-01T00:00:00+18:01", "7 o'clock", "07 o'clock", "2024/02/29 23:59:59.1234", "31.01.-2024"],
     "m": [[("IBM", 1), ("x", None)], [], None, [("", 5), ("😀x😀", -(2**63))], [("x", 3)]],
     "md": [[(1, NAN), (-1, -0.0)], None, [(100, 1.5), (7, None)], []],
 }  # fmt: skip
-ROWS = 26
+ROWS = 32
 TABLE = pa.table(
     {
         name: pa.array([VALUES[name][i % len(VALUES[name])] for i in range(ROWS)], _ARROW[kind])
@@ -123,7 +127,7 @@ substring(s, n) ; substring(s, n, b) ; substr(s, 2, 1) ; substr(s, -2) ; substri
 left(s, n) ; left(s, 2) ; right(s, n) ; right(s, 2) ; split_part(s, t, n) ; split_part(s, '.', 2) ; split_part(s, '.', -1) ; split_part(s, '', 1)
 substring_index(s, t, n) ; substring_index(s, '.', 1) ; substring_index(s, 'aa', -1) ; substring_index('aaaa', 'aa', 2) ; substring_index(s, '.', -2)
 instr(s, t) ; locate(t, s) ; locate(t, s, n) ; position(t, s) ; locate('a', s, 2) ; luhn_check(s) ; luhn_check('79927398713') ; luhn_check(t) ; find_in_set(t, s) ; find_in_set('b', 'a,b') ; find_in_set('', s)
-concat(s, t) ; concat(s) ; concat(s, '-', t, NULL) ; concat_ws(',', s, t) ; concat_ws(t, a, s) ; concat_ws('-') ; concat_ws(NULL, s)
+concat(s, t) ; concat(s, n, '-', d) ; s || k || h ; concat(x, s) ; concat(s) ; concat(s, '-', t, NULL) ; concat_ws(',', s, t) ; concat_ws(t, a, s) ; concat_ws('-') ; concat_ws(NULL, s)
 replace(s, t) ; replace(s, t, 'zz') ; replace(s, '', 'zz') ; translate(s, 'ax😀', 'b') ; translate(s, t, s) ; translate(s, 'aab', 'xyz') ; reverse(s)
 repeat(s, b) ; repeat(s, 3) ; repeat(t, -1) ; lpad(s, 5) ; lpad(s, b, t) ; lpad(s, 7, '😀-') ; rpad(s, 5) ; rpad(s, b, t) ; rpad(s, 2, 'x') ; lpad(s, -1, 'x') ; space(b)
 ascii(s) ; chr(k) ; chr(n) ; char(65) ; md5(s) ; sha1(s) ; sha(t) ; sha2(s, 256) ; sha2(s, 224) ; sha2(s, 0) ; sha2(s, n) ; sha2(s, 512) ; sha2(s, 384) ; crc32(s)
@@ -147,10 +151,13 @@ last_day(d) ; last_day(ts) ; next_day(d, 'Mon') ; next_day(ts, 'su') ; next_day(
 unix_timestamp(ts) ; unix_timestamp(d) ; unix_timestamp(w) ; to_unix_timestamp(ts) ; unix_seconds(ts) ; to_unix_timestamp(w) ; unix_millis(ts) ; unix_micros(ts) ; unix_date(d)
 extract(YEAR FROM d) ; extract(DOW FROM ts) ; extract(SECOND FROM ts) ; extract(secs FROM w) ; extract(SECOND FROM d) ; extract(DOW_ISO FROM d) ; extract(YEAROFWEEK FROM d) ; extract(yearofweek FROM ts) ; extract(MINS FROM ts) ; extract(QTR FROM ts) ; extract(WEEK FROM d) ; extract(DOY FROM w)
 to_date(q) ; try_to_date(q) ; to_timestamp(q) ; try_to_timestamp(q) ; to_timestamp_ltz(q) ; to_timestamp_ntz(q) ; to_timestamp_ntz(ts) ; to_timestamp_ntz(d) ; year(q) ; hour(q) ; date_add(q, 1) ; datediff(q, d) ; date(q) ; timestamp(q) ; trunc(q, 'year') ; date_trunc('hour', q) ; last_day(q) ; date(ts) ; timestamp(d)
+date_format(ts, 'yyyy-MM-dd HH:mm:ss.SSSSSS') ; date_format(ts, "d.M.yy'T'H:m:sXXX") ; date_format(d, 'dd MMM yyyy') ; date_format(w, 'HH') ; date_format(ts, 'SSS') ; date_format(q, 'yyyyMMdd') ; from_unixtime(n) ; from_unixtime(b, 'yyyy HH:mm') ; from_unixtime(1700000000L, 'yyyy-MM')
 date_from_unix_date(b) ; timestamp_seconds(n) ; timestamp_micros(k)
 """
 #: Those that end a query of Spark for some row: one zone will do.
 MOMENT_ERRORS = """
+to_date(g, 'dd.MM.yyyy') ; to_date(g, 'd.M.yyyy') ; to_timestamp(g, 'yyyyMMddHHmmss') ; to_timestamp(g, 'yyyy/MM/dd HH:mm:ss.SSS') ; to_timestamp(g, "yyyy-MM-dd'T'HH:mm:ssXXX") ; try_to_timestamp(g, 'dd MMM yyyy')
+unix_timestamp(g) ; unix_timestamp(g, 'yyyy-MM') ; to_unix_timestamp(g, 'HH:mm') ; to_date(g, 'yyMMdd') ; to_date(g, 'yyyy') ; to_timestamp(g, 'MM-dd') ; to_timestamp('31/12/2023', 'dd/MM/yyyy') ; try_to_date(g, 'yyyyMMdd') ; to_timestamp(NULL, 'yyyy') ; unix_timestamp(s) ; to_timestamp(g, "yyyy-MM-dd'T'HH:mm:ss'Z'") ; to_date(g, 'ddMMyyyy') ; to_timestamp(g, 'yyyyMMddHHmmssSSS') ; to_timestamp(g, "HH 'o''clock'")
 next_day(d, 'x') ; add_months(d, n) ; make_date(2024, 2, b) ; make_date(n, b, b) ; make_date(2023, 2, 29) ; timestamp_seconds(k) ; timestamp_millis(k)
 """
 CONVERSIONS = """

@@ -15,7 +15,7 @@ import pytest
 from tests.examples import scaled
 from tests.oracle.ask import ask_spark, holds
 from tests.property.columns import events_table
-from tests.property.strategies import KIND_NAMES, REGEXES, STRINGS, WIDTH_KINDS, Space, Trial, make_trial
+from tests.property.strategies import KIND_NAMES, MAP_KINDS, REGEXES, STRINGS, WIDTH_KINDS, Space, Trial, make_trial
 from tests.property.terms import Term, quote, text
 
 from wherecast.engine.engine import Engine
@@ -97,6 +97,14 @@ def test_numbers_of_every_width_compute_as_in_spark(spark: SparkSession) -> None
         checked, different = checked + pairs, different + found
     assert not different, f"{len(different)} filters differ\n\n" + "\n\n".join(different[:5])
     assert checked > 0.95 * len(WIDTH_SEEDS) * FILTERS * EVENTS, "too few of the random filters compile"
+
+
+def test_later_types_mean_what_spark_says(spark: SparkSession) -> None:
+    """Decimals of both widths, bytes, wall clocks, arrays of them and maps."""
+    trial = make_trial(random.Random(7), FILTERS, EVENTS, attributes=10, kinds=MAP_KINDS)
+    pairs, different = differences(spark, trial, "adaptive")
+    assert not different, "\n\n".join(different[:5])
+    assert pairs > 0.95 * FILTERS * EVENTS, "too few of the random filters compile"
 
 
 def test_the_run_is_large_enough() -> None:

@@ -40,6 +40,14 @@ ATTRIBUTES: dict[str, tuple[Type, str, pa.DataType]] = {
     "counts": (Type.MAP, "map<string,bigint>", pa.map_(pa.string(), pa.int64())),
     "tags": (Type.ARRAY, "array<string>", pa.list_(pa.string())),
     "sizes": (Type.ARRAY, "array<bigint>", pa.list_(pa.int64())),
+    "tiny": (Type.TINYINT, "tinyint", pa.int8()),
+    "small": (Type.SMALLINT, "smallint", pa.int16()),
+    "by_number": (Type.MAP, "map<int,double>", pa.map_(pa.int32(), pa.float64())),
+    "sums": (Type.MAP, "map<string,decimal(10,2)>", pa.map_(pa.string(), pa.decimal128(10, 2))),
+    "amounts": (Type.ARRAY, "array<decimal(10,2)>", pa.list_(pa.decimal128(10, 2))),
+    "days": (Type.ARRAY, "array<date>", pa.list_(pa.date32())),
+    "flags": (Type.ARRAY, "array<boolean>", pa.list_(pa.bool_())),
+    "walls": (Type.ARRAY, "array<timestamp_ntz>", pa.list_(pa.timestamp("us"))),
 }
 #: An array of structs: each field is an array.
 ITEMS = pa.list_(pa.struct([("name", pa.string()), ("price", pa.float64())]))
@@ -72,6 +80,8 @@ VALUES: dict[Type, list[Any]] = {
     Type.STRING: TEXTS,
     Type.BOOLEAN: [True, False],
     Type.INT: [0, 1, -1, 2, 3, 7, -12, 100, 65, 2000, 2**31 - 1, -(2**31)],
+    Type.TINYINT: [0, 1, -1, 5, 127, -128],
+    Type.SMALLINT: [0, 1, -1, 300, 2**15 - 1, -(2**15)],
     Type.BIGINT: [0, 1, -1, 5, 64, -100, 10**6, 1_700_000_000, 2**40, 2**63 - 1, -(2**63)],
     Type.DOUBLE: [0.0, -0.0, 1.0, -1.5, 0.1, 2.5, 3.5, 1e3, 1e300, -1e-5, float("nan"), float("inf"), float("-inf")],
     Type.FLOAT: [0.0, 0.5, -1.25, 3.0, 1e10, float("nan")],
@@ -97,7 +107,21 @@ VALUES: dict[Type, list[Any]] = {
     ],
 }
 _KEYS = ["a", "b", "", "日本"]
-_ELEMENTS = {"tags": VALUES[Type.STRING][:8], "sizes": VALUES[Type.BIGINT][:6]}
+#: Arrays with the type of their elements; maps with those of keys and values.
+_ARRAYS = {
+    "tags": Type.STRING,
+    "sizes": Type.BIGINT,
+    "amounts": Type.DECIMAL,
+    "days": Type.DATE,
+    "flags": Type.BOOLEAN,
+    "walls": Type.TIMESTAMP_NTZ,
+}
+_MAPS = {
+    "labels": (Type.STRING, Type.STRING),
+    "counts": (Type.STRING, Type.BIGINT),
+    "by_number": (Type.INT, Type.DOUBLE),
+    "sums": (Type.STRING, Type.DECIMAL),
+}
 _PATTERNS = ["a", "^a", "b$", "[a-c]+", "(?i)ab", r"(\\w)(\\w)?", "x|y", "\\\\d+", "é"]
 _UNITS = ["YEAR", "MONTH", "DAY", "HOUR", "week", "quarter"]
 #: Literals of functions that take few: by function and position.
@@ -107,8 +131,10 @@ _WORDS = {
     ("next_day", 1): ["MO", "Friday"],
     **{(name, 1): ["UTF-8", "iso-8859-1", "UTF-16BE"] for name in ("encode", "decode")},
 }
+#: Functions of moments that read texts, too.
+_READ = ("to_date", "to_timestamp", "unix_timestamp")
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
-_NUMBERS = (Type.INT, Type.BIGINT, Type.DOUBLE, Type.FLOAT)
+_NUMBERS = (Type.INT, Type.BIGINT, Type.DOUBLE, Type.FLOAT, Type.TINYINT, Type.SMALLINT)
 #: What conditions compare.
 _COMPARED = [
     *[Type.STRING] * 3,
@@ -123,7 +149,7 @@ _COMPARED = [
 _GROUPS = ((Type.DECIMAL, *_NUMBERS), (Type.DATE, Type.TIMESTAMP, Type.TIMESTAMP_NTZ))
 #: Types of attributes; and of their values by key.
 _KINDS = {kind for kind, _, _ in ATTRIBUTES.values()}
-_BY_KEY = {Type.STRING: "labels", Type.BIGINT: "counts"}
+_BY_KEY = {value: name for name, (_, value) in _MAPS.items()}
 
 
 def make_events(rng: random.Random, count: int) -> pa.Table:
@@ -147,10 +173,11 @@ def _items(rng: random.Random) -> list[dict[str, Any] | None]:
 
 def _value(rng: random.Random, name: str, kind: Type) -> Any:
     if kind is Type.ARRAY:
-        return [rng.choice([*_ELEMENTS[name], None]) for _ in range(rng.randrange(4))]
+        return [rng.choice([*VALUES[_ARRAYS[name]][:8], None]) for _ in range(rng.randrange(4))]
     if kind is Type.MAP:
-        values = VALUES[Type.STRING if name == "labels" else Type.BIGINT]
-        return [(key, rng.choice([*values, None])) for key in rng.sample(_KEYS, rng.randrange(4))]
+        key_type, value_type = _MAPS[name]
+        keys = _KEYS if key_type is Type.STRING else VALUES[key_type]
+        return [(key, rng.choice([*VALUES[value_type], None])) for key in rng.sample(keys, rng.randrange(4))]
     return rng.choice(VALUES[kind])
 
 
@@ -163,7 +190,7 @@ class TextMaker:
         #: functions whose type is known from their row alone
         self.by_result: dict[Type, list[Function]] = {}
         for row in rows.values():
-            if row.build is None and isinstance(row.result, Type):
+            if (row.build is None or row.name in _READ) and isinstance(row.result, Type):
                 self.by_result.setdefault(row.result, []).append(row)
 
     def condition(self, depth: int = 2) -> str:
@@ -205,8 +232,7 @@ class TextMaker:
     def _elements(self) -> str:
         name, kind = self.rng.choice(
             [
-                ("tags", Type.STRING),
-                ("sizes", Type.BIGINT),
+                *_ARRAYS.items(),
                 ("items.name", Type.STRING),
                 ("items.price", Type.DOUBLE),
                 ("map_keys(labels)", Type.STRING),
@@ -218,6 +244,7 @@ class TextMaker:
                 f"array_contains({name}, {self.literal(kind)})",
                 f"arrays_overlap({name}, array({self.literal(kind)}, {self.literal(kind)}))",
                 f"exists({name}, x -> x {self.rng.choice(_COMPARISONS[:6])} {self.literal(kind)})",
+                f"exists({name}, x -> x IS NULL)",
                 f"exists({name}, x -> x BETWEEN {self.literal(kind)} AND {self.literal(kind)})",
                 f"exists({name}, x -> x > {self.literal(kind)} AND x < {self.literal(kind)})",
                 f"NOT exists({name}, x -> x <= {self.literal(kind)})",
@@ -229,9 +256,10 @@ class TextMaker:
         )
 
     def _keys(self) -> str:
-        name = self.rng.choice(["labels", "counts"])
-        key = f"'{self.rng.choice(_KEYS)}'"
-        kind = Type.STRING if name == "labels" else Type.BIGINT
+        name = self.rng.choice([*_MAPS])
+        key_type, kind = _MAPS[name]
+        key = self._key(name)
+        own = "s" if key_type is Type.STRING else "i"
         return self.rng.choice(
             [
                 f"map_contains_key({name}, {key})",
@@ -239,11 +267,15 @@ class TextMaker:
                 f"{name}[{key}] {self.rng.choice(_COMPARISONS)} {self.literal(kind)}",
                 f"{name}[{key}] {self.rng.choice(_COMPARISONS)} {self.literal(kind)}",
                 f"element_at({name}, {key}) IS NULL",
-                f"{name}[s] = {self.literal(kind)}",
+                f"{name}[{own}] = {self.literal(kind)}",
                 f"size({name}) = {self.rng.randrange(3)}",
                 f"{name} IS NOT NULL",
             ]
         )
+
+    def _key(self, name: str) -> str:
+        key_type, _ = _MAPS[name]
+        return f"'{self.rng.choice(_KEYS)}'" if key_type is Type.STRING else self.literal(key_type)
 
     _predicates: list[Callable[[TextMaker], str]] = [  # noqa: RUF012
         *[_compare] * 5, _list, _between, _pattern, _pattern, _truth, _null, _elements, _keys,
@@ -264,7 +296,7 @@ class TextMaker:
 
     def _leaf(self, kind: Type) -> str:
         if kind in _BY_KEY and self.rng.random() < 0.15:
-            return f"{_BY_KEY[kind]}['{self.rng.choice(_KEYS)}']"
+            return f"{_BY_KEY[kind]}[{self._key(_BY_KEY[kind])}]"
         if kind is Type.DECIMAL and self.rng.random() < 0.3:
             return f"(p {self.rng.choice('+-*')} {self.rng.choice(['1.5', 'CAST(2 AS DECIMAL(3,1))', 'p'])})"
         names = [name for name, (own, _, _) in ATTRIBUTES.items() if own is kind]
@@ -298,8 +330,16 @@ class TextMaker:
         if row.name == "extract":
             unit = self.rng.choice(["YEAR", "DOW", "DOW_ISO", "YEAROFWEEK", "MINUTE", "WEEK"])
             return f"extract({unit} FROM {self.value(self.rng.choice([Type.DATE, Type.TIMESTAMP]), depth - 1)})"
+        if row.name in _READ:
+            return self._read(row.name, depth)
         count = row.least if row.most == row.least else self.rng.randint(row.least, min(row.most, row.least + 1, 3))
         return f"{row.name}({', '.join(self._argument(row, i, depth) for i in range(count))})"
+
+    def _read(self, name: str, depth: int) -> str:
+        if self.rng.random() < 0.5:
+            form = self.rng.choice(["yyyy-MM-dd", "yyyy-M-d", "dd", "yyyy-MM-dd HH:mm:ss"])
+            return f"{name}({self.value(Type.STRING, depth - 1)}, '{form}')"
+        return f"{name}({self.value(self.rng.choice([Type.DATE, Type.TIMESTAMP, Type.TIMESTAMP_NTZ]), depth - 1)})"
 
     def _argument(self, row: Function, position: int, depth: int) -> str:
         takes = takes_of(row, position)
@@ -313,7 +353,7 @@ class TextMaker:
         if kind is Type.ARRAY:
             return "tags"
         if kind is Type.MAP:
-            return self.rng.choice(["labels", "counts"])
+            return self.rng.choice([*_MAPS])
         if kind is Type.INT and row.name in (
             "repeat",
             "lpad",
@@ -345,6 +385,8 @@ class TextMaker:
             return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
         if kind is Type.BIGINT:
             return f"{value}L" if value > -(2**63) else "-5L"
+        if kind in (Type.TINYINT, Type.SMALLINT):
+            return f"CAST({value} AS {kind.upper()})"
         if kind is Type.INT:
             return str(value) if value > -(2**31) else "-7"
         if kind is Type.DOUBLE:

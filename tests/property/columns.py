@@ -18,6 +18,10 @@ ARROW_TYPES = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "boolean": pa.bool_(),
+    "money": pa.decimal128(10, 2),
+    "wide": pa.decimal128(30, 5),
+    "binary": pa.binary(),
+    "wall": pa.timestamp("us"),
 }
 
 
@@ -25,8 +29,13 @@ def events_table(space: Space, events: list[dict[str, Any]]) -> pa.Table:
     """One row per event; a missing attribute is NULL."""
     columns = {}
     for name, kind in space.types.items():
+        values = [event.get(name) for event in events]
+        if kind.startswith("map<"):
+            pairs = [None if items is None else [*items.items()] for items in values]
+            columns[name] = pa.array(pairs, pa.map_(pa.string(), ARROW_TYPES[kind[4:-1]]))
+            continue
         data_type = pa.list_(ARROW_TYPES[kind[6:-1]]) if kind.startswith("array<") else ARROW_TYPES[kind]
-        columns[name] = pa.array([event.get(name) for event in events], data_type)
+        columns[name] = pa.array(values, data_type)
     return pa.table(_nested(columns))
 
 

@@ -126,6 +126,11 @@ def _fits(value: str, pattern: str) -> bool:
     return value[0] == pattern[0] and _fits(value[1:], pattern[1:])
 
 
+def _item(term: Term, event: dict[str, Any]) -> Any:
+    items, key = (evaluate(a, event) for a in term.args)
+    return None if items is None else items.get(key)
+
+
 def _call(term: Term, event: dict[str, Any]) -> Any:
     args = [evaluate(a, event) for a in term.args]
     if None in args:
@@ -136,6 +141,8 @@ def _call(term: Term, event: dict[str, Any]) -> Any:
             wanted = float(np.float32(np.int64(wanted)))
         return _contains(args[0], wanted, as_double=element in FLOATING)
     first = args[0]
+    if term.value == "map_contains_key":
+        return args[1] in first
     if term.value in ("size", "length"):
         return len(first)
     if term.value == "abs":
@@ -195,6 +202,7 @@ _RULES = {
     "like": _like,
     "ilike": _like,
     "call": _call,
+    "item": _item,
     "neg": _negate,
     **dict.fromkeys("+-*/%", _arithmetic),
 }

@@ -10,6 +10,7 @@ import datetime as dt
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,21 @@ TIMESTAMPS = [
     dt.datetime(2024, 1, 31, 0, 0, 0, 1, UTC), dt.datetime(2024, 1, 30, 23, 59, 59, 999999, UTC),
     dt.datetime(2024, 2, 29, 12, 34, 56, 789000, UTC), dt.datetime(1582, 10, 10, 1, 2, 3, tzinfo=UTC),
 ]  # fmt: skip
+#: Decimals of two widths, one with a key of 64 bits and one without; bytes; wall clocks.
+MONEY = [
+    Decimal(v)
+    for v in ("0.00", "1.00", "1.50", "-1.50", "0.01", "-0.01", "2.00", "99999999.99", "-99999999.99", "3.10", "100.00")
+]
+WIDE = [Decimal(v) for v in (
+    "0.00000", "1.00000", "-1.50000", "0.00001", "9999999999999999999999999.99999", "-9999999999999999999999999.99999",
+    "1234567890123456789.12345", "18446744073709551616.00000", "2.00000",
+)]  # fmt: skip
+BINARIES = [b"", b"a", b"ab", b"\x00", b"\x00\x00", b"\xff", b"\xff\xfe", b"\x7f", b"\x80", "é".encode()]
+WALLS = [
+    *(moment.replace(tzinfo=None) for moment in TIMESTAMPS),
+    *map(dt.datetime.fromisoformat, ("2024-03-31 02:30:00", "2024-10-27 02:30:00")),  # some zones skip or repeat them
+]
+KEYS = ["", "a", "b", "A", "日本", "a'b"]
 DECIMALS = [
     "0.0", "1.0", "1.5", "-1.5", "0.1", "0.10", ".5", "2.50", "3.", "100.00", "0.000001", "0.333333", "-0.5", "7.0", "1.000000000000000001",
     "9223372036854775807.0", "9223372036854775806.5", "9007199254740993.0", "99999999.99", "12345678901234567.123456789",
@@ -76,11 +92,20 @@ POOLS: dict[str, list[Any]] = {
 }
 #: Numbers narrower than 64 bits.
 NARROW_POOLS: dict[str, list[Any]] = {"tinyint": TINY, "smallint": SMALL, "int": MEDIUM, "float": SINGLES}
-ALL_POOLS = {**POOLS, **NARROW_POOLS}
+#: Types that came later.
+LATER_POOLS: dict[str, list[Any]] = {"money": MONEY, "wide": WIDE, "binary": BINARIES, "wall": WALLS}
+ALL_POOLS = {**POOLS, **NARROW_POOLS, **LATER_POOLS}
 #: Types to draw attributes from: those of 64 bits, and numbers of every width.
 FULL_KINDS = (*POOLS, "bigint", "double", "string")
 WIDTH_KINDS = (*NARROW_POOLS, *NARROW_POOLS, "bigint", "double")
+LATER_KINDS = (*LATER_POOLS, *LATER_POOLS, "bigint", "string")
+#: And maps, by the type of their values; keys are strings.
+MAP_KINDS = (*LATER_KINDS, "map<bigint>", "map<string>", "map<money>", "map<double>")
 KIND_NAMES = {
+    "money": "decimal(10,2)",
+    "wide": "decimal(30,5)",
+    "binary": "binary",
+    "wall": "timestamp_ntz",
     "tinyint": "tinyint",
     "smallint": "smallint",
     "int": "int",
@@ -104,13 +129,20 @@ class Space:
     @property
     def schema(self) -> dict[str, str]:
         """The written form of the schema."""
-        return {
-            name: f"array<{KIND_NAMES[kind[6:-1]]}>" if kind.startswith("array<") else KIND_NAMES[kind]
-            for name, kind in self.types.items()
-        }
+        return {name: _type_name(kind) for name, kind in self.types.items()}
 
     def names(self, *kinds: str) -> list[str]:
         return [name for name, kind in self.types.items() if kind in kinds]
+
+
+def _type_name(kind: str) -> str:
+    if kind.startswith("map<"):
+        return f"map<string,{KIND_NAMES[kind[4:-1]]}>"
+    return f"array<{KIND_NAMES[kind[6:-1]]}>" if kind.startswith("array<") else KIND_NAMES[kind]
+
+
+def is_scalar(kind: str) -> bool:
+    return not kind.startswith(("array<", "map<"))
 
 
 def chance(rng: random.Random, share: float) -> bool:
@@ -124,7 +156,8 @@ NAMES = ("a", "b", "c", "d", "a1", "s.x", "s.y", "t.u.v", "E", "weiß")
 def make_space(rng: random.Random, attributes: int | None = None, kinds: tuple[str, ...] = FULL_KINDS) -> Space:
     """Two to six attributes (or as many as asked for), and a handful of values of each type."""
     names = rng.sample(NAMES, attributes or rng.randint(2, 6))
-    types = {n: f"array<{rng.choice(kinds)}>" if chance(rng, 0.2) else rng.choice(kinds) for n in names}
+    arrays = [kind for kind in kinds if is_scalar(kind)]
+    types = {n: f"array<{rng.choice(arrays)}>" if chance(rng, 0.2) else rng.choice(kinds) for n in names}
     pools = POOLS if kinds == FULL_KINDS else ALL_POOLS
     values = {kind: rng.sample(pool, min(len(pool), rng.randint(4, 9))) for kind, pool in pools.items()}
     return Space(types, values)
@@ -140,6 +173,9 @@ def make_event(rng: random.Random, space: Space) -> dict[str, Any]:
             event[name] = (
                 None if chance(rng, 0.1) else [_value(rng, space, kind[6:-1]) for _ in range(rng.randint(0, 3))]
             )
+        elif kind.startswith("map<"):
+            keys = rng.sample(KEYS, rng.randint(0, 3))
+            event[name] = None if chance(rng, 0.1) else {key: _value(rng, space, kind[4:-1]) for key in keys}
         else:
             event[name] = _value(rng, space, kind)
     return event
@@ -177,6 +213,7 @@ class FilterMaker:
         self.features = features
         #: types of numbers narrower than 64 bits that the space has
         self.narrow = tuple(k for k in NARROW_POOLS if space.names(k))
+        self.maps = [(name, kind[4:-1]) for name, kind in space.types.items() if kind.startswith("map<")]
 
     def condition(self, depth: int = 3) -> Term:
         rng = self.rng
@@ -207,6 +244,8 @@ class FilterMaker:
             makers += [self._string_test]
         if self.features.arrays and any(k.startswith("array<") for k in self.space.types.values()):
             makers += [self._contains] * 4
+        if self.maps:
+            makers += [self._has_key] * 2
         return self.rng.choice(makers)()
 
     # -- predicates -----------------------------------------------------------------------------------------------
@@ -235,7 +274,7 @@ class FilterMaker:
         names = list(self.space.types)
         name = self.rng.choice(names)
         kind = self.space.types[name]
-        if not kind.startswith("array<") and chance(self.rng, 0.4):
+        if is_scalar(kind) and chance(self.rng, 0.4):
             return self._is(self._value(kind), ("NULL",))
         return self._is(column(name, kind), ("NULL",))
 
@@ -274,11 +313,24 @@ class FilterMaker:
             value = column(self.rng.choice(self.space.names(element)), element)
         return Term("call", "boolean", (column(name, kind), value), value="array_contains")
 
+    def _has_key(self) -> Term:
+        name, kind = self.rng.choice(self.maps)
+        args = (column(name, f"map<{kind}>"), literal(self.rng.choice(KEYS), "string"))
+        return Term("call", "boolean", args, value="map_contains_key")
+
     # -- values ---------------------------------------------------------------------------------------------------
+
+    def _by_key(self, kind: str) -> Term | None:
+        """A value of a map, if there are such maps and chance wants it."""
+        names = [name for name, own in self.maps if own == kind]
+        if not names or not chance(self.rng, 0.4):
+            return None
+        args = (column(self.rng.choice(names), f"map<{kind}>"), literal(self.rng.choice(KEYS), "string"))
+        return Term("item", kind, args)
 
     def _types(self) -> list[str]:
         """Types to compare: mostly those of the attributes."""
-        there = [k for k in self.space.types.values() if not k.startswith("array<")]
+        there = [k for k in self.space.types.values() if is_scalar(k)] + [kind for _, kind in self.maps]
         return there * 3 + ["bigint", "string"]
 
     def _pair(self) -> tuple[Term, Term]:
@@ -292,6 +344,8 @@ class FilterMaker:
             decimals = ("decimal",) if self.features.decimals else ()
             other = rng.choice(("bigint", "bigint", "double", *decimals, *self.narrow))
             return self._literal(other) if plain or chance(rng, 0.7) else self._number(other, 1)
+        if kind in ("money", "wide") and chance(rng, 0.2):
+            return literal(str(rng.choice(MEDIUM)), "int")
         if kind in ("date", "timestamp") and self.features.mixed_times and chance(rng, 0.5):
             return self._time(kind, is_literal=item.op == "literal", plain=plain)
         return self._literal(kind) if plain or chance(rng, 0.7) else self._value(kind)
@@ -308,6 +362,9 @@ class FilterMaker:
 
     def _value(self, kind: str, *, column_share: float = 0.8) -> Term:
         rng = self.rng
+        item = self._by_key(kind)
+        if item is not None:
+            return item
         if kind in NUMERIC:
             return self._number(kind, 2 if self.features.arithmetic else 0, column_share)
         if kind == "string" and self.features.casing and chance(rng, 0.2):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 FLOATING = ("float", "double")
@@ -29,7 +30,7 @@ class Term:
 
     Leaves: `column` (value: its name), `literal` (value: a Python value; for numbers the text), `constant` (TRUE, FALSE,
     NULL). Others: an arithmetic operator or a comparison, `neg`, `call` (value: the function), `between`, `in`,
-    `like` `ilike` `rlike`, `is` (value: NULL, TRUE or FALSE), `and`, `or`, `not`; `negated` puts the NOT inside.
+    `like` `ilike` `rlike`, `item` (of a map, by its key), `is` (value: NULL, TRUE or FALSE), `and`, `or`, `not`; `negated` puts the NOT inside.
     """
 
     op: str
@@ -79,10 +80,10 @@ class _Printer:
     def _level(self, term: Term) -> int:
         if term.op in _TRY and self.dialect == "spark":
             return _ATOM
-        if term.op in ("column", "constant", "call"):
+        if term.op in ("column", "constant", "call", "item"):
             return _ATOM
         if term.op == "literal":
-            return _SIGN if term.type in NUMERIC and str(term.value).startswith("-") else _ATOM
+            return _SIGN if term.type in (*NUMERIC, "money", "wide") and str(term.value).startswith("-") else _ATOM
         return _SIGN if term.op == "neg" else _LEVEL.get(term.op, _PREDICATE)
 
     def _write(self, term: Term) -> str:
@@ -108,6 +109,8 @@ class _Printer:
             return self._negation(term)
         if op == "call":
             return self._call(term)
+        if op == "item":
+            return f"{self.show(args[0], _ATOM)}[{self.show(args[1])}]"
         return self._predicate(term)
 
     def _predicate(self, term: Term) -> str:
@@ -151,6 +154,13 @@ class _Printer:
         if term.type in NUMERIC:
             shown = str(value)
             return f"{shown.rstrip('D')}::DOUBLE" if self.dialect == "duckdb" and term.type == "double" else shown
+        if isinstance(value, Decimal):
+            return f"{value:f}"
+        if isinstance(value, bytes):
+            escaped = "".join(f"\\x{byte:02X}" for byte in value)
+            return f"'{escaped}'::BLOB" if self.dialect == "duckdb" else f"X'{value.hex()}'"
+        if term.type == "wall":
+            return f"TIMESTAMP{'' if self.dialect == 'duckdb' else '_NTZ'} '{value}'"
         if isinstance(value, dt.datetime):
             keyword = "TIMESTAMPTZ" if self.dialect == "duckdb" else "TIMESTAMP"
             return f"{keyword} '{value.replace(tzinfo=None).isoformat(sep=' ')}'"

@@ -41,6 +41,50 @@ EXPRESSIONS = [
         for part in ("", "a", "ß", "😀")
     ),
     "instr('aab', a)",
+    *(f"locate('{part}', a, {at})" for part in ("", "a", "ß", "aB") for at in (-1, 0, 1, 2, 4)),
+    "locate('a', a)",
+    "locate(a, 'aab', 2)",
+    "locate('a', a, cast(n AS int))",
+    *(f"split_part(a, '{mark}', {number})" for mark in ("a", "aa", "ß", "") for number in (-2, -1, 0, 1, 2, 3)),
+    *(f"substring_index(a, '{mark}', {count})" for mark in ("a", "aa", "ß", "") for count in (-2, -1, 0, 1, 2)),
+    *(
+        f"{side}(a, {size}{fill})"
+        for side in ("lpad", "rpad")
+        for size in (-1, 0, 2, 5, 9)
+        for fill in ("", ", 'ß-'", ", ''")
+    ),
+    "lpad('x', 4, a)",
+    *(
+        f"translate(a, '{old}', '{new}')"
+        for old, new in (("ab", "x"), ("aab", "xyz"), ("ß", "s"), ("a", "ß"), ("", ""))
+    ),
+    *(f"repeat(a, {times})" for times in (-1, 0, 1, 3)),
+    "initcap(a)",
+    "ltrim('a ', a)",
+    "rtrim('ß', a)",
+    "concat_ws('-', a, b)",
+    "concat_ws('', a, 'x', b)",
+    "concat_ws(a, b, 'x')",
+    *(f"regexp_count(a, '{p}')" for p in ("a", "[a-bß]+", "^a", "a$", "\\\\b[a-z]", "(?i)a|b", "\\\\d+")),
+    *(f"regexp_instr(a, '{p}')" for p in ("a", "[1ß]", "^a", "a$", "\\\\.")),
+    *(f"regexp_substr(a, '{p}')" for p in ("a+", "ß?", "^a.", "[(]|a")),
+    *(
+        f"regexp_extract(a, '{p}', {g})"
+        for p in ("(a)(b)?", "([(]|a)|(ß)", "(?<n>[a-z])([0-9])?", "[^)(](a)", "(a)$")
+        for g in (0, 1, 2)
+    ),
+    *(
+        f"regexp_replace(a, '{p}', '{new}')"
+        for p, new in (
+            ("a", ""),
+            ("(a)(b)?", "[$2$1]"),
+            ("[a-z]+", "ß"),
+            ("^a", "-"),
+            ("a$", "-"),
+            ("\\\\.", "\\\\$"),
+            ("(.)a", "$1$1"),
+        )
+    ),
     "contains(a, b)",
     "coalesce(a, b)",
     "coalesce(a, 'x')",
@@ -52,7 +96,10 @@ EXPRESSIONS = [
     "least(a, b, 'm')",
     "cast(n AS string)",
     "cast(n > 0 AS string)",
-    *(f"cast(a AS {kind})" for kind in ("int", "bigint", "double", "boolean", "date", "smallint", "decimal(10,2)")),
+    *(
+        f"cast(a AS {kind})"
+        for kind in ("int", "bigint", "double", "boolean", "date", "tinyint", "smallint", "decimal(10,2)")
+    ),
     "upper(lower(a))",
     "lower(concat(trim(a), b))",
 ]
@@ -70,6 +117,23 @@ _TEXTS = st.one_of(
     st.none(),
     st.text(_LETTERS, max_size=6),
     st.sampled_from(["12", "-7", "+3", " 4 ", "1.5", "1e3", "999999999999", "9" * 18, "9" * 19, "2147483648", "true"]),
+    st.sampled_from(
+        [
+            "-",
+            ".",
+            "1.",
+            ".5",
+            "0.1",
+            "-0",
+            "-0.0",
+            "123456.789012345",
+            "1234567.890123456",
+            "127",
+            "-129",
+            "aaaa",
+            "a\n",
+        ]
+    ),
 )
 Row = tuple[str | None, str | None, int]
 _ROWS = st.lists(st.tuples(_TEXTS, _TEXTS, st.integers(-2, 3)), min_size=2, max_size=12)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.property.naive import NAIVE_FEATURES, check
-from tests.property.strategies import FULL_KINDS, WIDTH_KINDS, Trial, trials
+from tests.property.strategies import FULL_KINDS, MAP_KINDS, WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
 from wherecast import Engine
@@ -42,6 +42,12 @@ def test_columns_of_all_kinds(matcher: str, trial: Trial, is_saved: bool) -> Non
 @examples(100)
 @given(trials(filters=8, events=8, features=NAIVE_FEATURES, kinds=WIDTH_KINDS), st.booleans())
 def test_columns_of_all_widths(trial: Trial, is_saved: bool) -> None:
+    _check_columns("adaptive", trial, is_saved=is_saved)
+
+
+@examples(60)
+@given(trials(filters=8, events=8, features=NAIVE_FEATURES, kinds=MAP_KINDS), st.booleans())
+def test_columns_of_later_types(trial: Trial, is_saved: bool) -> None:
     _check_columns("adaptive", trial, is_saved=is_saved)
 
 

@@ -145,7 +145,7 @@ def test_loads_stay_within_the_bound(seed: int, servers: int) -> None:
     filters, schema = compile_terms(trial.space, trial.filters), Schema.of(trial.space.schema)
     weights = np.random.default_rng(seed).integers(1, 50, N_FILTERS)
     partition = FilterSet.build(filters, weights, schema, servers)
-    heaviest = max(weights[[d == e for e in filters.digests]].sum() for d in filters.digests)
+    heaviest = max(weights[[d == e for e in filters.each_digest()]].sum() for d in filters.each_digest())
     loads = partition.loads()
     assert loads.sum() == weights.sum()
     assert loads.max() <= loads.mean() + heaviest * sum(1 / k for k in range(1, servers + 1)) / 2 + 1e-6
@@ -160,7 +160,7 @@ def test_new_filters_keep_the_balance(seed: int, servers: int) -> None:
     empty = take_filters(filters, np.zeros(0, np.int64))
     partition = FilterSet.build(empty, np.zeros(0, np.int64), schema, servers, slack=0.2)
     for f in range(filters.n_filters):
-        if filters.digests[f] not in filters.digests[:f]:
+        if filters.digest(f) not in filters.each_digest()[:f]:
             partition.insert(take_filters(filters, np.array([f])), np.ones(1, np.int64))
     loads = partition.loads()
     assert loads.max() <= 1.2 * loads.mean() + 1

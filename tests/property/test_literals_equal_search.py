@@ -18,8 +18,8 @@ from wherecast.index.literals import LiteralCodes
 
 #: 'ab' makes literals overlap; the others share bytes but not characters: é is C3 A9, ã is C3 A3, 鎩 is E9 8E A9.
 ALPHABETS = st.sampled_from(["a", "ab", "aéã", "鎩é😀x", "\x00\x7f\U0010ffff"])
-#: Words of the table: all states with several children have rows, some, only the root.
-ROOMS = st.sampled_from([1 << 21, 40, 0])
+#: Words of the table: all states have rows, all with several children, some, only the root; and of a table with rows for all.
+ROOMS = st.sampled_from([(1 << 21, 1 << 13), (1 << 21, 0), (40, 0), (0, 0)])
 
 
 def occurs(literal: Literal, text: str) -> bool:
@@ -53,17 +53,17 @@ def cases(draw: st.DrawFn) -> tuple[list[Literal], list[str | None]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _tables_of_any_size() -> Iterator[None]:
-    room = module._TABLE_WORDS
+    room = module._TABLE_WORDS, module._SMALL_WORDS
     yield
-    module._TABLE_WORDS = room
+    module._TABLE_WORDS, module._SMALL_WORDS = room
 
 
 @given(cases(), ROOMS)
-@example(([Literal("ab"), Literal("bc"), Literal("b"), Literal("abcd")], ["abc", "abcd", "xabx", "a", ""]), 0)
+@example(([Literal("ab"), Literal("bc"), Literal("b"), Literal("abcd")], ["abc", "abcd", "xabx", "a", ""]), (0, 0))
 def test_codes_are_what_a_search_finds(case, room):
     """Whatever part of the automaton is a table, columns and single texts get the codes of a naive search."""
     literals, texts = case
-    module._TABLE_WORDS = room
+    module._TABLE_WORDS, module._SMALL_WORDS = room
     codes = codes_of(literals)
     expected = [expected_codes(literals, text) for text in texts]
     for kind in (pa.string(), pa.large_string()):
@@ -79,7 +79,7 @@ def test_codes_are_what_a_search_finds(case, room):
 def test_forged_arrays_are_refused_or_harmless(case, room, data):
     """An edit of any array is refused, or the codes stay within their width; nothing crashes or runs for ever."""
     literals, texts = case
-    module._TABLE_WORDS = room
+    module._TABLE_WORDS, module._SMALL_WORDS = room
     codes = codes_of(literals)
     arrays = {name: array.copy() for name, array in codes.arrays().items()}
     name = data.draw(st.sampled_from([n for n, a in arrays.items() if a.size]))

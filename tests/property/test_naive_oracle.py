@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.property.naive import NAIVE_FEATURES, check
-from tests.property.strategies import WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
+from tests.property.strategies import MAP_KINDS, WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
 
 from wherecast.engine.engine import Engine
@@ -52,6 +52,20 @@ def test_numbers_compute_in_their_width(trial: Trial, is_saved: bool) -> None:
     """TINYINT, SMALLINT, INT and FLOAT overflow and round where they end, also in an engine that was saved and opened."""
     engine = Engine(trial.space.schema)
     engine.subscribe_many(enumerate(text(t) for t in trial.filters))
+    if is_saved:
+        with tempfile.TemporaryDirectory() as folder:
+            engine.save(Path(folder) / "saved")
+            check(Engine.open(Path(folder) / "saved"), dict(enumerate(trial.filters)), trial.events)
+    else:
+        check(engine, dict(enumerate(trial.filters)), trial.events)
+
+
+@examples(100)
+@given(trials(filters=6, events=6, features=NAIVE_FEATURES, kinds=MAP_KINDS), st.booleans())
+def test_later_types(trial: Trial, is_saved: bool) -> None:
+    """Decimals of both widths, bytes, wall clocks, arrays of them and maps, also in an engine that was saved and opened."""
+    engine = Engine(trial.space.schema)
+    assert not engine.subscribe_many(enumerate(text(t) for t in trial.filters)).quarantined
     if is_saved:
         with tempfile.TemporaryDirectory() as folder:
             engine.save(Path(folder) / "saved")

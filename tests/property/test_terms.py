@@ -111,7 +111,7 @@ def compile_both(texts: list[str], limits: Limits, *, few: int = NEVER) -> list[
 def outcome(filters, number: int, error: FilterError | None) -> tuple[object, ...]:
     if error is not None:
         return error.reason, error.message, error.text, error.start, error.end
-    return filters.digests[number], write_filter(filters, SCHEMA, number)
+    return filters.digest(number), write_filter(filters, SCHEMA, number)
 
 
 @st.composite

@@ -57,11 +57,12 @@ def sets_of(codes: LiteralCodes, values: pa.Array | pa.ChunkedArray) -> list[lis
     return [flat[a:b].tolist() for a, b in pairwise(ptr)]
 
 
-@pytest.mark.parametrize("room", [1 << 21, 30, 0])
+@pytest.mark.parametrize(("room", "small"), [(1 << 21, 1 << 13), (1 << 21, 0), (30, 0), (0, 0)])
 @pytest.mark.parametrize(("literals", "text", "found"), CASES)
-def test_cases(monkeypatch, literals, text, found, room):
-    """The literals of a text are found, with rows for all states, for some, and for the root only."""
+def test_cases(monkeypatch, literals, text, found, room, small):
+    """The literals of a text are found, with rows for all states, for forks, for some of them, and for the root only."""
     monkeypatch.setattr(module, "_TABLE_WORDS", room)
+    monkeypatch.setattr(module, "_SMALL_WORDS", small)
     names = literals.split(" ")
     codes = codes_of([literal(name) for name in names])
     expected = [1, *(2 + names.index(name) for name in found.split())]
@@ -171,6 +172,12 @@ def test_threads_share_codes():
         assert list(pool.map(lambda t: codes_in(codes, t), texts * 10)) == alone * 10
 
 
+@pytest.fixture
+def _links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No automaton is so small that all states have rows."""
+    monkeypatch.setattr(module, "_SMALL_WORDS", 0)
+
+
 #: (array, place, value): each would lead a search astray.
 LIES = [
     ("offsets", 1, 10_000),
@@ -194,6 +201,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("name", "at", "value"), LIES)
+@pytest.mark.usefixtures("_links")
 def test_a_lie_is_refused(name, at, value):
     """A value that would lead a kernel out of an array is refused when the file is opened."""
     arrays = {n: a.copy() for n, a in codes_of([literal(a) for a in ("^abc", "abd", "xab$")]).arrays().items()}
@@ -202,6 +210,7 @@ def test_a_lie_is_refused(name, at, value):
         LiteralCodes.from_arrays(arrays)
 
 
+@pytest.mark.usefixtures("_links")
 def test_failures_in_a_circle_are_refused():
     """A search would follow them for ever."""
     arrays = {n: a.copy() for n, a in codes_of([Literal("abcd")]).arrays().items()}
@@ -211,6 +220,7 @@ def test_failures_in_a_circle_are_refused():
 
 
 @pytest.mark.parametrize("name", ["offsets", "anchors", "classes", "table", "links", "outputs", "shorter"])
+@pytest.mark.usefixtures("_links")
 def test_arrays_of_another_length_are_refused(name):
     """Arrays fit each other, or the file is not opened."""
     arrays = codes_of([literal(a) for a in ("^abc", "abd", "xab$")]).arrays()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 
-from wherecast.index.codes import KeyCodes, lower_texts
+from wherecast.index.codes import KeyCodes
 from wherecast.index.strings import StringCodes
+from wherecast.index.text_columns import lower_texts
 from wherecast.language.events.keys import float_keys, key_floats
 from wherecast.language.events.values import key_of
 
@@ -67,3 +70,22 @@ def test_lower_case_is_pythons_for_every_text():
     texts = ["ABC", None, "İstanbul", "ΑΣ", "", "aß", "K", "日本X", None, "plain"]
     for column in (pa.array(texts), pa.array(["x", *texts, "Ä"])[1:-1], pa.array(texts)[:2], pa.array([], pa.string())):
         assert lower_texts(column).to_pylist() == [v and v.lower() for v in column.to_pylist()]
+
+
+def test_texts_of_every_length_have_their_codes() -> None:
+    """Hashes and comparisons take eight bytes at a time; the end, and texts that differ in one byte, count as well."""
+    draw = random.Random(5)
+    words = sorted({"".join(draw.choices("abß日", k=n)) for n in range(26) for _ in range(20)})
+    codes = StringCodes.of(words[::2], ordered=True)
+    found = codes.encode(pa.array([*words, None])).tolist()
+    assert found == [*range(2, len(words) + 2), 0], "constants and the gaps between them, in turn"
+    assert [codes.encode_value(word) for word in words] == found[:-1]
+
+
+def test_a_table_of_the_first_hash_is_made_anew() -> None:
+    """Snapshots from before hashes took eight bytes at a time do not name their hash."""
+    codes = StringCodes.of(["a", "symbol", "x" * 20], ordered=False)
+    old = codes.arrays()
+    old |= {"facts": old["facts"][:2], "marks": np.zeros_like(old["marks"])}
+    values = pa.array(["symbol", "x" * 20, "b", None])
+    assert StringCodes.from_arrays(old).encode(values).tolist() == codes.encode(values).tolist()

@@ -13,6 +13,8 @@ from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, FilterError, SchemaError
 from wherecast.language.events.arrow import declared_type
 from wherecast.language.events.schema import Attribute, Kind, Schema
+from wherecast.language.events.types import Type
+from wherecast.language.expression import Negate, Param, digits_of
 
 SCHEMA = Schema.of({"d": "decimal(10, 2)", "w": "decimal(38, 10)", "a": "array<decimal(6,3)>", "e": "decimal(5,0)"})
 VALUES = [
@@ -170,3 +172,18 @@ def test_elements_have_the_digits_of_their_array():
     fails = ["exists(a, x -> x > 100)", "a[0] = 150", "array_contains(w, 15000000000)", "d = '150'"]
     event = {"d": Decimal("1.5"), "a": [Decimal("1.5")], "w": [Decimal("1.5")]}
     assert matches([*holds, *fails], [event], schema) == [set(holds)]
+
+
+def test_elements_are_not_compared_with_literals_that_spark_would_round() -> None:
+    """As in comparisons: digits of the elements and of the literal together must fit a decimal."""
+    engine = Engine({"amounts": "array<decimal(30,5)>"})
+    engine.subscribe("fits", "array_contains(amounts, 1.1234567890123)")
+    with pytest.raises(FilterError, match="write fewer digits"):
+        engine.subscribe("too many", "array_contains(amounts, 1.12345678901234)")
+
+
+def test_a_decimal_without_digits_is_an_error() -> None:
+    """A node that forgets its digits would have scale 0, and wrong values, in silence."""
+    node = Negate(item=Param(slot=0, type=Type.INT), type=Type.DECIMAL)
+    with pytest.raises(TypeError, match="without digits"):
+        digits_of(node)

@@ -116,7 +116,7 @@ def test_forms_are_stored(engine: Engine, tmp_path) -> None:
 def test_equal_spellings_are_one_filter() -> None:
     """Other spellings of one expression have one digest."""
     spellings = ["CAST(s AS BIGINT) = 5", "s::bigint = 5", "5 = try_cast(s AS LONG)"]
-    assert len(set(Compiler(Schema.of(SCHEMA)).compile_many(spellings).filters.digests)) == 1
+    assert len(set(Compiler(Schema.of(SCHEMA)).compile_many(spellings).filters.each_digest())) == 1
 
 
 @pytest.mark.parametrize(

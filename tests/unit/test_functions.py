@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.examples import scaled
 
 from wherecast import Engine, FilterError, Limits
 from wherecast.index.programs import pack_programs, unpack_programs
@@ -55,17 +56,17 @@ def test_rows_are_complete(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("form", ["{}", "NOT ({})", "({}) IS NULL", "({}) OR volume > price"])
-def test_a_call_comes_back_from_a_snapshot_and_from_text(row, form):
+def test_a_call_comes_back_from_a_snapshot_and_from_text(row):
     """A filter is stored, and written as text, so that the same residuals and the same filter come back."""
-    filters = Compiler(SCHEMA).compile(form.format(row.example))
-    facts, arrays = pack_programs(filters.programs, SCHEMA)
-    again = unpack_programs(facts, arrays, SCHEMA)
-    assert [p.residuals for p in again] == [p.residuals for p in filters.programs]
-    text = write_filter(filters, SCHEMA, 0)
-    rewritten = Compiler(SCHEMA).compile(text)
-    text_again = write_filter(rewritten, SCHEMA, 0)
-    assert text_again == text
+    for form in ("{}", "NOT ({})", "({}) IS NULL", "({}) OR volume > price"):
+        filters = Compiler(SCHEMA).compile(form.format(row.example))
+        facts, arrays = pack_programs(filters.programs, SCHEMA)
+        again = unpack_programs(facts, arrays, SCHEMA)
+        assert [p.residuals for p in again] == [p.residuals for p in filters.programs]
+        text = write_filter(filters, SCHEMA, 0)
+        rewritten = Compiler(SCHEMA).compile(text)
+        text_again = write_filter(rewritten, SCHEMA, 0)
+        assert text_again == text
 
 
 def test_the_page_is_up_to_date():
@@ -138,6 +139,7 @@ def test_comparisons_of_monotone_functions_are_intervals(zone):
             date = dt.date(1970, 1, 1) + dt.timedelta(days=day)
             texts += [f"to_date({c}) {op} DATE '{date}'" for c in ("ts", "w", "d")]
         texts += [f"{f}({c}) {op} {n}" for f in ("floor", "ceil") for c in ("x", "k") for n in ODD_INTEGERS]
+    texts = random.sample(texts, max(150, min(len(texts), scaled(len(texts)))))  # the fast profile takes some
     texts += ["year(ts) IN (1970, 2024)", "NOT (year(d) > 2000)", "floor(x) BETWEEN 0 AND 3", "NOT (ceil(x) > 3)"]
     for text in texts:
         clauses = Compiler(schema).check(text)[1]
@@ -204,3 +206,10 @@ def test_java_functions_are_exact():
         np.testing.assert_array_equal(cbrt(x), roots)
         np.testing.assert_array_equal(log(x[x >= 0]), logs[x >= 0])
         np.testing.assert_array_equal(log10(x[x >= 0]), logs10[x >= 0])
+
+
+def test_large_doubles_are_rounded_as_their_decimals() -> None:
+    """A tie is seen where the last bit of a product is worth more than a tie's distance."""
+    engine = Engine({"x": "double"})
+    engine.subscribe_many({"even": "bround(x, 2) = -4494920010230.56D", "away": "round(x, 2) = -4494920010230.57D"})
+    assert sorted(engine.match({"x": -4494920010230.565})) == ["away", "even"]

@@ -27,10 +27,10 @@ def test_long_texts_are_computed() -> None:
 def test_replacements_grow_too(function: str) -> None:
     """A text of many matches, each replaced by more."""
     engine = Engine(FIELDS)
-    engine.subscribe("x", f"length({function}(s, 'a', 'bbbbbbbbbb')) = 1000000")
-    assert engine.match({"s": "a" * 100_000}) == ["x"]
+    engine.subscribe("x", f"length({function}(s, 'a', '{'b' * 1000}')) = 1000000")
+    assert engine.match({"s": "a" * 1_000}) == ["x"]
     with pytest.raises(EventError, match="would make a text"):
-        engine.match({"s": "a" * 500_000})
+        engine.match({"s": "a" * 5_000})
 
 
 @pytest.mark.parametrize("text", ["repeat(s, n) = 'x'", "rpad(s, n) = 'x'", "exists(a, x -> repeat(x, n) = 'y')"])

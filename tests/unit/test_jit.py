@@ -20,6 +20,7 @@ from wherecast.kernels.jit import (
     direct,
     frozen,
     hot,
+    stay_apart,
     trailing_zeros,
 )
 
@@ -139,3 +140,17 @@ def test_private_parts_of_numba_are_used_in_one_module():
         if any(private.search(line.split("#")[0]) for line in path.read_text(encoding="utf-8").splitlines())
     }
     assert users == {"kernels/jit.py"}
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_function_that_stays_apart_is_not_inlined():
+    """LLVM is told so."""
+
+    @numba.njit
+    def doubled(x: Any) -> Any:
+        stay_apart()
+        return 2 * x
+
+    assert doubled(21) == 42
+    (code,) = doubled.inspect_llvm().values()
+    assert "noinline" in code

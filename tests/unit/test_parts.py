@@ -73,7 +73,7 @@ def expected(batch: pa.RecordBatch) -> list[list[object]]:
 @pytest.mark.parametrize("texts", [False, True])
 def test_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_rows: int, texts: bool) -> None:
     """A server of all parts finds what an engine of all rows finds, wherever the rows were cut."""
-    monkeypatch.setattr(subscriptions_module, "_PART_ROWS", part_rows)
+    monkeypatch.setattr(subscriptions_module, "PART_ROWS", part_rows)
     batch = rows_of(FILTERS, texts=texts)
     pieces = [batch.slice(i, 1) for i in range(len(FILTERS))]
     (server,) = build(tmp_path, CompileTask(SCHEMA, FORM).compile(pieces)).items()

@@ -149,7 +149,12 @@ class Engine:
         self._change(put)
 
     def subscribe_many(
-        self, subscriptions: SubscriptionSource, *, replace: bool = False, progress: bool = False
+        self,
+        subscriptions: SubscriptionSource,
+        *,
+        replace: bool = False,
+        processes: int = 1,
+        progress: bool = False,
     ) -> Registration:
         """Register many subscriptions in one step.
 
@@ -157,10 +162,13 @@ class Engine:
         or (id, filter) pairs. A table is one of Arrow, pandas or Polars, a record batch, a `RecordBatchReader`, or anything
         else with Arrow's C stream. Bad rows are quarantined with their error, the others are registered. If the call raises an
         error, nothing has changed. With `progress` a terminal or a notebook shows how far it is; the log says it anyway.
+
+        With `processes`, the filters are compiled on that many cores, in processes started for this call. It is worth it from some
+        200,000 distinct texts on; the outcome is the same.
         """
         incoming = read_subscriptions(subscriptions)
         with shown(progress):  # not around all: what is published must not fail any more
-            parts = compile_parts(self._compiler, incoming.texts)
+            parts = compile_parts(self._compiler, incoming.texts, processes)
         errors = incoming.refused(chain.from_iterable(part.errors for part in parts))
         good = np.delete(np.arange(incoming.text_of.size), list(errors))
         outcome = Registration(0, [])

@@ -268,7 +268,7 @@ def _rows_where(of: LintedFilters, chosen: Bools) -> list[int]:
 def _equal_or_covered(of: LintedFilters) -> Judged:
     """Rows with a filter that another row has, or that another row's filter covers."""
     good = np.flatnonzero(of.filter_of >= 0)
-    words = np.frombuffer(b"".join(of.filters.digests), "V16")
+    words = np.frombuffer(of.filters.digests, "V16")
     _, number = np.unique(words, return_inverse=True)
     _, first, group = np.unique(number[of.filter_of[good]], return_index=True, return_inverse=True)
     found = []
@@ -358,7 +358,7 @@ class _Redundancy:
             for at, number in enumerate(filter_of.tolist(), part.first):
                 mine = int(self._of.filter_of[self._tries[at].row])
                 can_match = own.clause_ptr[mine] < own.clause_ptr[mine + 1]
-                if can_match and number >= 0 and filters.digests[number] == own.digests[mine]:
+                if can_match and number >= 0 and filters.digest(number) == own.digest(mine):
                     yield at
 
 

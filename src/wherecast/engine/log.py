@@ -207,7 +207,9 @@ def admit(
     if replace:
         return rows[np.sort(chosen)], old
     admitted = rows[np.sort(chosen[~is_taken])]
-    for row in np.setdiff1d(rows, admitted).tolist():
+    is_left = np.ones(rows.size, bool)
+    is_left[chosen[~is_taken]] = False
+    for row in rows[is_left].tolist():
         errors[row] = SubscriptionError(f"subscription {id_at(ids, row)!r} exists already; pass replace=True")
     return admitted, []
 

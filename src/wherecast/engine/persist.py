@@ -104,9 +104,9 @@ def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], sc
         return {n.removeprefix(start): stored[n] for n in stored if n.startswith(start)}
 
     programs = unpack_programs(facts["programs"], group("programs"), schema)
-    residuals = open_residuals(group("residuals"), programs)
     expressions = open_expressions(group("expressions"), programs)
     codebook = Codebook(schema, _open_codes(facts["codes"], schema, expressions, group), expressions)
+    residuals = open_residuals(group("residuals"), programs, codebook)
     filters = _count(facts["filters"])
     boxes = open_boxes(group("boxes"), filters, codebook, residuals.rows.size)
     subscriptions, dead = _open_subscriptions(group("ids"), filters)

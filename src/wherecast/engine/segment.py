@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
+from wherecast.engine.memory import give_back
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
 from wherecast.index.build import code_filters, restore_filters
@@ -98,7 +99,7 @@ class Segment:
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
         if self.residuals.is_needed:
-            hits = self._settle_residuals(admitted, hits, limits)
+            hits = self._settle_residuals(admitted, codes, hits, limits)
         event_ptr, filter_ids = self._distinct_filters(hits) if self.boxes.filter_ids.size else hits
         if rows is None:
             return event_ptr, filter_ids
@@ -187,14 +188,17 @@ class Segment:
     def encode(self, events: EventBatch) -> EventCodes:
         return self.codebook.encode(events)
 
-    def _settle_residuals(self, events: EventBatch, hits: Hits, limits: Limits) -> Hits:
+    def _settle_residuals(self, events: EventBatch, codes: EventCodes, hits: Hits, limits: Limits) -> Hits:
         """Keep the hits whose residual, if they have one, holds."""
         residual = self.boxes.residuals[hits.clause_ids]
         event_ids = _event_ids(hits.event_ptr)
-        unsettled = self.residuals.unsettled(residual)
         keep = np.ones(residual.size, bool)
-        self._check_work(events, event_ids[unsettled], residual[unsettled], hits.clause_ids[unsettled], limits)
-        keep[unsettled] = self.residuals.hold(events, event_ids[unsettled], residual[unsettled])
+        unsettled = self.residuals.unsettled(residual)
+        keep[unsettled], is_left = self.residuals.hold_by_codes(codes, event_ids[unsettled], residual[unsettled])
+        left = unsettled[is_left]
+        if left.size:
+            self._check_work(events, event_ids[left], residual[left], hits.clause_ids[left], limits)
+            keep[left] = self.residuals.hold(events, event_ids[left], residual[left])
         return Hits(_pointer(event_ids[keep], hits.event_ptr.size - 1), hits.clause_ids[keep])
 
     def _check_work(
@@ -314,7 +318,10 @@ def build_segment(
     has been used (see decision 47).
     """
     with progress("indexing", 4) as step:
-        return _build_segment(parts, schema, matcher, sample, limits, step)
+        segment = _build_segment(parts, schema, matcher, sample, limits, step)
+    if segment.boxes.n_filters >= _BLOCK:
+        give_back()
+    return segment
 
 
 def _build_segment(
@@ -343,6 +350,8 @@ def _build_segment(
     step.advance()
     packed = pack_boxes(index.boxes)
     step.advance()
+    if packed.n_filters >= _BLOCK:
+        give_back()
     built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
     step.advance()
     return Segment(index.codebook, packed, index.residuals, built, subscriptions)
@@ -350,7 +359,7 @@ def _build_segment(
 
 def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Filters]:
     """The number of each member's filter, part after part; where the filter of each number is; and the filters."""
-    used = [np.unique(p.filter_of) for p in parts]
+    used = [np.flatnonzero(np.bincount(p.filter_of, minlength=p.filters.n_filters)) for p in parts]
     # Where all filters of a part are used, they are not copied.
     chosen_parts = [
         digested(p.filters if u.size == p.filters.n_filters else take_filters(p.filters, u), schema)
@@ -394,9 +403,9 @@ def digested(filters: Filters, schema: Schema) -> Filters:
     return filters if filters.digests else filters._replace(digests=digest_filters(filters, schema))
 
 
-def _distinct(digests: list[bytes]) -> tuple[Longs, Longs]:
+def _distinct(digests: bytes) -> tuple[Longs, Longs]:
     """A number for each digest, equal for equal ones, and one place of each number, in order."""
-    words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+    words = np.frombuffer(digests, np.uint64).reshape(-1, 2)
     order = np.lexsort((words[:, 1], words[:, 0]))
     fresh = np.ones(order.size, bool)
     fresh[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)

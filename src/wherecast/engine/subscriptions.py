@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
 from wherecast.engine.ids import IdColumn, arrow_values
+from wherecast.engine.memory import give_back
+from wherecast.engine.processes import compile_on
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
 from wherecast.language.filters.compile import Compiled, Compiler, RowError
@@ -59,15 +61,28 @@ class CompiledPart(NamedTuple):
         return (RowError(self.first + row, error) for row, error in self.compiled.errors)
 
 
-def compile_parts(compiler: Compiler, texts: Sequence[Any]) -> list[CompiledPart]:
+class _TextParts(Sequence[list[Any]]):
+    """Texts, a part at a time. A part is made when it is asked for, so that only those under way take memory."""
+
+    def __init__(self, texts: Sequence[Any]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return (len(self._texts) + PART - 1) // PART
+
+    def __getitem__(self, number: Any) -> Any:
+        return list(self._texts[number * PART : (number + 1) * PART])
+
+
+def compile_parts(compiler: Compiler, texts: Sequence[Any], processes: int = 1) -> list[CompiledPart]:
     """All texts, compiled a part at a time: this bounds memory, and shows how far it is."""
     with progress("compiling", len(texts)) as step:
-        parts = []
-        for first in range(0, len(texts), PART):
-            some = list(texts[first : first + PART])
-            parts.append(CompiledPart(first, compiler.compile_many(some)))
-            step.advance(len(some))
-    return parts
+        found = compile_on(
+            compiler, _TextParts(texts), processes, lambda number: step.advance(min(PART, len(texts) - number * PART))
+        )
+    if len(texts) >= PART:
+        give_back()
+    return [CompiledPart(number * PART, compiled) for number, compiled in enumerate(found)]
 
 
 def read_subscriptions(source: SubscriptionSource) -> Incoming:

@@ -7,7 +7,8 @@ a filter is explained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,13 @@ from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.index.text_tests import literals_of_tests
+from wherecast.kernels.arrays import Bools, Floats, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 
 
@@ -37,7 +40,9 @@ class CodedFilters(NamedTuple):
 
 def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> CodedFilters:
     filters, expressions, is_settled = promote(filters, schema)
-    codebook, lo, hi = build_codes(filters, schema, expressions, limits.regex_bytes)
+    codebook, lo, hi = build_codes(
+        filters, schema, expressions, limits.regex_bytes, _tested_literals(filters, schema, is_settled)
+    )
     owner = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
     with_residual = np.flatnonzero(filters.program >= 0)
     residual_of = np.full(owner.size, -1, np.int32)
@@ -45,9 +50,48 @@ def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMI
     # NULL rows were given code 0 for both ends; a NULL next to the lowest cell could join it, but a row is cheap.
     boxes = Boxes(owner, filters.row_ptr, filters.attr, lo, hi, residual_of, filters.n_filters, codebook.widths)
     residuals = Residuals(
-        filters.programs, filters.program[with_residual], filters.program_row[with_residual], is_settled[with_residual]
+        filters.programs,
+        filters.program[with_residual],
+        filters.program_row[with_residual],
+        is_settled[with_residual],
+        codebook,
     )
     return CodedFilters(codebook, boxes, residuals)
+
+
+#: A column of literals that only residuals ask for is worth its search if so many of them are expected to ask for each event.
+_ASKED_BY = 4.0
+
+
+def _tested_literals(filters: Filters, schema: Schema, is_settled: Bools) -> Mapping[int, set[str]]:
+    """The literals of residuals that columns of literals are to find, too (see `text_tests`), by column."""
+    chosen = np.flatnonzero((filters.program >= 0) & ~is_settled)
+    found = literals_of_tests(filters, schema, chosen) if chosen.size else []
+    if not found:
+        return {}
+    searched = set(np.unique(np.where(filters.attr < 0, ~filters.attr, filters.attr)).tolist())
+    asked: Counter[int] = Counter()
+    share = _shares(filters)
+    for column, clauses, _ in found:
+        asked[column] += float(share[clauses].sum())  # type: ignore[assignment]
+    wanted: dict[int, set[str]] = {}
+    for column, _, literals in found:
+        if column in searched or asked[column] >= _ASKED_BY:
+            wanted.setdefault(column, set()).update(literals)
+    return wanted
+
+
+def _shares(filters: Filters) -> Floats:
+    """A guess at the share of events that are in the box of each clause: if it asks for values, one in as many as its column's filters name."""
+    column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
+    is_bounded = ~filters.null & ((filters.lo != KEY_MIN) | (filters.hi != KEY_MAX))
+    mixed = (filters.lo[is_bounded] * 31 + filters.hi[is_bounded]) * 31 + column[is_bounded]  # two alike do no harm
+    _, first = np.unique(mixed, return_index=True)
+    named = np.maximum(np.bincount(column[is_bounded][first], minlength=int(column.max(initial=0)) + 1), 1)
+    by_row = np.concatenate((np.where(is_bounded, 1.0 / named[column], 1.0), [1.0]))
+    share = np.minimum.reduceat(by_row, filters.row_ptr[:-1]) if filters.row_ptr.size > 1 else np.zeros(0)
+    share[np.diff(filters.row_ptr) == 0] = 1.0
+    return share
 
 
 class _StringEnds(NamedTuple):
@@ -87,7 +131,7 @@ def restore_filters(
     program = np.where(boxes.residuals >= 0, _take(residuals.program, boxes.residuals), -1).astype(np.int32)
     program_row = np.where(boxes.residuals >= 0, _take(residuals.rows, boxes.residuals), 0).astype(np.int32)
     return Filters(
-        clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, [],
+        clause_ptr, boxes.ptr, boxes.attr, null, lo, hi, program, program_row, strings, residuals.programs, b"",
     )  # fmt: skip
 
 
@@ -141,7 +185,7 @@ def _string_ends(codes: StringCodes, low: Ints, high: Ints) -> tuple[Longs, Long
 
 def _rank_strings(ends: Sequence[_StringEnds], lo: Longs, hi: Longs) -> list[str]:
     """The strings at which ends are, of all columns in one order. Writes the ends as positions in that order."""
-    used = [np.unique(np.concatenate((e.lo[e.lo != KEY_MIN], e.hi[e.hi != KEY_MAX])) >> 2) for e in ends]
+    used = [distinct(np.concatenate((e.lo[e.lo != KEY_MIN], e.hi[e.hi != KEY_MAX])) >> 2) for e in ends]
     own = [e.codes.strings_at(places) for e, places in zip(ends, used, strict=True)]
     strings = own[0] if len(own) == 1 else sorted({s for found in own for s in found})
     number = {} if len(own) == 1 else {s: i for i, s in enumerate(strings)}

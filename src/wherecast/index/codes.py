@@ -17,7 +17,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,11 +29,12 @@ import pyarrow.compute as pc
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
-from wherecast.index.literals import LiteralCodes
+from wherecast.index.literals import LiteralCodes, literal_columns
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
-from wherecast.index.strings import StringCodes, Texts, lay_out
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.index.strings import StringCodes, string_columns
+from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
+from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
     BY_KEY,
@@ -45,7 +46,6 @@ from wherecast.kernels.codes import (
     encode_key,
     encode_keys,
     float_keys_into,
-    write_sets,
 )
 from wherecast.kernels.jit import direct, frozen
 from wherecast.language.events.convert import map_keys
@@ -58,6 +58,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
+from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
@@ -211,6 +212,8 @@ class Codebook:
         computed = [n for n in self.used if n >= len(schema.columns)]
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
+        self._texts = TextColumns(schema, codes)
+        self._others = [n for n in self.used if n not in self._texts.columns]
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -233,6 +236,11 @@ class Codebook:
         """Whether an event has a set of codes in a column, not one."""
         expression = self.expression(number)
         return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
+
+    def literals(self, number: int) -> Mapping[str, int] | None:
+        """The codes of the literals in a column by their marked texts; None if it is not a column of literals."""
+        codes = self.codes[number] if number < len(self.codes) else None
+        return codes.numbers if isinstance(codes, LiteralCodes) else None
 
     @property
     def widths(self) -> Ints:
@@ -282,24 +290,23 @@ class Codebook:
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
-        n, n_lists, n_codes = len(events), 0, 0
-        by_column = np.zeros((len(self.codes), n), np.int32)
-        list_ptr: list[Longs] = [np.zeros(1, np.int64)]
-        list_codes: list[Ints] = []
-        for number in self.used:
-            if known is not None and number in known:
-                by_column[number] = known[number]
+        known = {} if known is None else known
+        by_column = np.zeros((len(self._others), len(events)), np.int32)
+        lists = ListWriter()
+        for own, number in zip(by_column, self._others, strict=True):
+            if number in known:
+                own[:] = known[number]
             elif self.is_set(number):
-                ptr, flat = self._encode_sets(events, number)
-                count = write_sets(ptr, flat, n_lists, by_column[number])
-                if count:
-                    list_codes.append(flat[: ptr[count]])
-                    list_ptr.append(ptr[1 : count + 1] + n_codes)
-                    n_lists, n_codes = n_lists + count, n_codes + int(ptr[count])
+                lists.write(*self._encode_sets(events, number), own)
             else:
-                by_column[number] = self.encode_column(events, number)
-        flat_codes = np.concatenate(list_codes) if list_codes else np.zeros(0, np.int32)
-        return EventCodes(np.ascontiguousarray(by_column.T), np.concatenate(list_ptr), flat_codes)
+                own[:] = self.encode_column(events, number)
+        if not self._texts.columns and len(self._others) == len(self.codes):
+            return EventCodes(np.ascontiguousarray(by_column.T), *lists.joined())
+        codes = np.zeros((len(events), len(self.codes)), np.int32)
+        codes[:, self._others] = by_column.T
+        if self._texts.columns:
+            self._texts.encode(events, codes, known, lists)
+        return EventCodes(codes, *lists.joined())
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
@@ -308,44 +315,14 @@ class Codebook:
             assert isinstance(codes, LiteralCodes | RegexCodes)
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
             return codes.encode(expression.values(read, len(events), self.schema.zone).texts)
-        column = self.schema.columns[number]
-        assert isinstance(codes, ValueCodes | LiteralCodes)
-        if not isinstance(codes, LiteralCodes):
-            values = events.array(column.attr)
-            return _encode_lists(
-                codes, values if self.schema.attributes[column.attr].value is None else map_keys(values)
-            )
-        texts, fold = laid_out(events, column.attr, lower=column.reading is Reading.LOWER_LITERALS)
-        return codes.encode_texts(texts, fold=fold)
+        attr = self.schema.columns[number].attr
+        assert isinstance(codes, ValueCodes)
+        values = events.array(attr)
+        return _encode_lists(codes, values if self.schema.attributes[attr].value is None else map_keys(values))
 
 
 #: A column of a set in SQL, by what is taken from the text.
 _SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
-
-#: The keys under which a batch keeps its texts, and its texts in lower case, as kernels read them.
-_LAID_OUT, _IN_LOWER_CASE = -1, -2
-
-
-def laid_out(events: EventBatch, attr: int, *, lower: bool = False) -> tuple[Texts, bool]:
-    """The texts of an attribute, or those in lower case: then the caller has to take capital letters for small ones if told so.
-
-    Only ASCII letters are left to the caller, whose kernel does it on the way.
-    """
-    texts = events.derive(attr, _LAID_OUT, lay_out)
-    if not lower or texts.is_ascii:
-        return texts, lower
-    return events.derive(attr, _IN_LOWER_CASE, lambda values: lay_out(lower_texts(values))), False
-
-
-def lower_texts(values: pa.Array) -> pa.Array:
-    """Texts in lower case, as Spark's `lower` has them; Arrow's own differs for some letters, so it does ASCII only."""
-    lower = pc.ascii_lower(values)
-    others = pc.invert(pc.string_is_ascii(values)).fill_null(False)
-    if not pc.any(others).as_py():
-        return lower
-    return pc.replace_with_mask(
-        lower, others, pa.array([v.lower() for v in values.filter(others).to_pylist()], values.type)
-    )
 
 
 def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
@@ -365,7 +342,7 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
 
 
 #: Makes the codes of a column, and the intervals of its rows that are not NULL.
-_Maker = Callable[[Filters, Longs, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
+_Maker = Callable[[Filters, Longs, bool], tuple[ColumnCodes, Ints, Ints]]
 
 
 def build_codes(
@@ -373,22 +350,36 @@ def build_codes(
     schema: Schema,
     expressions: Sequence[ExpressionColumn] = (),
     regex_bytes: int = DEFAULT_LIMITS.regex_bytes,
+    tested: Mapping[int, Collection[str]] | None = None,
 ) -> tuple[Codebook, Ints, Ints]:
-    """The codebook of a set of filters, and the rows' intervals in its codes."""
-    makers = _MAKERS | {RegexCodes: partial(_regex_codes, regex_bytes)}
+    """The codebook of a set of filters, and the rows' intervals in its codes.
+
+    `tested` are literals by column of literals that no row asks for, but residuals do.
+    """
+    tested = {} if tested is None else tested
+    makers: dict[type[ColumnCodes], _Maker] = {
+        KeyCodes: _key_codes,
+        RegexCodes: partial(_regex_codes, regex_bytes),
+    }
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     lo = np.full(column.size, NULL_CODE, np.int32)
     hi = np.full(column.size, NULL_CODE, np.int32)
     # Columns of literals that nobody asks for are left out, so that events have no codes for them.
-    codes: list[ColumnCodes | None] = [None] * max(len(schema), int(column.max(initial=-1)) + 1)
+    codes: list[ColumnCodes | None] = [None] * (max(len(schema) - 1, int(column.max(initial=-1)), *tested, -1) + 1)
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
+    by_kind: dict[type[ColumnCodes], list[int]] = {}
     for number in np.flatnonzero(np.diff(bounds)).tolist():
-        rows = order[bounds[number] : bounds[number + 1]]
-        real = rows[~filters.null[rows]]
-        kind = codes_of_column(schema, expressions, number)
-        has_elements = kind is not LiteralCodes and number < len(schema.columns) and schema.is_set(number)
-        codes[number], lo[real], hi[real] = makers[kind](filters, rows, real, has_elements)
+        by_kind.setdefault(codes_of_column(schema, expressions, number), []).append(number)
+    ends = filters, column, codes, lo, hi
+    _build_literals(sorted({*by_kind.pop(LiteralCodes, []), *tested}), tested, *ends)
+    _build_strings(by_kind.pop(StringCodes, []), *ends)
+    for kind, numbers in by_kind.items():
+        for number in numbers:
+            rows = order[bounds[number] : bounds[number + 1]]
+            real = rows[~filters.null[rows]]
+            has_elements = number < len(schema.columns) and schema.is_set(number)
+            codes[number], lo[real], hi[real] = makers[kind](filters, real, has_elements)
     return Codebook(schema, codes, expressions), lo, hi
 
 
@@ -402,38 +393,94 @@ def codes_of_column(schema: Schema, expressions: Sequence[ExpressionColumn], num
     return StringCodes if schema.are_texts[number] else KeyCodes
 
 
-def _key_codes(filters: Filters, _rows: Longs, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
+def _key_codes(filters: Filters, real: Longs, has_elements: bool) -> tuple[KeyCodes, Ints, Ints]:
     low, high = filters.lo[real], filters.hi[real]
     # The first code of an array says that it is there, so none of its elements may have it, the least key neither.
     first = [KEY_MIN] if has_elements else []
-    starts = np.unique(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
+    starts = distinct(np.concatenate((low[low > KEY_MIN], high[high < KEY_MAX] + 1, np.array(first, np.int64))))
     codes = KeyCodes.of(starts)
     lo = codes.encode_keys(low)
     lo[(low == KEY_MIN) & (high == KEY_MAX)] = FIRST_CODE
     return codes, lo, np.where(high == KEY_MAX, FAR, codes.encode_keys(high))
 
 
-def _string_codes(filters: Filters, rows: Longs, real: Longs, _has_elements: bool) -> tuple[StringCodes, Ints, Ints]:
-    low, high = filters.lo[real], filters.hi[real]
+def _build_strings(
+    numbers: list[int], filters: Filters, column: Longs, codes: list[ColumnCodes | None], lo: Ints, hi: Ints
+) -> None:
+    """The codes of all columns of strings, and the intervals of their rows."""
+    place_of = np.full(len(codes), -1, np.int64)
+    place_of[numbers] = np.arange(len(numbers))
+    rows = np.flatnonzero((place_of[column] >= 0) & ~filters.null)
+    n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
-    used = np.unique(np.concatenate((low[left] >> 2, high[right] >> 2)))
-    lo, hi = np.full(real.size, FIRST_CODE, np.int32), np.full(real.size, FAR, np.int32)
-    for ends, values, bounded in ((lo, low, left), (hi, high, right)):
-        ends[bounded] = 2 * np.searchsorted(used, values[bounded] >> 2) + 2 + (values[bounded] & 3) - AT
-    strings = [filters.strings[i] for i in used.tolist()]
-    return StringCodes.of(strings, _tells_gaps_apart(filters, rows, real, lo, hi, used.size)), lo, hi
+    keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
+    used = np.unique(np.concatenate(keys))
+    ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
+    lo[rows], hi[rows] = FIRST_CODE, FAR
+    for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
+        out[rows[some]] = 2 * (np.searchsorted(used, key) - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
+    ordered = _tell_gaps_apart(filters, place_of[column], np.diff(ptr), lo, hi)
+    made = string_columns(filters.strings, used % max(n_strings, 1), ptr, ordered)
+    for number, each in zip(numbers, made, strict=True):
+        codes[number] = each
 
 
-def _literal_codes(filters: Filters, _rows: Longs, real: Longs, _has_elements: bool) -> tuple[LiteralCodes, Ints, Ints]:
-    """Every row asks for one literal."""
-    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
-    code = (place + FIRST_LITERAL).astype(np.int32)
-    return LiteralCodes.of([filters.strings[i] for i in used.tolist()]), code, code
+def _tell_gaps_apart(filters: Filters, place: Longs, n_strings: Longs, lo: Ints, hi: Ints) -> Bools:
+    """In which columns (by place) some constraint holds for a part of the gaps only."""
+    rows = np.flatnonzero(place >= 0)
+    most = n_strings[place[rows]]
+    top = np.minimum(hi[rows], 2 * most + 1)
+    gaps = np.where(filters.null[rows], 0, (top + 1) // 2 - lo[rows] // 2)  # odd codes in lo..hi
+    last = np.flatnonzero(filters.attr[rows] >= 0)  # of each constraint; its rows stand together
+    ordered = np.zeros(n_strings.size, bool)
+    if last.size:
+        per_constraint = np.add.reduceat(gaps, np.concatenate(([0], last[:-1] + 1)))
+        ordered[place[rows[last]][(per_constraint > 0) & (per_constraint < most[last] + 1)]] = True
+    return ordered
 
 
-def _regex_codes(
-    regex_bytes: int, filters: Filters, _rows: Longs, real: Longs, _has_elements: bool
-) -> tuple[RegexCodes, Ints, Ints]:
+def _build_literals(
+    numbers: list[int],
+    tested: Mapping[int, Collection[str]],
+    filters: Filters,
+    column: Longs,
+    codes: list[ColumnCodes | None],
+    lo: Ints,
+    hi: Ints,
+) -> None:
+    """The codes of all columns of literals, and the intervals of their rows: every row asks for one literal."""
+    place_of = np.full(len(codes), -1, np.int64)
+    place_of[numbers] = np.arange(len(numbers))
+    rows = np.flatnonzero((place_of[column] >= 0) & ~filters.null)
+    strings, rank, more = _with_tested(filters.strings, tested)
+    n_strings, place = len(strings), place_of[column[rows]]
+    keys = place * n_strings + rank[filters.lo[rows] >> 2]
+    others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
+    used = np.unique(np.concatenate((keys, *others)))
+    ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
+    lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
+    made = literal_columns(strings, used % max(n_strings, 1), ptr)
+    for number, each in zip(numbers, made, strict=True):
+        codes[number] = each
+
+
+def _with_tested(
+    strings: list[str], tested: Mapping[int, Collection[str]]
+) -> tuple[list[str], Longs, dict[int, Longs]]:
+    """Strings with those that residuals test, in order; the rank of each string there, and those of the tested ones by column."""
+    if not tested:
+        return strings, np.arange(len(strings)), {}
+    joined = sorted(set(strings).union(*tested.values()))
+    number = {string: rank for rank, string in enumerate(joined)}
+    ranks = np.fromiter(map(number.__getitem__, strings), np.int64, len(strings))
+    return (
+        joined,
+        ranks,
+        {n: np.fromiter(map(number.__getitem__, each), np.int64, len(each)) for n, each in tested.items()},
+    )
+
+
+def _regex_codes(regex_bytes: int, filters: Filters, real: Longs, _has_elements: bool) -> tuple[RegexCodes, Ints, Ints]:
     """Every row asks for one regular expression."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
@@ -441,18 +488,3 @@ def _regex_codes(
 
 
 _CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {Reading.LITERALS: LiteralCodes, Reading.REGEXES: RegexCodes}
-_MAKERS: dict[type[ColumnCodes], _Maker] = {
-    KeyCodes: _key_codes,
-    StringCodes: _string_codes,
-    LiteralCodes: _literal_codes,
-}
-
-
-def _tells_gaps_apart(filters: Filters, rows: Longs, real: Longs, lo: Ints, hi: Ints, n_strings: int) -> bool:
-    """Whether some constraint holds for a part of the gaps only."""
-    gaps = np.zeros(filters.attr.size, np.int64)
-    top = np.minimum(hi, 2 * n_strings + 1).astype(np.int64)
-    gaps[real] = (top + 1) // 2 - lo // 2  # odd codes in lo..hi
-    last = np.flatnonzero(filters.attr[rows] >= 0)
-    per_constraint = np.add.reduceat(gaps[rows], np.concatenate(([0], last[:-1] + 1)))
-    return bool(np.any((per_constraint > 0) & (per_constraint < n_strings + 1)))

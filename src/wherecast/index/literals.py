@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import Texts, check_texts, join_texts, lay_out
+from wherecast.index.strings import Texts, check_texts, gather_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import (
     END,
@@ -31,19 +32,22 @@ from wherecast.kernels.automaton import (
     NO_CHILD,
     START,
     STATE,
+    Arrays,
     Automaton,
     build_automaton,
     failures_end,
     search_one,
     search_texts,
 )
-from wherecast.kernels.jit import direct, frozen, plain
+from wherecast.kernels.jit import address_of, direct, frozen, plain
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, WHOLE
 
-__all__ = ["FIRST_LITERAL", "LiteralCodes"]
+__all__ = ["FIRST_LITERAL", "LiteralCodes", "literal_columns"]
 
 #: Words of the table at most, 8 MB; states beyond it are links.
 _TABLE_WORDS = 1 << 21
+#: Words of a table that has rows for all states, 32 KB.
+_SMALL_WORDS = 1 << 13
 #: Bytes of all literals of a column: states have 31 bits, and a byte may take two of them.
 _MOST_BYTES = 1 << 28
 #: Codes per text that are expected at most; more are found too, at the price of a second try.
@@ -69,8 +73,12 @@ class LiteralCodes:
         self.anchors = anchors  # per literal: 1 for the start, 2 for the end
         self._automaton = Automaton(*map(frozen, automaton))
         self._read_only = plain(self._automaton)  # what kernels are given
-        self._folding = plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
         self._spare: list[Bytes] = []  # marks; a thread takes one and puts it back, which are atomic
+
+    @cached_property
+    def _folding(self) -> Arrays:
+        """The automaton for texts of which capital letters are taken for small ones."""
+        return plain(self._automaton._replace(classes=_fold(self._automaton.classes)))
 
     @classmethod
     def of(cls, literals: Sequence[str]) -> LiteralCodes:
@@ -78,25 +86,7 @@ class LiteralCodes:
 
         An empty one needs a mark of the end: without any it is in every text, and one at the start is not looked for.
         """
-        encoded = [literal[1:].encode() for literal in literals]
-        for literal in literals:
-            if literal in (ANYWHERE, AT_START):
-                raise ValueError(f"the empty literal is marked {literal!r}; mark it {AT_END!r}, which says the same")
-        anchors = np.array([_ANCHORS[literal[0]] for literal in literals], np.uint8)
-        offsets, data = join_texts(encoded)
-        if data.size > _MOST_BYTES:
-            raise LimitError(
-                f"literals of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns"
-            )
-        before, behind = (b"", bytes([START])), (b"", bytes([END]))
-        anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
-        order = sorted(range(len(anchored)), key=anchored.__getitem__)
-        ends, symbols = join_texts([anchored[i] for i in order])
-        codes = np.array(order, np.int32) + np.int32(FIRST_LITERAL)
-        repeated, automaton = build_automaton(symbols, ends, codes, _TABLE_WORDS)
-        if repeated >= 0:
-            raise ValueError(f"the literal {literals[order[repeated]]!r} is given twice")
-        return cls(offsets, data, anchors, Automaton(*automaton))
+        return literal_columns(literals, np.arange(len(literals)), np.array([0, len(literals)]))[0]
 
     @property
     def width(self) -> int:
@@ -118,6 +108,11 @@ class LiteralCodes:
             _MARKS[anchor] + self.data[a:b].tobytes().decode()
             for anchor, a, b in zip(anchors, starts, ends, strict=True)
         ]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Codes by literal, with its mark."""
+        return {literal: code for code, literal in enumerate(self.strings(), FIRST_LITERAL)}
 
     @cached_property
     def search(self) -> TextSearch:
@@ -144,6 +139,11 @@ class LiteralCodes:
         self._spare.append(seen)
         return ptr, codes[: ptr[n]]
 
+    def job(self, *, fold: bool) -> tuple[int, ...]:
+        """Sizes and addresses of the automaton, as `kernels.text_columns` wants them."""
+        given = self._folding if fold else self._read_only
+        return int(self.anchors.size), given[1].size, given[2].size, *map(address_of, given)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
         return {"offsets": self.offsets, "data": self.data, "anchors": self.anchors, **self._automaton._asdict()}
@@ -154,6 +154,42 @@ class LiteralCodes:
         _check(StoredArrays(arrays, "codes of literals"))
         automaton = Automaton(*(arrays[name] for name in Automaton._fields))
         return cls(arrays["offsets"], arrays["data"], arrays["anchors"], automaton)
+
+
+def literal_columns(literals: Sequence[str], chosen: Longs, ptr: Longs) -> list[LiteralCodes]:
+    """The codes of many columns: column c has the literals of `chosen[ptr[c]:ptr[c + 1]]`, see `LiteralCodes.of`.
+
+    An index may have hundreds of columns that look for the same literals. Each of them is put into bytes and ranked once.
+    """
+    used, place = np.unique(chosen, return_inverse=True)
+    texts = [literals[i] for i in used.tolist()]
+    for mark in (ANYWHERE, AT_START):
+        if mark in texts:
+            raise ValueError(f"the empty literal is marked {mark!r}; mark it {AT_END!r}, which says the same")
+    encoded = [text[1:].encode() for text in texts]
+    anchors = np.fromiter((_ANCHORS[text[0]] for text in texts), np.uint8, len(texts))
+    before, behind = (b"", bytes([START])), (b"", bytes([END]))
+    anchored = [before[a & 1] + text + behind[a >> 1] for a, text in zip(anchors.tolist(), encoded, strict=True)]
+    rank = np.empty(len(texts), np.int64)
+    rank[sorted(range(len(texts)), key=anchored.__getitem__)] = np.arange(len(texts))
+    column = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
+    order = np.lexsort((rank[place], column))
+    ends, data = gather_texts(encoded, place)
+    symbol_ends, symbols = gather_texts(anchored, place[order])
+    codes = (order - ptr[column] + FIRST_LITERAL).astype(np.int32)
+    made = []
+    for a, b in pairwise(ptr.tolist()):
+        offsets, symbol_ptr = ends[a : b + 1] - ends[a], symbol_ends[a : b + 1]
+        if offsets[-1] > _MOST_BYTES:
+            raise LimitError(
+                f"literals of {offsets[-1]} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns"
+            )
+        own = symbols[symbol_ptr[0] : symbol_ptr[-1]]
+        repeated, automaton = build_automaton(own, symbol_ptr - symbol_ptr[0], codes[a:b], _TABLE_WORDS, _SMALL_WORDS)
+        if repeated >= 0:
+            raise ValueError(f"the literal {texts[place[order[a + repeated]]]!r} is given twice")
+        made.append(LiteralCodes(offsets, data[ends[a] : ends[b]], anchors[place[a:b]], Automaton(*automaton)))
+    return made
 
 
 def _fold(classes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:

@@ -19,7 +19,7 @@ from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, Stored, key_of
 from wherecast.language.functions.row import GrownTextError
-from wherecast.language.nullable import Nullable, arrow_valid
+from wherecast.language.nullable import Lists, Nullable, arrow_valid
 
 
 @contextmanager
@@ -45,28 +45,24 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     valid = arrow_valid(array)
-    if attribute.value is not None:
-        return Nullable(_dicts(array, attribute, attribute.value), valid)
-    if attribute.type is Type.DECIMAL:
-        return Nullable(_unscaled(array.to_pylist(), is_array=attribute.is_array), valid)
-    if attribute.is_array:
-        return Nullable(_objects(_plain_lists(array)), valid)
+    if attribute.value is not None or attribute.is_array:
+        return Nullable.of_lists(_lists(array, attribute), valid)
+    if attribute.type is Type.DECIMAL and attribute.is_text:
+        return Nullable(_unscaled(array.to_pylist(), is_array=False), valid)
     if attribute.is_text:
         return Nullable.of_texts(array.cast(pa.large_string()))
     return Nullable(_plain_numbers(array), valid)
 
 
-def _dicts(array: pa.Array, attribute: Attribute, value: Attribute) -> npt.NDArray[np.object_]:
-    """Maps as dictionaries, in the order of their keys there."""
-    pairs = array.flatten()
-    keys = _values(pc.struct_field(pairs, "key"), element_of(attribute)).values.tolist()
-    items = _values(pc.struct_field(pairs, "value"), value)
-    values = [v if known else None for v, known in zip(items.values.tolist(), items.valid.tolist(), strict=True)]
+def _lists(array: pa.Array, attribute: Attribute) -> Lists:
+    """Arrays, or maps with keys."""
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    out, start = np.empty(len(array), object), 0
-    for row, end in enumerate(np.cumsum(sizes).tolist()):
-        out[row], start = dict(zip(keys[start:end], values[start:end], strict=True)), end
-    return out
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+    flat = array.flatten()
+    if attribute.value is None:
+        return Lists(offsets, _values(flat, element_of(attribute)))
+    keys = _values(pc.struct_field(flat, "key"), element_of(attribute))
+    return Lists(offsets, _values(pc.struct_field(flat, "value"), attribute.value), keys)
 
 
 class MapPairs(NamedTuple):
@@ -145,11 +141,3 @@ def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     if array.null_count:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     return np.asarray(array.to_numpy(zero_copy_only=False))
-
-
-def _plain_lists(array: pa.Array) -> list[list[Any]]:
-    if pa.types.is_date32(array.type.value_type):
-        array = array.cast(pa.list_(pa.int32()))
-    elif pa.types.is_timestamp(array.type.value_type):
-        array = array.cast(pa.list_(pa.int64()))
-    return [[] if v is None else v for v in array.to_pylist()]

@@ -18,7 +18,7 @@ from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
-from wherecast.language.sequences import take_ranges
+from wherecast.language.sequences import distinct, take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -128,7 +128,7 @@ def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16],
         return plain
     # A block at a time: sorting all rows at once takes five times their memory.
     blocks = [slice(at, at + _BLOCK_ROWS) for at in range(0, boxes.attr.size, _BLOCK_ROWS)]
-    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(_row_keys(boxes, block)) for block in blocks)]))
+    keys = distinct(np.concatenate([np.zeros(0, np.int64), *(distinct(_row_keys(boxes, block)) for block in blocks)]))
     narrow = np.min_scalar_type(max(keys.size - 1, 0))
     if narrow.itemsize > 2 or keys.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
         return plain

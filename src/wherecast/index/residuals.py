@@ -7,6 +7,9 @@ text of 1 MB read 300 MB. Stopping such an evaluation by the clock would give an
 another one when a stream replays the event. So the work is computed first: the bytes of each text, times how often
 the residual reads it. An event beyond the limits is refused whole, before anything is evaluated for it.
 
+A test that the codes of an event answer (see `text_tests`) reads nothing. Such tests come first, and what they refuse is not
+counted.
+
 Almost no batch comes near a limit, and the longest text of each attribute shows that at once. Only a batch that might
 exceed one is computed pair by pair.
 """
@@ -25,13 +28,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import laid_out
+from wherecast.index.boxes import EventCodes
+from wherecast.index.codes import Codebook
 from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
-from wherecast.index.text_tests import TextTests, take_tests
+from wherecast.index.text_columns import laid_out
+from wherecast.index.text_tests import TakenTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
-from wherecast.kernels.jit import direct, frozen
-from wherecast.kernels.patterns import ask_tests, settle_tests
+from wherecast.kernels.jit import direct, frozen, plain
+from wherecast.kernels.patterns import ask_tests, hold_codes, settle_codes, settle_tests
 from wherecast.language.evaluate import holds
 from wherecast.language.events.arrow import is_text
 from wherecast.language.events.events import EventBatch
@@ -48,14 +53,6 @@ from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import ProgramScope
 
 
-class _Tests(NamedTuple):
-    """The text tests of residuals, and what they leave of each program, if anything."""
-
-    tests: TextTests
-    rest: list[tuple[Residual, ...]]
-    has_rest: Bools
-
-
 class Residuals:
     """The residuals of an index: number r is row `rows[r]` of program `program[r]`.
 
@@ -63,8 +60,14 @@ class Residuals:
     """
 
     def __init__(
-        self, programs: list[Program], program: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], is_settled: Bools
+        self,
+        programs: list[Program],
+        program: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int32],
+        is_settled: Bools,
+        codebook: Codebook | None = None,  # whose codes answer tests; None: texts are searched
     ) -> None:
+        self._codebook = codebook
         self.programs = programs
         self.program = program
         self.rows = rows
@@ -102,28 +105,41 @@ class Residuals:
 
     def _reads_of(self, program: int) -> Reads:
         if program not in self._reads:
-            self._reads[program] = count_reads(self.programs[program].residuals)
+            self._reads[program] = count_reads(self._tests.left[program])
         return self._reads[program]
 
     @cached_property
-    def _tests(self) -> _Tests:
-        tests, rest = take_tests(self.programs, self.program, self.rows)
-        return _Tests(tests, rest, np.array([bool(r) for r in rest], bool))
+    def _tests(self) -> TakenTests:
+        chosen = np.flatnonzero(~self.is_settled)
+        return take_tests(self.programs, self.program, self.rows, chosen, self._codebook)
+
+    def hold_by_codes(
+        self, codes: EventCodes, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]
+    ) -> tuple[Bools, Bools]:
+        """Of which (event, residual) pairs the tests hold that codes answer, and which of these have something left to evaluate."""
+        held = np.empty(event_ids.size, bool)
+        given = frozen(codes.codes), frozen(codes.list_ptr), frozen(codes.list_codes)
+        hold_codes(plain(self._tests.coded), *given, event_ids, residual_ids, held)
+        return held, held & self._tests.is_left[residual_ids]
 
     def hold(self, events: EventBatch, event_ids: npt.NDArray[Any], residual_ids: npt.NDArray[Any]) -> Bools:
-        """Which (event, residual) pairs hold: text tests of all programs together, then one evaluation per program."""
-        tests, rest, has_rest = self._tests
+        """Which (event, residual) pairs hold, but for what codes answer: text tests of all programs, then one evaluation per program."""
+        tests, rest = self._tests.tests, self._tests.rest
         out = tests.hold(events, event_ids, residual_ids)
-        left = np.flatnonzero(out & has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
+        left = np.flatnonzero(out & self._has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
         if left.size:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
             with numbering(events):
                 out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
         return out
 
+    @cached_property
+    def _has_rest(self) -> Bools:
+        return np.array([bool(rest) for rest in self._tests.rest], bool)
+
     def of_clauses(self, residuals: Ints) -> ClauseResiduals:
         """The residuals of clauses (-1: none), for single events."""
-        return ClauseResiduals(self, residuals, self._tests)
+        return ClauseResiduals(self, residuals, self._tests, self._has_rest)
 
     def most_reads(self) -> Longs:
         """By program, how often a residual reads text."""
@@ -172,12 +188,15 @@ class Residuals:
 class ClauseResiduals:
     """The residuals of an index's clauses, as single events meet them: one kernel call, and an evaluation of what it leaves."""
 
-    def __init__(self, residuals: Residuals, of_clause: Ints, tests: _Tests) -> None:
+    def __init__(self, residuals: Residuals, of_clause: Ints, taken: TakenTests, has_rest: Bools) -> None:
         self._residuals = residuals
-        self._texts = tests.tests
-        given = residuals.is_settled, residuals.program, residuals.most_reads(), tests.has_rest, *tests.tests.arrays()
+        self._texts = taken.tests
+        is_settled = residuals.is_settled | ~taken.is_left
+        given = is_settled, residuals.program, residuals.most_reads(), has_rest, *taken.tests.arrays()
         self._given: tuple[Any, Any] = tuple(map(frozen, given)), frozen(of_clause)
+        self._coded: tuple[Any, Any] = plain(taken.coded), frozen(of_clause)
         ints, longs = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self._settle_codes = direct(settle_codes, *self._coded, ints, 0, ints, longs, ints)
         self._ask = direct(ask_tests, *self._given, ints, 0, ints, ints)
         self._settle = direct(settle_tests, *self._given, ints, 0, ints, ints, 0, longs, b"", ints)
         self._spare: list[tuple[Ints, Ints]] = []  # `place` and `wanted` of kernels; taking and putting back are atomic
@@ -187,6 +206,9 @@ class ClauseResiduals:
 
         -1 if residuals might read more text than the limits allow: then match it as a batch, which counts that exactly.
         """
+        n = self._settle_codes(*self._coded, point.clauses, n, point.flat, point.list_ptr, point.list_codes)
+        if not n:
+            return 0
         try:
             place, wanted = self._spare.pop()
         except IndexError:
@@ -229,7 +251,7 @@ def _array_bytes(array: npt.NDArray[Any]) -> int:
     return array.nbytes + objects
 
 
-def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residuals:
+def open_residuals(arrays: Mapping[str, Any], programs: list[Program], codebook: Codebook) -> Residuals:
     """Residuals out of a file; raises SnapshotError if one is not a row of a program."""
     stored = StoredArrays(arrays, "residuals")
     program = stored.column("program", np.int32)
@@ -241,7 +263,7 @@ def open_residuals(arrays: Mapping[str, Any], programs: list[Program]) -> Residu
     is_settled = (
         stored.column("is_settled", np.bool_, size=rows.size) if "is_settled" in stored else np.zeros(rows.size, bool)
     )
-    return Residuals(programs, program, rows, is_settled)
+    return Residuals(programs, program, rows, is_settled, codebook)
 
 
 # -- work --------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,18 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
-from wherecast.kernels.jit import direct, frozen
+from wherecast.kernels.jit import address_of, direct, frozen
+from wherecast.language.arrow_texts import string_buffers
+from wherecast.language.nullable import arrow_valid
+from wherecast.language.sequences import take_ranges
 
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
+
+#: The hash of stored tables, which name it; the first one, byte by byte, had no number.
+_HASH = 1
 
 #: Codes have 32 bits and a string takes two.
 _MOST_STRINGS = 2**30 - 1
 
 _ALL_VALID = frozen(np.zeros(0, np.bool_))
-_NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
 class Texts(NamedTuple):
@@ -46,13 +51,8 @@ class Texts(NamedTuple):
 
 def lay_out(values: pa.Array) -> Texts:
     """A column of strings or large strings, in place."""
-    bitmap = values.buffers()[0]
-    if not values.null_count or bitmap is None:
-        return Texts(*string_buffers(values), _ALL_VALID)
-    first, end = values.offset, values.offset + len(values)
-    bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
-    valid = np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(values)].view(np.bool_)
-    return Texts(*string_buffers(values), frozen(valid))
+    valid = frozen(arrow_valid(values)) if values.null_count else _ALL_VALID
+    return Texts(*string_buffers(values), valid)
 
 
 class StringCodes:
@@ -128,9 +128,15 @@ class StringCodes:
         encode_strings(*self._read_only, offsets, data, valid, hashes(), out)
         return out
 
+    def job(self) -> tuple[int, ...]:
+        """Sizes and addresses of the arrays, as `kernels.text_columns` wants them."""
+        seed = self.seed - ((self.seed >> 63) << 64)  # as a signed number
+        arrays = self.offsets, self.data, self._places, self._marks
+        return self.offsets.size - 1, self._places.size, int(self.ordered), seed, *map(address_of, arrays)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
-        facts = np.array([int(self.ordered), self.seed], np.uint64)
+        facts = np.array([int(self.ordered), self.seed, _HASH], np.uint64)
         return {
             "offsets": self.offsets,
             "data": self.data,
@@ -143,8 +149,24 @@ class StringCodes:
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> StringCodes:
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         _check(StoredArrays(arrays, "codes of strings"))
-        ordered, seed = (int(f) for f in arrays["facts"])
-        return cls(arrays["offsets"], arrays["data"], bool(ordered), (seed, arrays["places"], arrays["marks"]))
+        ordered, seed, *known = (int(f) for f in arrays["facts"])
+        table = (seed, arrays["places"], arrays["marks"]) if known else None  # an older one is made anew
+        return cls(arrays["offsets"], arrays["data"], bool(ordered), table)
+
+
+def string_columns(strings: Sequence[str], chosen: Longs, ptr: Longs, ordered: Bools) -> list[StringCodes]:
+    """The codes of many columns: the constants of column c are those of `chosen[ptr[c]:ptr[c + 1]]`, sorted and distinct."""
+    used, place = np.unique(chosen, return_inverse=True)
+    ends, data = gather_texts([strings[i].encode() for i in used.tolist()], place)
+    parts = zip(pairwise(ptr.tolist()), ordered.tolist(), strict=True)
+    return [StringCodes(ends[a : b + 1] - ends[a], data[ends[a] : ends[b]], is_ordered) for (a, b), is_ordered in parts]
+
+
+def gather_texts(texts: list[bytes], places: Longs) -> tuple[Longs, Bytes]:
+    """Some of the texts, one after the other: offsets and bytes."""
+    ends, data = join_texts(texts)
+    where, ptr = take_ranges(ends, places)
+    return ptr, data[where]
 
 
 def _check(stored: StoredArrays) -> None:
@@ -153,7 +175,8 @@ def _check(stored: StoredArrays) -> None:
     n = len(texts)
     stored.require(n < _MOST_STRINGS, "offsets", f"has {n} strings, at most {_MOST_STRINGS}")
     stored.require(n < 2 or pc.all(pc.less(texts[:-1], texts[1:])).as_py(), "data", "is not sorted")
-    facts = stored.column("facts", np.uint64, size=2)
+    facts = stored.column("facts", np.uint64)
+    stored.require(facts.size == 2 or (facts.size == 3 and facts[2] == _HASH), "facts", "names no hash that is known")
     stored.require(facts[0] <= 1, "facts", f"has no truth value but {facts[0]}")
     places = stored.column("places", np.int32)
     is_power = places.size & (places.size - 1) == 0
@@ -161,16 +184,6 @@ def _check(stored: StoredArrays) -> None:
     stored.within(places, -1, n, "places")
     stored.require(places.min() < 0, "places", "has no empty slot")
     stored.column("marks", np.uint32, size=places.size)
-
-
-def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
-    """Offsets and bytes of a column of strings or large strings, without copying."""
-    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-    _, offsets, data = values.buffers()
-    if offsets is None or len(values) == 0:
-        return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
-    ends = frozen(np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1])
-    return ends, frozen(np.frombuffer(data, np.uint8)) if data is not None and data.size else _NO_BYTES
 
 
 def join_texts(texts: list[bytes]) -> tuple[Longs, Bytes]:

@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs, Shorts
-from wherecast.kernels.late import late
+from wherecast.kernels.late import apart, late
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 #: Parts of one column: constraint keys are column * _PARTS + part.
 _PARTS = 1 << 20
+#: Where a count begins that helpers are given. Numba compiles a helper for the literal 0, and once more for other integers.
+NONE = np.int64(0)
 
 
 class Templates(NamedTuple):
@@ -69,7 +71,9 @@ class Settled(NamedTuple):
 def settle_clauses(template: Longs, shift: Longs, templates: Templates, atoms: Atoms, is_boolean: Bools) -> Settled:
     """The clauses of filters; `is_boolean` tells which columns have two values only."""
     run = _settle.for_size(template.size)
-    return Settled(*run(template, shift, tuple(templates), tuple(atoms), is_boolean))
+    n, rows, ptr, row_ptr, *columns, source = run(template, shift, tuple(templates), tuple(atoms), is_boolean)
+    attr, null, lo, hi = (column[:rows].copy() for column in columns)
+    return Settled(ptr, row_ptr[: n + 1].copy(), attr, null, lo, hi, source[:n].copy())
 
 
 # -- sets ---------------------------------------------------------------------------------------------------------------
@@ -78,27 +82,49 @@ def settle_clauses(template: Longs, shift: Longs, templates: Templates, atoms: A
 @late
 def grown(array: Any, size: Any) -> Any:
     """The array, or a longer copy if it has fewer than `size` places."""
+    apart()
     if size <= array.size:
         return array
     out = np.empty(2 * size, array.dtype)
-    out[: array.size] = array
+    for i in range(array.size):
+        out[i] = array[i]
     return out
+
+
+@late
+def wider(table: Any, rows: Any) -> Any:
+    """As `grown` for the rows of a table."""
+    apart()
+    if rows <= table.shape[0]:
+        return table
+    out = np.empty((2 * rows, table.shape[1]), table.dtype)
+    for i in range(table.shape[0]):
+        for field in range(table.shape[1]):
+            out[i, field] = table[i, field]
+    return out
+
+
+@late
+def _copy_row(table: Any, to: Any, source: Any) -> Any:
+    for field in range(table.shape[1]):
+        table[to, field] = table[source, field]
 
 
 @late
 def _merged(lo: Any, hi: Any, first: Any, end: Any) -> Any:
     """Sort intervals in place and join those that overlap or touch; returns the new end."""
-    if end - first > 32:
-        order = np.argsort(lo[first:end])
-        lo[first:end] = lo[first:end][order]
-        hi[first:end] = hi[first:end][order]
-    else:
-        for i in range(first + 1, end):
+    apart()
+    gap = 1
+    while gap < (end - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:  # Shell's sort
+        for i in range(first + gap, end):
             low, high, j = lo[i], hi[i], i
-            while j > first and lo[j - 1] > low:
-                lo[j], hi[j] = lo[j - 1], hi[j - 1]
-                j -= 1
+            while j >= first + gap and lo[j - gap] > low:
+                lo[j], hi[j] = lo[j - gap], hi[j - gap]
+                j -= gap
             lo[j], hi[j] = low, high
+        gap //= 3
     last = first
     for i in range(first + 1, end):
         if hi[last] == _MOST or lo[i] <= hi[last] + 1:
@@ -127,6 +153,7 @@ def _met(lo: Any, hi: Any, a: Any, a_end: Any, b: Any, b_end: Any, at: Any) -> A
 @late
 def _order_sets(lo: Any, hi: Any, sets: Any, a: Any, b: Any) -> Any:
     """-1, 0 or 1: constraints in the order of their intervals; NULL is an interval that comes after others."""
+    apart()
     a_first, a_end, b_first, b_end = sets[a, 1], sets[a, 2], sets[b, 1], sets[b, 2]
     if sets[a, 3] != sets[b, 3]:
         return 1 if sets[a, 3] else -1
@@ -192,6 +219,7 @@ def _covers(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, wide: Any, nar
 @late
 def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
     """Drop clauses inside others; of equal ones the first stays. Returns how many are left."""
+    apart()
     kept = 0
     for i in range(n):
         is_inside = False
@@ -205,10 +233,10 @@ def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> A
         for j in range(kept):
             if not _covers(lo, hi, sets, rest, clauses, i, j):
                 if left != j:
-                    clauses[left] = clauses[j]
+                    _copy_row(clauses, left, j)
                 left += 1
         if left != i:
-            clauses[left] = clauses[i]
+            _copy_row(clauses, left, i)
         kept = left + 1
     return kept
 
@@ -216,6 +244,7 @@ def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> A
 @late
 def _differ_in(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: Any, key: Any) -> Any:
     """Whether two clauses differ in one constraint only, that of this key; returns how far it is from the first, or -1."""
+    apart()
     size = clauses[a, 1] - clauses[a, 0]
     if clauses[a, 5] != clauses[b, 5] or clauses[b, 1] - clauses[b, 0] != size:
         return -1
@@ -236,6 +265,7 @@ def _differ_in(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: 
 @late
 def _order_clauses(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: Any) -> Any:
     """-1, 0 or 1. Columns first: clauses over different columns have an order that no constant changes."""
+    apart()
     a_size, b_size = clauses[a, 1] - clauses[a, 0], clauses[b, 1] - clauses[b, 0]
     x, y = clauses[a, 0], clauses[b, 0]
     for i in range(min(a_size, b_size)):
@@ -264,21 +294,35 @@ def _mask(sets: Any, first: Any, end: Any) -> Any:
 
 
 @late
-def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
-    """Unite clauses that differ in one set of plain values. Returns the grown arrays and how much of them is used."""
-    n_keys, most = 0, 0
+def _plain_keys(sets: Any, clauses: Any, n: Any) -> Any:
+    """The keys of all sets of plain values, in order, each once; and how many they are."""
+    apart()
+    most, n_keys = 0, 0
     for c in range(n):
         most += clauses[c, 1] - clauses[c, 0]
     keys = np.empty(most, np.int64)
     for c in range(n):
         for i in range(clauses[c, 0], clauses[c, 1]):
-            if sets[i, 0] % _PARTS == 0:
-                keys[n_keys] = sets[i, 0]
-                n_keys += 1
-    keys = np.unique(keys[:n_keys])
-    for k in range(keys.size):
+            key, at = sets[i, 0], n_keys
+            while at > 0 and keys[at - 1] > key:
+                at -= 1
+            if key % _PARTS or (at > 0 and keys[at - 1] == key):
+                continue
+            for k in range(n_keys, at, -1):
+                keys[k] = keys[k - 1]
+            keys[at] = key
+            n_keys += 1
+    return keys, n_keys
+
+
+@late
+def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
+    """Unite clauses that differ in one set of plain values. Returns the grown arrays and how much of them is used."""
+    apart()
+    keys, n_keys = _plain_keys(sets, clauses, n)
+    for k in range(n_keys):
         key = keys[k]
-        c = 0
+        c = NONE
         while c < n:
             first, place, other = used, -1, c + 1
             while other < n:
@@ -292,12 +336,9 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
                 lo, hi = grown(lo, used + size), grown(hi, used + size)
                 if place < 0:
                     length = clauses[c, 1] - clauses[c, 0]
-                    if n_sets + length > sets.shape[0]:
-                        wider = np.empty((2 * (n_sets + length), 4), np.int64)
-                        wider[:n_sets] = sets[:n_sets]
-                        sets = wider
+                    sets = wider(sets, n_sets + length)
                     for i in range(length):
-                        sets[n_sets + i] = sets[clauses[c, 0] + i]
+                        _copy_row(sets, n_sets + i, clauses[c, 0] + i)
                     clauses[c, 0], clauses[c, 1] = n_sets, n_sets + length
                     n_sets += length
                     for i in range(sets[own, 1], sets[own, 2]):
@@ -310,14 +351,14 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
                     used += 1
                 sets[place, 3] = sets[place, 3] | sets[theirs, 3]
                 for i in range(other, n - 1):
-                    clauses[i] = clauses[i + 1]
+                    _copy_row(clauses, i, i + 1)
                 n -= 1
             if place >= 0:
                 used = _merged(lo, hi, first, used)
                 sets[place, 1], sets[place, 2] = first, used
                 if sets[place, 3] and used - first == 1 and lo[first] == _LEAST and hi[first] == _MOST:
                     for i in range(place, clauses[c, 1] - 1):  # NULL and every value: no constraint
-                        sets[i] = sets[i + 1]
+                        _copy_row(sets, i, i + 1)
                     clauses[c, 1] -= 1
                 clauses[c, 5] = _mask(sets, clauses[c, 0], clauses[c, 1])
             c += 1
@@ -330,6 +371,7 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
 @late
 def _united(t_atom_ptr: Any, t_atoms: Any, number: Any, shift: Any, atoms: Any, lo: Any, hi: Any, at: Any) -> Any:
     """The union of a set's atoms, put at `at`: its end, and whether NULL is in it."""
+    apart()
     ptr, from_lo, from_hi, from_null, _ = atoms
     first, null = at, 0
     for a in range(t_atom_ptr[number], t_atom_ptr[number + 1]):
@@ -346,6 +388,7 @@ def _united(t_atom_ptr: Any, t_atoms: Any, number: Any, shift: Any, atoms: Any, 
 @late
 def _work(t: Any, shift: Any, templates: Any, atoms: Any) -> Any:
     """Bounds for a template with a shift: intervals, constraints and residuals of its clauses before they are simplified."""
+    apart()
     clause_ptr, set_ptr, c_set_ptr, c_sets, rest_ptr, _, atom_ptr, t_atoms, _, _ = templates
     sizes = np.zeros(set_ptr[t + 1] - set_ptr[t], np.int64)
     total = 0
@@ -365,6 +408,7 @@ def _clause_sets(
     c: Any, s0: Any, templates: Any, found: Any, lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, is_boolean: Any
 ) -> Any:
     """The constraints of a clause, in order: how much of the arrays is used then, or -1: it cannot hold."""
+    apart()
     c_set_ptr, c_sets, column, is_element = templates[2], templates[3], templates[8], templates[9]
     start = n_sets
     for i in range(c_set_ptr[c], c_set_ptr[c + 1]):
@@ -429,9 +473,112 @@ def _is_any_element(lo: Any, hi: Any, sets: Any, i: Any) -> Any:
 
 
 @late
+def _residuals(c: Any, by: Any, templates: Any, words: Any, rest: Any, n_rest: Any) -> Any:
+    """Add the residuals of a clause to `rest`, sorted, each once; returns how many there are then."""
+    apart()
+    rest_ptr, t_rest = templates[4], templates[5]
+    first = n_rest
+    for i in range(rest_ptr[c], rest_ptr[c + 1]):
+        word = words[t_rest[i] + by]
+        j = n_rest
+        while j > first and rest[j - 1] > word:
+            j -= 1
+        if j > first and rest[j - 1] == word:
+            continue
+        for k in range(n_rest, j, -1):
+            rest[k] = rest[k - 1]
+        rest[j] = word
+        n_rest += 1
+    return n_rest
+
+
+@late
+def _begun(
+    t: Any,
+    by: Any,
+    templates: Any,
+    atoms: Any,
+    is_boolean: Any,
+    lo: Any,
+    hi: Any,
+    sets: Any,
+    rest: Any,
+    clauses: Any,
+    found: Any,
+) -> Any:
+    """The clauses of a template with a shift, but for those that cannot hold: how many, and the used intervals and constraints."""
+    apart()
+    clause_ptr, set_ptr = templates[0], templates[1]
+    s0, s1 = set_ptr[t], set_ptr[t + 1]
+    used, n_sets, n, n_rest = NONE, NONE, NONE, NONE
+    for s in range(s0, s1):
+        end, has_null = _united(templates[6], templates[7], s, by, atoms, lo, hi, used)
+        found[s - s0, 0], found[s - s0, 1], found[s - s0, 2] = used, end, has_null
+        used = end
+    for c in range(clause_ptr[t], clause_ptr[t + 1]):
+        end, used = _clause_sets(c, s0, templates, found, lo, hi, used, sets, n_sets, is_boolean)
+        if end < 0:
+            continue
+        clauses[n, 0], clauses[n, 1], clauses[n, 2], clauses[n, 4] = n_sets, end, n_rest, c
+        n_rest = _residuals(c, by, templates, atoms[4], rest, n_rest)
+        clauses[n, 3], clauses[n, 5] = n_rest, _mask(sets, n_sets, end)
+        n_sets = end
+        n += 1
+    return n, used, n_sets
+
+
+@late
+def _simplified(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
+    """Drop and join clauses while that is possible, and sort them. Returns the grown arrays, and how many are left."""
+    apart()
+    before = n + 1
+    while 1 < n < before:
+        before = _absorbed(lo, hi, sets, rest, clauses, n)
+        lo, hi, used, sets, n_sets, n = _joined(lo, hi, used, sets, n_sets, rest, clauses, before)
+    for i in range(1, n):
+        j = i
+        while j > 0 and _order_clauses(lo, hi, sets, rest, clauses, j, j - 1) < 0:
+            for field in range(6):
+                clauses[j, field], clauses[j - 1, field] = clauses[j - 1, field], clauses[j, field]
+            j -= 1
+    return lo, hi, sets, n
+
+
+@late
+def _size(lo: Any, hi: Any, sets: Any, first: Any, end: Any) -> Any:
+    """Rows of a clause with these constraints."""
+    size = 0
+    for i in range(first, end):
+        size += sets[i, 2] - sets[i, 1] + sets[i, 3] + _is_any_element(lo, hi, sets, i)
+    return size
+
+
+@late
+def _write(
+    lo: Any, hi: Any, sets: Any, first: Any, end: Any, attr: Any, null: Any, out_lo: Any, out_hi: Any, at: Any
+) -> Any:
+    """Write the rows of a clause with these constraints from `at` on; returns their end."""
+    apart()
+    for i in range(first, end):
+        column = sets[i, 0] // _PARTS
+        if sets[i, 3]:
+            attr[at], null[at], out_lo[at], out_hi[at] = ~column, True, 0, 0
+            at += 1
+        for k in range(sets[i, 1], sets[i, 2]):
+            attr[at], null[at], out_lo[at], out_hi[at] = ~column, False, lo[k], hi[k]
+            at += 1
+        if _is_any_element(lo, hi, sets, i):
+            attr[at], null[at], out_lo[at], out_hi[at] = ~column, False, _LEAST + 1, _MOST
+            out_hi[at - 1] = _LEAST
+            at += 1
+        attr[at - 1] = column
+    return at
+
+
+@late
 def _settle(template: Any, shift: Any, templates: Any, atoms: Any, is_boolean: Any) -> Any:
     n = template.size
-    clause_ptr, set_ptr, rest_ptr, t_rest = templates[0], templates[1], templates[4], templates[5]
+    clause_ptr, set_ptr = templates[0], templates[1]
     out_ptr = np.zeros(n + 1, np.int64)
     row_ptr, source = np.zeros(n + 1, np.int64), np.empty(n + 1, np.int64)
     attr, null = np.empty(4 * n + 16, np.int16), np.empty(4 * n + 16, np.bool_)
@@ -439,86 +586,25 @@ def _settle(template: Any, shift: Any, templates: Any, atoms: Any, is_boolean: A
     lo, hi = np.empty(256, np.int64), np.empty(256, np.int64)
     sets, rest = np.empty((256, 4), np.int64), np.empty(256, np.int64)
     clauses, found = np.empty((128, 6), np.int64), np.empty((256, 3), np.int64)
-    n_out, n_rows = 0, 0
+    n_out, n_rows = NONE, NONE
     for f in range(n):
-        t, by = template[f], shift[f]
-        c0, c1, s0, s1 = clause_ptr[t], clause_ptr[t + 1], set_ptr[t], set_ptr[t + 1]
-        most, most_sets, most_rest = _work(t, by, templates, atoms)
+        t = template[f]
+        most, most_sets, most_rest = _work(t, shift[f], templates, atoms)
         lo, hi, rest = grown(lo, most + most_sets), grown(hi, most + most_sets), grown(rest, most_rest)
-        if most_sets > sets.shape[0]:
-            sets = np.empty((2 * most_sets, 4), np.int64)
-        if s1 - s0 > found.shape[0]:
-            found = np.empty((2 * (s1 - s0), 3), np.int64)
-        if c1 - c0 > clauses.shape[0]:
-            clauses = np.empty((2 * (c1 - c0), 6), np.int64)
-        used, n_sets, n_clauses, n_rest = 0, 0, 0, 0
-        for s in range(s0, s1):
-            end, has_null = _united(templates[6], templates[7], s, by, atoms, lo, hi, used)
-            found[s - s0, 0], found[s - s0, 1], found[s - s0, 2] = used, end, has_null
-            used = end
-        for c in range(c0, c1):
-            end, used = _clause_sets(c, s0, templates, found, lo, hi, used, sets, n_sets, is_boolean)
-            if end < 0:
-                continue
-            first_rest = n_rest
-            for i in range(rest_ptr[c], rest_ptr[c + 1]):
-                words = atoms[4][t_rest[i] + by]
-                j = n_rest
-                while j > first_rest and rest[j - 1] > words:
-                    j -= 1
-                if j > first_rest and rest[j - 1] == words:
-                    continue
-                for k in range(n_rest, j, -1):
-                    rest[k] = rest[k - 1]
-                rest[j] = words
-                n_rest += 1
-            clauses[n_clauses, 0], clauses[n_clauses, 1] = n_sets, end
-            clauses[n_clauses, 2], clauses[n_clauses, 3], clauses[n_clauses, 4] = first_rest, n_rest, c
-            clauses[n_clauses, 5] = _mask(sets, n_sets, end) if c1 - c0 > 1 else 0
-            n_sets = end
-            n_clauses += 1
-        while n_clauses > 1:
-            n_clauses = _absorbed(lo, hi, sets, rest, clauses, n_clauses)
-            before = n_clauses
-            lo, hi, used, sets, n_sets, n_clauses = _joined(lo, hi, used, sets, n_sets, rest, clauses, n_clauses)
-            if n_clauses == before:
-                break
-        for i in range(1, n_clauses):
-            j = i
-            while j > 0 and _order_clauses(lo, hi, sets, rest, clauses, j, j - 1) < 0:
-                for field in range(6):
-                    clauses[j, field], clauses[j - 1, field] = clauses[j - 1, field], clauses[j, field]
-                j -= 1
-        row_ptr, source = grown(row_ptr, n_out + n_clauses + 1), grown(source, n_out + n_clauses + 1)
-        for c in range(n_clauses):
-            size = 0
-            for i in range(clauses[c, 0], clauses[c, 1]):
-                size += sets[i, 2] - sets[i, 1] + sets[i, 3] + _is_any_element(lo, hi, sets, i)
-            attr, null = grown(attr, n_rows + size), grown(null, n_rows + size)
-            out_lo, out_hi = grown(out_lo, n_rows + size), grown(out_hi, n_rows + size)
-            for i in range(clauses[c, 0], clauses[c, 1]):
-                column = sets[i, 0] // _PARTS
-                if sets[i, 3]:
-                    attr[n_rows], null[n_rows], out_lo[n_rows], out_hi[n_rows] = ~column, True, 0, 0
-                    n_rows += 1
-                for k in range(sets[i, 1], sets[i, 2]):
-                    attr[n_rows], null[n_rows], out_lo[n_rows], out_hi[n_rows] = ~column, False, lo[k], hi[k]
-                    n_rows += 1
-                if _is_any_element(lo, hi, sets, i):
-                    attr[n_rows], null[n_rows], out_lo[n_rows], out_hi[n_rows] = ~column, False, _LEAST + 1, _MOST
-                    out_hi[n_rows - 1] = _LEAST
-                    n_rows += 1
-                attr[n_rows - 1] = column
+        sets = wider(sets, most_sets)
+        found = wider(found, set_ptr[t + 1] - set_ptr[t])
+        clauses = wider(clauses, clause_ptr[t + 1] - clause_ptr[t])
+        left, used, n_sets = _begun(t, shift[f], templates, atoms, is_boolean, lo, hi, sets, rest, clauses, found)
+        if left > 1:
+            lo, hi, sets, left = _simplified(lo, hi, used, sets, n_sets, rest, clauses, left)
+        row_ptr, source = grown(row_ptr, n_out + left + 1), grown(source, n_out + left + 1)
+        for c in range(left):
+            first, end = clauses[c, 0], clauses[c, 1]
+            size = n_rows + _size(lo, hi, sets, first, end)
+            attr, null, out_lo, out_hi = grown(attr, size), grown(null, size), grown(out_lo, size), grown(out_hi, size)
+            n_rows = _write(lo, hi, sets, first, end, attr, null, out_lo, out_hi, n_rows)
             source[n_out] = clauses[c, 4]
             n_out += 1
             row_ptr[n_out] = n_rows
         out_ptr[f + 1] = n_out
-    return (
-        out_ptr,
-        row_ptr[: n_out + 1].copy(),
-        attr[:n_rows].copy(),
-        null[:n_rows].copy(),
-        out_lo[:n_rows].copy(),
-        out_hi[:n_rows].copy(),
-        source[:n_out].copy(),
-    )
+    return n_out, n_rows, out_ptr, row_ptr, attr, null, out_lo, out_hi, source

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bytes, Ints, Longs
-from wherecast.kernels.jit import hot, inlined, jit
+from wherecast.kernels.jit import Scalar, hot, inlined, jit
 
 Scale = int
 
@@ -173,7 +173,7 @@ _SHIFT = np.uint64(32)
 
 @inlined
 def hash_bytes(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
-    """A 64-bit hash of data[start:end]."""
+    """A 64-bit hash of data[start:end]. Stored plans name servers by it, so it stays as it is."""
     h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
     for i in range(start, end):
         h = (h ^ np.uint64(data[i])) * _MULTIPLIER
@@ -182,12 +182,63 @@ def hash_bytes(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np
     return h ^ (h >> _SHIFT)
 
 
+@inlined
+def _four(data: Bytes | bytes, i: Any) -> np.uint64:
+    """Four bytes as a number; LLVM makes one load of it."""
+    low = np.uint64(data[i]) | np.uint64(data[i + 1]) << np.uint64(8)
+    return low | np.uint64(data[i + 2]) << np.uint64(16) | np.uint64(data[i + 3]) << np.uint64(24)
+
+
+@inlined
+def _eight(data: Bytes | bytes, i: Any) -> np.uint64:
+    return _four(data, i) | _four(data, i + 4) << _SHIFT
+
+
+@inlined
+def _short_word(data: Bytes | bytes, start: int, end: int) -> np.uint64:
+    """One to seven bytes as a number, in which some stand twice."""
+    if end - start >= 4:
+        return _four(data, start) | _four(data, end - 4) << _SHIFT
+    middle = np.uint64(data[start + ((end - start) >> 1)])
+    return np.uint64(data[start]) | middle << np.uint64(8) | np.uint64(data[end - 1]) << np.uint64(16)
+
+
+@inlined
+def hash_words(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
+    """A 64-bit hash of data[start:end], eight bytes at a time; the last eight may overlap those before them."""
+    h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
+    i = np.int64(start)
+    while i + 8 <= end:
+        h = (h ^ _eight(data, i)) * _MULTIPLIER
+        h ^= h >> _SHIFT
+        i += 8
+    if i < end:
+        h = (h ^ (_eight(data, end - 8) if end - start >= 8 else _short_word(data, start, end))) * _MULTIPLIER
+        h ^= h >> _SHIFT
+    h = (h ^ (h >> _SHIFT)) * _MIX
+    return h ^ (h >> _SHIFT)
+
+
+@inlined
+def same_bytes(a: Bytes | bytes, a0: int, a1: int, b: Bytes | bytes, b0: int, b1: int) -> Any:
+    """Whether two texts are equal, eight bytes at a time."""
+    n = a1 - a0
+    if n != b1 - b0:
+        return False
+    if n < 8:
+        return n == 0 or _short_word(a, a0, a1) == _short_word(b, b0, b1)
+    for i in range(0, n - 7, 8):
+        if _eight(a, a0 + i) != _eight(b, b0 + i):
+            return False
+    return _eight(a, a1 - 8) == _eight(b, b1 - 8)
+
+
 @jit
 def fill_table(offsets: Longs, data: Bytes, seed: np.uint64, places: Ints, marks: npt.NDArray[np.uint32]) -> None:
     """Enter every string; `places` starts as -1 everywhere and has a power of two slots."""
     mask = np.uint64(places.size - 1)
     for i in range(offsets.size - 1):
-        h = hash_bytes(data, offsets[i], offsets[i + 1], seed)
+        h = hash_words(data, offsets[i], offsets[i + 1], seed)
         slot = h & mask
         while places[np.int64(slot)] >= 0:
             slot = (slot + np.uint64(1)) & mask
@@ -207,6 +258,22 @@ def compare_bytes(a: Bytes | bytes, a0: int, a1: int, b: Bytes | bytes, b0: int,
 
 
 @inlined
+def find_place(offsets: Longs, data: Bytes, values: Bytes | bytes, start: Scalar, end: Scalar) -> np.int64 | int:
+    """Code of values[start:end] by its place among the strings."""
+    low, high = np.int64(0), np.int64(offsets.size - 1)
+    while low < high:
+        middle = (low + high) >> 1
+        order = compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end)
+        if order == 0:
+            return 2 * middle + 2
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return 2 * low + 1
+
+
+@inlined
 def find_code(
     offsets: Longs, data: Bytes, places: Ints, marks: npt.NDArray[np.uint32], ordered: bool,
     values: Bytes | bytes, start: int, end: int, h: np.uint64,
@@ -220,19 +287,10 @@ def find_code(
     slot = np.int64(h & mask)
     while places[slot] >= 0:
         j = np.int64(places[slot])
-        if marks[slot] == mark and compare_bytes(values, start, end, data, offsets[j], offsets[j + 1]) == 0:
+        if marks[slot] == mark and same_bytes(values, start, end, data, offsets[j], offsets[j + 1]):
             return 2 * j + 2
         slot = np.int64(np.uint64(slot + 1) & mask)
-    if not ordered:
-        return np.int64(1)
-    low, high = np.int64(0), np.int64(offsets.size - 1)
-    while low < high:
-        middle = (low + high) >> 1
-        if compare_bytes(data, offsets[middle], offsets[middle + 1], values, start, end) < 0:
-            low = middle + 1
-        else:
-            high = middle
-    return 2 * low + 1
+    return find_place(offsets, data, values, start, end) if ordered else np.int64(1)
 
 
 @hot
@@ -241,7 +299,7 @@ def encode_string(
     value: bytes,
 ) -> np.int64 | int:  # fmt: skip
     """Code of one string."""
-    h = hash_bytes(value, 0, len(value), seed)
+    h = hash_words(value, 0, len(value), seed)
     return find_code(offsets, data, places, marks, ordered, value, 0, len(value), h)
 
 
@@ -249,7 +307,7 @@ def encode_string(
 def hash_strings(values_offsets: Ints, values: Bytes, seed: np.uint64, out: npt.NDArray[np.uint64]) -> None:
     """Hashes of a column."""
     for row in range(out.size):
-        out[row] = hash_bytes(values, values_offsets[row], values_offsets[row + 1], seed)
+        out[row] = hash_words(values, values_offsets[row], values_offsets[row + 1], seed)
 
 
 @hot

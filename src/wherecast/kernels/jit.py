@@ -32,6 +32,9 @@ elements stays scalar, because the compiler cannot tell that source and target a
 the machine has masks (AVX-512), and into a handful of shuffles elsewhere. Going through the set bits one by one costs a
 mispredicted branch for nearly every word that is not zero: 16 ms an event on a million subscriptions of W4, against 5 ms.
 
+`array_at` makes an array of an address. A kernel that reads hundreds of columns gets a table of their addresses: handing over
+hundreds of arrays one by one takes longer than reading them.
+
 With the JIT off the same names are plain Python.
 """
 
@@ -39,6 +42,7 @@ With the JIT off the same names are plain Python.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -49,6 +53,7 @@ from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils as _cgutils
 from numba.core import types
 from numba.extending import intrinsic
+from numba.np import arrayobj as _arrayobj
 
 from wherecast.kernels.private import make_private
 
@@ -67,6 +72,11 @@ _compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nr
 def jit(function: Kernel) -> Kernel:
     """Compile a function of arrays; it may allocate."""
     return cast("Kernel", _compile(cache=True, nogil=True)(function))
+
+
+def helper(function: Kernel) -> Kernel:
+    """Compile a function that only kernels call: what Python would need to call it is left out."""
+    return cast("Kernel", _compile(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
 
 
 def hot(function: Kernel) -> Kernel:
@@ -91,6 +101,12 @@ def frozen(array: Any) -> Any:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def address_of(array: Any) -> int:
+    """Where an array stands, for `array_at`."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def direct(kernel: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -129,6 +145,7 @@ ZERO = np.uint64(0)
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 cgutils: Any = _cgutils  # without types of its own
+arrayobj: Any = _arrayobj
 HAS_COMPRESS = bool(binding.get_host_cpu_features().get("avx512f", False))
 
 if config.DISABLE_JIT:
@@ -152,6 +169,15 @@ if config.DISABLE_JIT:
 
     def prefetch(array: Any, at: Any) -> None:
         """Bring array[at] into the cache; `at` may be anywhere."""
+
+    def array_at(address: Any, size: Any, dtype: Any) -> Any:
+        """The array of so many values that stands at an address; its owner must keep it there."""
+        if size == 0:
+            return np.zeros(0, dtype)
+        return np.frombuffer((ctypes.c_char * (size * np.dtype(dtype).itemsize)).from_address(int(address)), dtype)
+
+    def stay_apart() -> None:
+        """Keep the function that calls this out of its callers' code."""
 
     def add_word(word: Any, hits: Any, at: Any) -> None:
         """Add bit i of the word to hits[at + i], for all 64."""
@@ -256,6 +282,36 @@ else:
             return context.get_dummy_value()
 
         return types.void(array, types.int64), generate
+
+    @intrinsic
+    def array_at(typing_context: Any, address: Any, size: Any, dtype: Any) -> Any:
+        """The array of so many values that stands at an address; its owner must keep it there."""
+        result = types.Array(dtype.instance_type, 1, "C")
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array, element = context.make_array(result)(context, builder), context.get_data_type(result.dtype)
+            width = context.get_constant(types.intp, context.get_abi_sizeof(element))
+            arrayobj.populate_array(
+                array,
+                data=builder.inttoptr(arguments[0], element.as_pointer()),
+                shape=[arguments[1]],
+                strides=[width],
+                itemsize=width,
+                meminfo=None,
+            )
+            return array._getvalue()  # noqa: SLF001 - Numba's way to read it
+
+        return result(types.int64, types.int64, dtype), generate
+
+    @intrinsic
+    def stay_apart(typing_context: Any) -> Any:
+        """Keep the function that calls this out of its callers' code."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.function.attributes.add("noinline")
+            return context.get_dummy_value()
+
+        return types.void(), generate
 
     @intrinsic
     def add_word(typing_context: Any, word: Any, hits: Any, at: Any) -> Any:

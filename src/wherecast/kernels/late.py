@@ -3,6 +3,9 @@
 Compiling one filter, as `wherecast check` does, must not load Numba: that takes a second. So a function marked `late` runs as
 it is written when it is called, and its `compiled` form, made on first use, is the same function given to Numba, with the
 late functions that it calls.
+
+LLVM inlines what is called. A kernel that calls thirty helpers, some of them at ten places, becomes one function that takes half a
+minute to compile. A helper that begins with `apart()` stays a function of its own.
 """
 
 from __future__ import annotations
@@ -33,9 +36,19 @@ class Late:
         """The same function, compiled by Numba."""
         from wherecast.kernels.jit import jit  # noqa: PLC0415 - it loads Numba
 
+        return jit(self._with_helpers())
+
+    @cached_property
+    def helper(self) -> Callable[..., Any]:
+        """The same function, for other compiled functions only."""
+        from wherecast.kernels.jit import helper  # noqa: PLC0415 - it loads Numba
+
+        return helper(self._with_helpers())
+
+    def _with_helpers(self) -> FunctionType:
         names = self.plain.__globals__
-        known = {name: getattr(value, "compiled", value) for name, value in names.items() if name in _names(self.plain)}
-        return jit(FunctionType(self.plain.__code__, {**_module(names), **known}, self.plain.__name__))
+        known = {name: getattr(value, "helper", value) for name, value in names.items() if name in _names(self.plain)}
+        return FunctionType(self.plain.__code__, {**_module(names), **known}, self.plain.__name__)
 
     def for_size(self, size: int) -> Callable[..., Any]:
         """The form that is quicker for so many pieces of work."""
@@ -45,6 +58,23 @@ class Late:
 def late(function: Callable[..., Any]) -> Late:
     """Mark a kernel."""
     return Late(function)
+
+
+class _Apart:
+    """Called by a kernel: nothing in Python, in compiled code the wish not to be inlined."""
+
+    def __call__(self) -> None:
+        pass
+
+    @cached_property
+    def helper(self) -> Any:
+        """What tells LLVM."""
+        from wherecast.kernels.jit import stay_apart  # noqa: PLC0415 - it loads Numba
+
+        return stay_apart
+
+
+apart = _Apart()
 
 
 def _names(function: FunctionType) -> frozenset[str]:

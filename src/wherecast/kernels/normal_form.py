@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
-from wherecast.kernels.clauses import Templates, grown
-from wherecast.kernels.late import late
+from wherecast.kernels.clauses import NONE, Templates, grown, wider
+from wherecast.kernels.late import apart, late
 
 #: Steps of a postfix program, and kinds of nodes.
 SET, RESIDUAL, ALL, ANY, TERM = range(5)
@@ -64,8 +64,10 @@ def expand_filters(
     `programs` are those of the forms.
     """
     run = _expand.for_size(terms.form.size)
-    *arrays, is_left = run(tuple(filters), tuple(terms), tuple(programs), tuple(forms), limit)
-    return Templates(*arrays), is_left
+    sizes, arrays, is_left = run(tuple(filters), tuple(terms), tuple(programs), tuple(forms), limit)
+    clauses, sets, n_in, n_rest, atoms = sizes
+    ends = None, None, clauses + 1, n_in, clauses + 1, n_rest, sets + 1, atoms, sets, sets
+    return Templates(*(array[:end].copy() for array, end in zip(arrays, ends, strict=True))), is_left
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------------
@@ -115,6 +117,7 @@ def _gathered(nodes: Any, items: Any, stack: Any, first: Any, end: Any, kind: An
 @late
 def _unite(nodes: Any, items: Any, n: Any, n_items: Any, out: Any, count: Any) -> Any:
     """Alternatives of one column made one set; sets come first. Returns how many there are now, and the used nodes and items."""
+    apart()
     sets, others = np.empty(count, np.int64), np.empty(count, np.int64)
     n_sets, n_others = 0, 0
     for i in range(count):
@@ -162,6 +165,7 @@ def _connect(
     nodes: Any, items: Any, n: Any, n_items: Any, stack: Any, first: Any, end: Any, kind: Any, out: Any
 ) -> Any:
     """A connective of the nodes on top of the stack. Returns its number, and the used nodes and items."""
+    apart()
     count = _gathered(nodes, items, stack, first, end, kind, out)
     own = kind
     if count < 0:
@@ -188,6 +192,7 @@ def _multiply(
     node: Any, nodes: Any, items: Any, span: Any, found: Any, n_found: Any, parts: Any, n_parts: Any, limit: Any
 ) -> Any:
     """The clauses of a conjunction: first what has one clause only, then the others, the shorter ones first."""
+    apart()
     first, end = nodes[node, 1], nodes[node, 2]
     start = n_parts
     order, n_order = np.empty(end - first, np.int64), 0
@@ -232,7 +237,8 @@ def _multiply(
 @late
 def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: Any, limit: Any) -> Any:
     """Multiply out from the leaves up to the root; False: too many."""
-    n_found, n_parts = 0, 0
+    apart()
+    n_found, n_parts = NONE, NONE
     for node in range(root + 1):
         span[node, 0] = -1 if node < root else 0  # -1: not needed
     for node in range(root, -1, -1):
@@ -289,9 +295,10 @@ def _build(
     f: Any, filters: Any, terms: Any, programs: Any, forms: Any, nodes: Any, items: Any, stack: Any, out: Any
 ) -> Any:
     """The nodes of a filter; returns its root."""
+    apart()
     ptr, kind, arg = filters
     first_atom, columns, reading, is_element, shared, base, numbers = forms
-    n, n_items, top = 0, 0, 0
+    n, n_items, top = NONE, NONE, NONE
     for s in range(ptr[f], ptr[f + 1]):
         if kind[s] != TERM:
             node, n, n_items = _connect(nodes, items, n, n_items, stack, top - arg[s], top, kind[s], out)
@@ -317,6 +324,16 @@ def _build(
 
 
 @late
+def _take_residual(atom: Any, rest: Any, first: Any, n_rest: Any) -> Any:
+    """Add a residual to those of a clause unless it is there; returns how many there are then."""
+    for j in range(first, n_rest):
+        if rest[j] == atom:
+            return n_rest
+    rest[n_rest] = atom
+    return n_rest + 1
+
+
+@late
 def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> Any:
     n = filters[0].size - 1
     is_left = np.zeros(n, np.bool_)
@@ -329,20 +346,19 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
     stack, out = np.empty(64, np.int64), np.empty(64, np.int64)
     span, number = np.empty((64, 2), np.int64), np.empty(64, np.int64)
     found, parts = np.empty((8 * limit + 4096, 2), np.int64), np.empty(_MOST_ITEMS, np.int64)
-    n_clauses, n_sets, n_in, n_rest, n_atoms = 0, 0, 0, 0, 0
+    n_clauses, n_sets, n_in, n_rest, n_atoms = NONE, NONE, NONE, NONE, NONE
     for f in range(n):
-        room, root = _room(filters, terms[0], programs[0], f), 0
+        room, root = _room(filters, terms[0], programs[0], f), NONE
         good = 0 <= room <= _MOST_ITEMS // 64
         if good:
-            if 2 * room + 2 > nodes.shape[0]:
-                nodes, span = np.empty((4 * room + 4, 6), np.int64), np.empty((4 * room + 4, 2), np.int64)
-                number = np.empty(4 * room + 4, np.int64)
-                stack, out = np.empty(4 * room + 4, np.int64), np.empty(4 * room + 4, np.int64)
-            items = grown(items, 2 * room * room + 16)
+            most = 2 * room + 2
+            nodes, span, number = wider(nodes, most), wider(span, most), grown(number, most)
+            stack, out, items = grown(stack, most), grown(out, most), grown(items, 2 * room * room + 16)
             root = _build(f, filters, terms, programs, forms, nodes, items, stack, out)
             good = _clauses(root, nodes, items, span, found, parts, limit)
         if good:
-            number[: root + 1] = -1
+            for node in range(root + 1):
+                number[node] = -1
             first, end = span[root, 0], span[root, 1]
             clause_set_ptr = grown(clause_set_ptr, n_clauses + end - first + 1)
             rest_ptr = grown(rest_ptr, n_clauses + end - first + 1)
@@ -353,12 +369,7 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
                 for k in range(found[c, 0], found[c, 1]):
                     node = parts[k]
                     if nodes[node, 0] == RESIDUAL:
-                        atom, is_known = items[nodes[node, 1]], False
-                        for j in range(first_rest, n_rest):
-                            is_known = is_known or rest[j] == atom
-                        if not is_known:
-                            rest[n_rest] = atom
-                            n_rest += 1
+                        n_rest = _take_residual(items[nodes[node, 1]], rest, first_rest, n_rest)
                         continue
                     if number[node] < 0:
                         number[node] = n_sets
@@ -377,16 +388,6 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
                 clause_set_ptr[n_clauses], rest_ptr[n_clauses] = n_in, n_rest
         is_left[f] = not good
         clause_ptr[f + 1], set_ptr[f + 1] = n_clauses, n_sets
-    return (
-        clause_ptr,
-        set_ptr,
-        clause_set_ptr[: n_clauses + 1].copy(),
-        clause_sets[:n_in].copy(),
-        rest_ptr[: n_clauses + 1].copy(),
-        rest[:n_rest].copy(),
-        atom_ptr[: n_sets + 1].copy(),
-        atoms[:n_atoms].copy(),
-        column[:n_sets].copy(),
-        is_element[:n_sets].copy(),
-        is_left,
-    )
+    sizes = n_clauses, n_sets, n_in, n_rest, n_atoms
+    arrays = clause_ptr, set_ptr, clause_set_ptr, clause_sets, rest_ptr, rest, atom_ptr, atoms, column, is_element
+    return sizes, arrays, is_left

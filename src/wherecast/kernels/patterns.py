@@ -84,13 +84,75 @@ def match_texts(
             )  # fmt: skip
 
 
+# -- by codes ----------------------------------------------------------------------------------------------------------
+
+
+class CodeTests(NamedTuple):
+    """Tests of residuals that the codes of an event answer: does its set in a column have a code? Kernels unpack it."""
+
+    ptr: Longs  # (residuals + 1,) tests of residual r are ptr[r]:ptr[r + 1]
+    column: Ints  # (tests,)
+    code: Ints  # (tests,)
+    truth: Bytes  # (tests,) row of `admitted`
+    admitted: Bools  # (truths, answers)
+
+
+@inlined
+def has_code(codes: Ints, list_ptr: Longs, list_codes: Ints, column: Scalar, code: Scalar) -> Scalar:
+    """Whether an event has a code in a column of a set; UNKNOWN if the text is NULL."""
+    own = codes[column]
+    if own >= 0:
+        return np.int64(UNKNOWN) if own == 0 else np.int64(own == code)
+    low, high = list_ptr[~own], list_ptr[~own + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if list_codes[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return np.int64(low < list_ptr[~own + 1] and list_codes[low] == code)
+
+
+@inlined
+def codes_hold(tests: CodeTests, residual: Scalar, codes: Ints, list_ptr: Longs, list_codes: Ints) -> Scalar:
+    """Whether all tests of a residual hold for an event."""
+    ptr, column, code, truth, admitted = tests
+    for test in range(ptr[residual], ptr[residual + 1]):
+        if not admitted[truth[test], has_code(codes, list_ptr, list_codes, column[test], code[test])]:
+            return False
+    return True
+
+
+@hot
+def hold_codes(
+    tests: CodeTests, codes: Ints, list_ptr: Longs, list_codes: Ints, event_ids: Longs, residual_ids: Ints, out: Bools
+) -> None:
+    """out[i]: do all tests of residual residual_ids[i] hold for event event_ids[i]? See `index.boxes.EventCodes`."""
+    for i in range(out.size):
+        out[i] = codes_hold(tests, residual_ids[i], codes[event_ids[i]], list_ptr, list_codes)
+
+
+@hot
+def settle_codes(
+    tests: CodeTests, residuals: Ints, clauses: Ints, n: int, codes: Ints, list_ptr: Longs, list_codes: Ints
+) -> Scalar:
+    """Keep those of clauses[:n] whose residuals' tests hold for one event; how many these are."""
+    kept = 0
+    for i in range(n):
+        residual = residuals[clauses[i]]
+        if residual < 0 or codes_hold(tests, residual, codes, list_ptr, list_codes):
+            clauses[kept] = clauses[i]
+            kept += 1
+    return kept
+
+
 # -- one event ---------------------------------------------------------------------------------------------------------
 
 
 class Tests(NamedTuple):
     """The text tests of residuals; kernels unpack it and may be given a plain tuple."""
 
-    is_settled: Bools  # (residuals,) those that need no evaluation
+    is_settled: Bools  # (residuals,) those of which nothing is left to evaluate
     program: Ints  # (residuals,) the program of each
     reads: Longs  # (programs,) how often a residual reads text
     has_rest: Bools  # (programs,) whether a residual is more than its tests

@@ -1,25 +1,31 @@
-"""Texts of many events, by Arrow: the commonest functions, casts and conditions.
+"""Texts of many events, by Arrow and by kernels over its buffers: the commonest functions, casts and conditions.
 
 Each function is the same as that of single texts in `functions.text`, which says what Spark computes; `tests/property` compares the
-two. Arrow counts code points, as Spark does, but has another idea of upper and lower case for some letters, and of
-positions. Where the two differ only beyond ASCII, such texts are computed one by one.
+two. Arrow has another idea than Spark of upper and lower case for some letters. Where the two differ only beyond ASCII, such texts
+are computed one by one. What Arrow lacks, or takes long for, is a kernel of `kernels.texts`.
 
-Texts are large strings of Arrow, and so are results that are texts. Other arguments are plain values. None means: one by one.
+Texts are large strings of Arrow, and so are results that are texts. Other arguments are plain values. What a kernel counts is a
+`Nullable`. None means: one by one.
 
 This module is imported where it is called: what only checks filters does not load Arrow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.kernels.arrays import Bools
+from wherecast.kernels import texts as kernels
+from wherecast.kernels.arrays import Bools, Bytes, Longs
+from wherecast.kernels.jit import frozen
 from wherecast.language.events.types import Type
+from wherecast.language.functions.regexes import check_pattern, replacement_pieces
 from wherecast.language.nullable import Nullable, arrow_valid
 from wherecast.language.syntax.patterns import like_form
 
@@ -27,29 +33,86 @@ from wherecast.language.syntax.patterns import like_form
 Text: TypeAlias = Any
 
 
-def _cased(ascii_only: Callable[[pa.Array], pa.Array], one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
+_NO_BYTES = frozen(np.zeros(0, np.uint8))
+
+
+def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
+    """Offsets and bytes of a column of strings or large strings, without copying."""
+    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    _, offsets, data = values.buffers()
+    if offsets is None or len(values) == 0:
+        return frozen(np.zeros(len(values) + 1, width)), _NO_BYTES
+    ends = frozen(np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1])
+    return ends, frozen(np.frombuffer(data, np.uint8)) if data is not None and data.size else _NO_BYTES
+
+
+def _are_ascii(offsets: Longs, data: Bytes) -> bool:
+    """Whether texts have no other letters; what NULLs hide counts too."""
+    return int(data[offsets[0] : offsets[-1]].max(initial=0)) < 128
+
+
+def _made_of(texts: pa.Array, offsets: Longs, data: Bytes) -> pa.Array:
+    """New texts, NULL where those that they are made of are."""
+    valid = None
+    if texts.null_count:
+        bitmap = texts.buffers()[0] if texts.offset % 8 == 0 else texts.is_valid().buffers()[1]
+        valid = bitmap.slice(texts.offset // 8) if texts.offset % 8 == 0 else bitmap
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(texts.type, len(texts), buffers, -1 if texts.null_count else 0)
+
+
+def _parts(texts: pa.Array, choose: Callable[..., None], *given: Any, ascii_matters: bool = False) -> pa.Array:
+    """The part of each text that a kernel chooses."""
+    offsets, data = string_buffers(texts)
+    if ascii_matters:
+        given = *given, _are_ascii(offsets, data)
+    starts, ends = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
+    choose(offsets, data, *given, starts, ends)
+    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int((ends - starts).sum()) + 7, np.uint8)
+    kernels.copy_parts(data, starts, ends, ptr, out)
+    return _made_of(texts, ptr, out)
+
+
+def _bytes(text: str) -> Bytes:
+    found: Bytes = frozen(np.frombuffer(text.encode(), np.uint8))
+    return found
+
+
+def _numbers(texts: pa.Array, values: npt.NDArray[Any]) -> Nullable:
+    return Nullable(values, arrow_valid(texts))
+
+
+def _cased(by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
     def compute(texts: pa.Array) -> pa.Array:
-        cased = ascii_only(texts)
-        others = pc.invert(pc.string_is_ascii(texts))
-        if not pc.any(others).as_py():
+        cased = by_arrow(texts)
+        if _are_ascii(*string_buffers(texts)):
             return cased
-        others = others.fill_null(False)
+        others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
         own = pa.array([one(text) for text in texts.filter(others).to_pylist()], texts.type)
         return pc.replace_with_mask(cased, others, own)
 
     return compute
 
 
-length, octet_length, reverse = pc.utf8_length, pc.binary_length, pc.utf8_reverse
+octet_length, reverse = pc.binary_length, pc.utf8_reverse
 lower = _cased(pc.ascii_lower, str.lower)
 upper = _cased(pc.ascii_upper, str.upper)
+
+
+def length(texts: pa.Array) -> Nullable:
+    offsets, data = string_buffers(texts)
+    if _are_ascii(offsets, data):
+        return _numbers(texts, np.diff(offsets))
+    counts = np.empty(len(texts), np.int64)
+    kernels.count_characters(offsets, data, counts)
+    return _numbers(texts, counts)
 
 
 def bit_length(texts: pa.Array) -> pa.Array:
     return pc.multiply(pc.binary_length(texts), 8)
 
 
-def _with_constant(search: Callable[[pa.Array, str], pa.Array]) -> Callable[[Text, Text], pa.Array | None]:
+def _with_constant(search: Callable[[pa.Array, str], Any]) -> Callable[[Text, Text], Any]:
     """A search for one text in many."""
     return lambda texts, part: search(texts, part) if isinstance(texts, pa.Array) and isinstance(part, str) else None
 
@@ -59,54 +122,129 @@ startswith = _with_constant(pc.starts_with)
 endswith = _with_constant(pc.ends_with)
 
 
-def _find(texts: pa.Array, part: str) -> pa.Array | None:
-    """Positions from 1; Arrow counts bytes."""
-    if not pc.all(pc.string_is_ascii(texts)).as_py():
-        return None
-    return pc.add(pc.find_substring(texts, part), 1)
+def find_from(texts: pa.Array, part: str, at: int) -> Nullable:
+    """As `locate`: positions from 1, and the empty text is at the first."""
+    offsets, data = string_buffers(texts)
+    places = np.zeros(len(texts), np.int64)
+    if at >= 1:
+        kernels.locate_part(offsets, data, _bytes(part), at if part else 1, _are_ascii(offsets, data), places)
+    return _numbers(texts, places)
 
 
-instr = _with_constant(_find)
+instr = _with_constant(lambda texts, part: find_from(texts, part, 1))
 
 
-def _trimmed(trim_by: Callable[[pa.Array, str], pa.Array]) -> Callable[..., pa.Array | None]:
+def _trimmed(at_start: bool, at_end: bool, by_arrow: Callable[[pa.Array, str], pa.Array]) -> Callable[..., Any]:
     """Spark has what is removed before the text."""
 
     def compute(*given: Text) -> pa.Array | None:
         texts, characters = given[-1], given[0] if len(given) > 1 else " "
         if isinstance(texts, str) or not isinstance(characters, str):
             return None
-        return trim_by(texts, characters) if characters else texts
+        if not characters.isascii():
+            return by_arrow(texts, characters)
+        is_removed = np.zeros(256, np.bool_)
+        is_removed[list(characters.encode())] = True
+        return _parts(texts, kernels.trim_parts, is_removed, at_start, at_end) if characters else texts
 
     return compute
 
 
-trim, ltrim, rtrim = _trimmed(pc.utf8_trim), _trimmed(pc.utf8_ltrim), _trimmed(pc.utf8_rtrim)
+trim = _trimmed(True, True, pc.utf8_trim)
+ltrim, rtrim = _trimmed(True, False, pc.utf8_ltrim), _trimmed(False, True, pc.utf8_rtrim)
 
 
-def btrim(texts: Text, characters: Text = " ") -> pa.Array | None:
+def btrim(texts: Text, characters: Text = " ") -> Any:
     return trim(characters, texts)
 
 
-def substring(texts: Text, at: int, count: int | None = None) -> pa.Array | None:
-    """A start before the text takes as many characters less, so both ends count from the end or both from the start."""
+def substring(texts: Text, at: int, count: int = 2**31 - 1) -> pa.Array | None:
+    """A start before the text takes as many characters less."""
     if isinstance(texts, str):
         return None
-    if count is not None and count <= 0:
-        return pc.utf8_slice_codeunits(texts, 0, 0)
-    start = at - 1 if at > 0 else at
-    stop = None if count is None or start < 0 <= start + count else start + count
-    return pc.utf8_slice_codeunits(texts, start, stop)
+    return _parts(texts, kernels.slice_parts, at - 1 if at > 0 else at, max(count, 0), ascii_matters=True)
 
 
 def left(texts: Text, count: int) -> pa.Array | None:
-    return None if isinstance(texts, str) else pc.utf8_slice_codeunits(texts, 0, max(count, 0))
+    return substring(texts, 1, count)
 
 
 def right(texts: Text, count: int) -> pa.Array | None:
-    if isinstance(texts, str):
+    return substring(texts, -count) if count > 0 else substring(texts, 1, 0)
+
+
+def split_part(texts: Text, mark: Text, number: int) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(mark, str) or not mark or number == 0:
         return None
-    return pc.utf8_slice_codeunits(texts, -count, None) if count > 0 else pc.utf8_slice_codeunits(texts, 0, 0)
+    return _parts(texts, kernels.split_parts, _bytes(mark), number)
+
+
+def substring_index(texts: Text, mark: Text, count: int) -> pa.Array | None:
+    if isinstance(texts, str) or not isinstance(mark, str):
+        return None
+    if not mark or count == 0:
+        return substring(texts, 1, 0)
+    return _parts(texts, kernels.index_parts, _bytes(mark), count)
+
+
+def translate(texts: Text, old: Text, new: Text) -> pa.Array | None:
+    if isinstance(texts, str) or not (isinstance(old, str) and isinstance(new, str) and (old + new).isascii()):
+        return None
+    by = np.arange(256, dtype=np.int16)
+    for i in reversed(range(len(old))):  # the first of equal characters counts
+        by[ord(old[i])] = ord(new[i]) if i < len(new) and new[i] != "\0" else -1
+    offsets, data = string_buffers(texts)
+    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int(offsets[-1] - offsets[0]), np.uint8)
+    kernels.replace_bytes(offsets, data, by, ptr, out)
+    return _made_of(texts, ptr, out)
+
+
+def initcap(texts: pa.Array) -> pa.Array | None:
+    offsets, data = string_buffers(texts)
+    if not _are_ascii(offsets, data):
+        return None
+    out = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
+    kernels.capitalise(offsets, data, out)
+    return _made_of(texts, offsets - offsets[0], out)
+
+
+#: Bytes of a column that functions make of shorter texts; beyond, texts are looked at one by one, and may be refused.
+_MOST_MADE = 2**26
+
+
+def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
+    def compute(texts: Text, size: int, fill: Text = " ") -> pa.Array | None:
+        if isinstance(texts, str) or not isinstance(fill, str) or len(texts) * size * 4 > _MOST_MADE:
+            return None
+        offsets, data = string_buffers(texts)
+        cuts, sizes = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
+        fill_ends = np.cumsum([len(c.encode()) for c in fill], dtype=np.int64)
+        total = kernels.measure_padded(offsets, data, fill_ends, max(size, 0), cuts, sizes)
+        ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(total + 7, np.uint8)
+        kernels.pad_texts(offsets, data, _bytes(fill), is_left, cuts, sizes, ptr, out)
+        return _made_of(texts, ptr, out)
+
+    return compute
+
+
+lpad, rpad = _padded(True), _padded(False)
+
+
+def repeat(texts: Text, times: int) -> pa.Array | None:
+    if isinstance(texts, str) or (len(texts) and np.ptp(string_buffers(texts)[0]) * times > _MOST_MADE):
+        return None
+    return pc.binary_repeat(texts, max(times, 0))
+
+
+def concat_ws(mark: Text, *texts: Text) -> pa.Array | None:
+    """NULLs are left out."""
+    if not isinstance(mark, str) or not texts:
+        return None
+    can_be_null = not any(isinstance(text, str) for text in texts)
+    if can_be_null and not np.logical_or.reduce([arrow_valid(text) for text in texts]).all():
+        return None  # Arrow 25 loses rows in which all are NULL
+    parts = [pa.scalar(text, pa.large_string()) if isinstance(text, str) else text for text in texts]
+    return pc.binary_join_element_wise(*parts, pa.scalar(mark, pa.large_string()), null_handling="skip")
 
 
 def concat(*texts: Text) -> pa.Array:
@@ -119,6 +257,76 @@ def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
     if isinstance(texts, str) or not isinstance(old, str) or not isinstance(new, str) or len(new) > len(old):
         return None
     return pc.replace_substring(texts, old, new) if old else texts
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+#: What looks at more than the characters that it matches. Arrow goes on behind a match as if a text began there.
+_LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
+_GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
+
+
+def _plain_pattern(pattern: str) -> str | None:
+    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`)."""
+    regex = check_pattern(pattern)
+    text: str = regex.compiled.pattern
+    return None if regex.before_line_end or _LOOKS_AROUND.search(text) else text
+
+
+def regexp_count(texts: Text, pattern: str) -> pa.Array | None:
+    plain = _plain_pattern(pattern)
+    return None if plain is None or isinstance(texts, str) else pc.count_substring_regex(texts, plain)
+
+
+def regexp_instr(texts: Text, pattern: str) -> pa.Array | None:
+    regex = check_pattern(pattern)
+    if isinstance(texts, str) or regex.before_line_end or not _are_ascii(*string_buffers(texts)):
+        return None
+    return pc.add(pc.find_substring_regex(texts, regex.compiled.pattern), 1)
+
+
+def regexp_extract(texts: Text, pattern: str, group: int = 1) -> pa.Array | None:
+    """Arrow wants names for all groups."""
+    regex = check_pattern(pattern)
+    if isinstance(texts, str) or regex.before_line_end or not 0 <= group <= regex.compiled.groups:
+        return None
+    named, names = _name_groups(f"({regex.compiled.pattern})")
+    if len(names) != regex.compiled.groups + 1:
+        return None
+    found = pc.extract_regex(texts, named)
+    part = pc.struct_field(found, names[group])
+    empty = pa.scalar("", texts.type)
+    return pc.if_else(texts.is_valid(), pc.if_else(found.is_valid(), part, empty), pa.scalar(None, texts.type))
+
+
+def _name_groups(pattern: str) -> tuple[str, list[str]]:
+    names: list[str] = []
+
+    def name(found: re.Match[str]) -> str:
+        if not found[0].startswith("("):
+            return found[0]
+        names.append(f"g{len(names)}")
+        return f"(?P<{names[-1]}>"
+
+    return _GROUP.sub(name, pattern), names
+
+
+def regexp_substr(texts: Text, pattern: str) -> pa.Array | None:
+    found = regexp_extract(texts, pattern, 0)
+    return None if found is None else pc.if_else(pc.equal(found, ""), pa.scalar(None, found.type), found)
+
+
+def regexp_replace(texts: Text, pattern: str, new: str) -> pa.Array | None:
+    plain = _plain_pattern(pattern)
+    if plain is None or isinstance(texts, str):
+        return None
+    pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
+    groups = sum(isinstance(piece, int) for piece in pieces)
+    size = int(np.ptp(string_buffers(texts)[0])) if len(texts) else 0
+    if size * (1 + groups + len(new.encode())) > _MOST_MADE or any(isinstance(p, int) and p > 9 for p in pieces):
+        return None
+    written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
+    return pc.replace_substring_regex(texts, plain, written)
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -165,8 +373,10 @@ def texts_of(operand: Nullable) -> pa.Array:
     return pa.array(operand.values, pa.large_string(), mask=~operand.valid)
 
 
-def from_arrow(array: pa.Array) -> Nullable:
-    """Texts, numbers or booleans that Arrow computed."""
+def from_arrow(array: pa.Array | Nullable) -> Nullable:
+    """Texts, numbers or booleans that Arrow computed; what a kernel computed is in this form already."""
+    if isinstance(array, Nullable):
+        return array
     if pa.types.is_large_string(array.type):
         return Nullable.of_texts(array)
     valid = arrow_valid(array)
@@ -177,29 +387,34 @@ def from_arrow(array: pa.Array) -> Nullable:
     return Nullable(array.to_numpy(zero_copy_only=False), valid)
 
 
+def take_texts(texts: pa.Array, places: Longs) -> pa.Array:
+    """The texts at places, NULL where a place is negative."""
+    return texts.take(pa.array(places, mask=places < 0))
+
+
 def choose_texts(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
     """The texts of the first where the mask says so, else those of the other."""
     return Nullable.of_texts(pc.if_else(pa.array(use_first), first.texts, other.texts))
 
 
-#: Texts that Arrow reads as Spark does, by the type that is read.
-_PLAIN = {
-    Type.INT: (r"^-?[0-9]{1,9}$", pa.int64()),
-    Type.BIGINT: (r"^-?[0-9]{1,18}$", pa.int64()),
-    Type.DOUBLE: (r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$", pa.float64()),
-}
+#: Digits that fit, by the type that is read.
+_MOST_DIGITS = {Type.TINYINT: 2, Type.SMALLINT: 4, Type.INT: 9, Type.BIGINT: 18}
+_POWERS = frozen(10.0 ** np.arange(17))
 
 
 def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> Nullable:
-    """Numbers in many texts: plain ones by Arrow, the rest one by one."""
-    pattern, kind = _PLAIN[target]
-    is_plain = pc.match_substring_regex(texts, pattern)
-    if pc.all(is_plain).as_py():
-        return from_arrow(texts.cast(kind))
-    others = np.flatnonzero(from_arrow(pc.invert(is_plain)).values)
-    values, valid = from_arrow(pc.if_else(is_plain, texts, pa.scalar(None, texts.type)).cast(kind))
-    values, valid = values.copy(), valid.copy()
-    for i, text in zip(others.tolist(), texts.take(others).to_pylist(), strict=True):
+    """Numbers in many texts: plain ones by a kernel, the rest one by one."""
+    offsets, data = string_buffers(texts)
+    values: npt.NDArray[Any] = np.empty(len(texts), np.float64 if target is Type.DOUBLE else np.int64)
+    is_read = np.empty(len(texts), np.bool_)
+    if target is Type.DOUBLE:
+        kernels.read_doubles(offsets, data, _POWERS, values, is_read)
+    else:
+        kernels.read_longs(offsets, data, _MOST_DIGITS[target], values, is_read)
+    valid = arrow_valid(texts)
+    others = np.flatnonzero(~is_read & valid)
+    valid = valid & is_read
+    for i, text in zip(others.tolist(), texts.take(others).to_pylist() if others.size else (), strict=True):
         value = read(text)
         if value is not None:
             values[i], valid[i] = value, True

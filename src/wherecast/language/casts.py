@@ -85,7 +85,7 @@ def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digi
     """Values as `target`; `scale` is that of decimal values, `digits` are those of a decimal target."""
     if source is target and source is not Type.DECIMAL:
         return operand
-    if target in (Type.INT, Type.BIGINT, Type.DOUBLE) and operand.is_arrow:
+    if target in (*INTEGERS, Type.DOUBLE) and operand.is_arrow:
         from wherecast.language.arrow_texts import read_numbers  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return read_numbers(operand.texts, target, _text_reader(target, digits, zone))
@@ -273,11 +273,11 @@ def read_date(text: str) -> int | None:
     match = _DATE.fullmatch(text.strip(_BLANKS_AND_CONTROLS))
     if match is None:
         return None
-    day = _day_number(*(int(g) if g else 1 for g in match.groups()))
+    day = day_number(*(int(g) if g else 1 for g in match.groups()))
     return day if day is not None and -(2**31) <= day < 2**31 else None
 
 
-def _day_number(year: int, month: int, day: int) -> int | None:
+def day_number(year: int, month: int, day: int) -> int | None:
     """Days since 1970 in the Gregorian calendar, also before its time; None if there is no such day."""
     sizes = (
         31,
@@ -303,7 +303,7 @@ def _read_timestamp(text: str, target: Type, zone: Zone) -> int | None:
     match = _TIMESTAMP.fullmatch(text.strip(_BLANKS_AND_CONTROLS))
     if match is None or len(match[1].lstrip("+-")) > 6:
         return None
-    day = _day_number(*(int(g) if g else 1 for g in match.groups()[:3]))
+    day = day_number(*(int(g) if g else 1 for g in match.groups()[:3]))
     hour, minute, second = (int(g or 0) for g in match.groups()[3:6])
     if day is None or hour > 23 or minute > 59 or second > 59:
         return None

@@ -21,12 +21,12 @@ from wherecast.language.events.types import (
     FLOATS,
     INTEGERS,
     MOMENTS,
+    TEXTS,
     WIDTH_OF,
     Type,
     common_scale,
     compute,
     integer_range,
-    rescale,
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import (
@@ -64,10 +64,12 @@ from wherecast.language.intervals import elapsed, read_amount, shift
 from wherecast.language.nullable import (
     Nullable,
     as_moments,
+    both_valid,
     choose,
     decimal_scale,
     filler,
     member_keys,
+    rescaled,
     rounded,
     to_double,
 )
@@ -160,7 +162,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
     left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
-    both = left.valid & right.valid
+    both = both_valid(left.valid, right.valid)
     if left.is_arrow or right.is_arrow:
         from wherecast.language.arrow_texts import compare_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
@@ -193,13 +195,19 @@ def comparable(node: Node, common: Type, scale: int, scope: Scope) -> Nullable:
     operand = evaluate(node, scope)
     if node.type is Type.NULL:
         return Nullable(filler(common, scope.length), np.zeros(scope.length, bool))
+    if operand.is_constant and common not in TEXTS:
+        one = _in_order(node, Nullable(operand.values[:1], operand.valid[:1]), common, scale, scope.zone)
+        return Nullable(np.broadcast_to(one.values, scope.length), operand.valid)
+    return _in_order(node, operand, common, scale, scope.zone)
+
+
+def _in_order(node: Node, operand: Nullable, common: Type, scale: int, zone: Zone) -> Nullable:
     if common in FLOATS:
         return Nullable(float_keys(to_double(node, operand)), operand.valid)
     if common is Type.DECIMAL:
-        own = decimal_scale(node)
-        return Nullable(np.fromiter((rescale(int(v), own, scale) for v in operand.values), object), operand.valid)
+        return Nullable(rescaled(operand.values, decimal_scale(node), scale), operand.valid)
     if common in MOMENTS:
-        return Nullable(as_moments(operand.values, node.type, common, scope.zone), operand.valid)
+        return Nullable(as_moments(operand.values, node.type, common, zone), operand.valid)
     return operand
 
 
@@ -252,7 +260,7 @@ def _negate(node: Negate, scope: Scope) -> Nullable:
 
 def _arith(node: Arith, scope: Scope) -> Nullable:
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
-    valid = left.valid & right.valid
+    valid = both_valid(left.valid, right.valid)
     if Type.NULL in (node.left.type, node.right.type):
         return Nullable(np.zeros(scope.length, object if node.type is Type.DECIMAL else np.int64), np.zeros_like(valid))
     if node.type is Type.DECIMAL:
@@ -306,8 +314,19 @@ def _fits_long(op: str, a: Longs, b: Longs, result: Longs) -> Bools:
     return fits
 
 
+#: Digits of a decimal that 64 bits hold.
+_LONG_DIGITS = 18
+
+
 def _decimal_arith(node: Arith, left: Nullable, right: Nullable, valid: Bools) -> Nullable:
     s1, s2 = decimal_scale(node.left), decimal_scale(node.right)
+    if node.op in "+-*" and node.digits[0] <= _LONG_DIGITS and left.values.dtype == right.values.dtype == np.int64:
+        # Nothing is rounded and nothing grows beyond the digits of the result.
+        a, b = left.values, right.values
+        if node.op != "*":
+            a, b = rescaled(a, s1, max(s1, s2)), rescaled(b, s2, max(s1, s2))
+        if a.dtype == b.dtype == np.int64:
+            return Nullable(_DOUBLE_OPS[node.op](a, b), valid)
     out, ok = np.zeros(valid.size, object), valid.copy()
     for i in np.flatnonzero(valid).tolist():
         value = compute(node.op, int(left.values[i]), s1, int(right.values[i]), s2, node.digits)
@@ -375,6 +394,11 @@ def _typed(node: Node, kind: Type, scope: Scope) -> Nullable:
 
 def _item(node: Subscript, scope: Scope) -> Nullable:
     array, index = evaluate(node.array, scope), evaluate(node.index, scope)
+    if array.lists is not None and index.is_constant:
+        value = index.values[0]
+        if node.array.type is Type.MAP:
+            return array.lists.by_key(value)
+        return array.lists.at(int(value)) if value >= 0 else nothing(node.type, scope.length)
     out, valid = filler(node.type, scope.length), array.valid & index.valid
     if node.array.type is Type.MAP:
         rows = np.flatnonzero(valid)
@@ -423,18 +447,26 @@ def _element(node: Element, scope: Scope) -> Nullable:
     return scope.element(node.name)
 
 
-def _quantified(node: Quantified, scope: Scope) -> Nullable:
-    array = evaluate(node.array, scope)
+def _elements(array: Nullable, kind: Type) -> tuple[Longs, Nullable]:
+    """The elements of all arrays, and the row of each."""
+    if array.lists is not None:
+        return array.lists.owners, array.lists.elements
     rows, items = [], []
     for i in np.flatnonzero(array.valid).tolist():
         rows += [i] * len(array.values[i])
         items += list(array.values[i])
-    owner, known = np.array(rows, np.int64), np.array([v is not None for v in items], bool)
-    elements = filler(element_of(node.array), owner.size)
+    known = np.array([v is not None for v in items], bool)
+    elements = filler(kind, len(items))
     for i in np.flatnonzero(known).tolist():
         elements[i] = items[i]
+    return np.array(rows, np.int64), Nullable(elements, known)
+
+
+def _quantified(node: Quantified, scope: Scope) -> Nullable:
+    array = evaluate(node.array, scope)
+    owner, elements = _elements(array, element_of(node.array))
     try:
-        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, Nullable(elements, known)))
+        body = evaluate(node.body, _ElementScope(scope, owner, node.variable, elements))
     except GrownTextError as grown:
         grown.row = int(owner[grown.row])
         raise

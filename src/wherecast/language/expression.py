@@ -261,10 +261,12 @@ def is_constant(node: Node) -> bool:
 
 
 def digits_of(node: Node) -> Digits:
-    """(precision, scale) of a number when it meets a decimal."""
-    kinds = (Attr, Param, Arith, Negate, Call, CaseWhen, Cast, Subscript, Element)
-    if isinstance(node, kinds) and node.digits != (0, 0):
-        return node.digits
+    """(precision, scale) of a number when it meets a decimal. A node that can be a DECIMAL has a field `digits`."""
+    digits: Digits = getattr(node, "digits", (0, 0))
+    if digits != (0, 0):
+        return digits
+    if node.type is Type.DECIMAL and not isinstance(node, Param):  # a literal that is only compared has any digits
+        raise TypeError(f"{type(node).__name__} is a DECIMAL without digits: whoever makes the node has to set them")
     return _INTEGER_DIGITS.get(node.type, (1, 0))
 
 

@@ -5,47 +5,59 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools
+from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.keys import DAY_US, float_keys, instants
-from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type
+from wherecast.language.events.types import FLOATS, INTEGERS, MAX_PRECISION, MOMENTS, TEXTS, Type, rescale
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Node, Param, digits_of
+from wherecast.language.sequences import take_ranges
 
 #: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
 _FEW_ROWS = 32
 
 
 class Nullable:
-    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, unscaled decimals, lists).
+    """Values with a validity mask. dtype by type: bool, int64, float64, or object (strings, lists).
 
     Integers of every width are int64; a FLOAT is a float64 that 32 bits can hold, so that comparing needs no conversion.
+    Decimals are unscaled: int64 where their type has at most 18 digits and they were read or computed so, else object.
 
     Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
-    one asks for `values`. A value that is the same in every row, such as a literal, is an array of one value with a stride
+    one asks for `values`. Arrays and maps of many events come as `Lists` in the same way. A value that is the same in every row, such as a literal, is an array of one value with a stride
     of zero.
     """
 
-    __slots__ = ("_texts", "_valid", "_values")
+    __slots__ = ("_texts", "_valid", "_values", "lists")
 
     def __init__(self, values: npt.NDArray[Any], valid: Bools) -> None:
         self._values: npt.NDArray[Any] | None = values
         self._valid: Bools | None = valid
         self._texts: Any = None  # an Arrow array, if it is there
+        self.lists: Lists | None = None
 
     @classmethod
     def of_texts(cls, texts: Any) -> Nullable:
         """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
         made = cls.__new__(cls)
-        made._values, made._valid, made._texts = None, None, texts  # noqa: SLF001
+        made._values, made._valid, made._texts, made.lists = None, None, texts, None  # noqa: SLF001
+        return made
+
+    @classmethod
+    def of_lists(cls, lists: Lists, valid: Bools) -> Nullable:
+        """Arrays or maps."""
+        made = cls(np.zeros(0), valid)
+        made._values, made.lists = None, lists
         return made
 
     @property
     def values(self) -> npt.NDArray[Any]:
+        if self._values is None and self.lists is not None:
+            self._values = self.lists.to_python()
         if self._values is None:
             self._values = np.fromiter(self._texts.fill_null("").to_pylist(), object, len(self._texts))
         return self._values
@@ -79,7 +91,19 @@ class Nullable:
         """The values of some rows."""
         if self.is_arrow and rows.size >= _FEW_ROWS:
             return Nullable.of_texts(self._texts.take(rows))
+        if self.lists is not None and self._values is None:
+            return Nullable.of_lists(self.lists.take(rows), self.valid[rows])
         return Nullable(self.values[rows], self.valid[rows])
+
+    def find(self, places: Longs) -> Nullable:
+        """The values at places, NULL where a place is negative."""
+        if self.is_arrow:
+            from wherecast.language.arrow_texts import take_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            return Nullable.of_texts(take_texts(self._texts, places))
+        if not self.valid.size:
+            return Nullable(np.zeros(places.size, self.values.dtype), np.zeros(places.size, bool))
+        return Nullable(self.values[places], self.valid[places] & (places >= 0))
 
     def __iter__(self) -> Iterator[Any]:
         """Values and mask."""
@@ -87,11 +111,70 @@ class Nullable:
         yield self.valid
 
 
+class Lists(NamedTuple):
+    """Arrays of many events, one after the other: those of row i are elements number offsets[i] to before offsets[i + 1].
+
+    Maps have keys, too, and their values are the elements.
+    """
+
+    offsets: Longs
+    elements: Nullable
+    keys: Nullable | None = None
+
+    @property
+    def sizes(self) -> Longs:
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Longs:
+        """The row of each element."""
+        return np.repeat(np.arange(self.offsets.size - 1), self.sizes)
+
+    def at(self, number: int) -> Nullable:
+        """The element of a number in each row, counted from 0, or from the end if it is negative; NULL if there is none."""
+        places = (self.offsets[:-1] if number >= 0 else self.offsets[1:]) + number
+        is_there = (places >= self.offsets[:-1]) & (places < self.offsets[1:])
+        return self.elements.find(np.where(is_there, places, -1))
+
+    def by_key(self, key: Any) -> Nullable:
+        """The value of a key in each map; NULL if there is none."""
+        assert self.keys is not None, "these are maps"
+        if self.keys.is_arrow:
+            from wherecast.language.arrow_texts import are_among  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            hits = np.flatnonzero(are_among(self.keys.texts, {key}))
+        else:
+            hits = np.flatnonzero(self.keys.values == key)
+        places = np.full(self.offsets.size - 1, -1)
+        places[np.searchsorted(self.offsets, hits, side="right") - 1] = hits
+        return self.elements.find(places)
+
+    def take(self, rows: npt.NDArray[Any]) -> Lists:
+        """Some of the rows."""
+        places, offsets = take_ranges(self.offsets, rows)
+        keys = None if self.keys is None else self.keys.take(places)
+        return Lists(offsets, self.elements.take(places), keys)
+
+    def to_python(self) -> npt.NDArray[np.object_]:
+        """Lists, or dictionaries in the order of their keys there."""
+        known = zip(self.elements.values.tolist(), self.elements.valid.tolist(), strict=True)
+        flat = [value if is_known else None for value, is_known in known]
+        keys = None if self.keys is None else self.keys.values.tolist()
+        out, start = np.empty(self.offsets.size - 1, object), 0
+        for row, end in enumerate(self.offsets[1:].tolist()):
+            out[row] = flat[start:end] if keys is None else dict(zip(keys[start:end], flat[start:end], strict=True))
+            start = end
+        return out
+
+
 def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
-    if not array.null_count:
+    bitmap = array.buffers()[0] if array.null_count else None
+    if bitmap is None:
         return np.ones(len(array), bool)
-    return array.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    first, end = array.offset, array.offset + len(array)
+    bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
+    return np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(array)].view(np.bool_)
 
 
 def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
@@ -100,7 +183,17 @@ def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
         from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return choose_texts(use_first, first, other)
-    return Nullable(np.where(use_first, first.values, other.values), np.where(use_first, first.valid, other.valid))
+    valid = (use_first & first.valid) | (~use_first & other.valid)
+    return Nullable(np.where(use_first, first.values, other.values), valid)
+
+
+def both_valid(first: Bools, other: Bools) -> Bools:
+    """Where both are; a constant is valid everywhere, and NumPy is slow with an array of one value."""
+    if other.strides == (0,) and other.size and other[0]:
+        return first
+    if first.strides == (0,) and first.size and first[0]:
+        return other
+    return first & other
 
 
 def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
@@ -144,9 +237,29 @@ def decimal_scale(node: Node) -> int:
 
 def to_double(node: Node, operand: Nullable) -> npt.NDArray[np.float64]:
     if node.type is Type.DECIMAL:
-        unit = 10 ** decimal_scale(node)
-        return np.array([v / unit for v in operand.values], np.float64)
-    return operand.values.astype(np.float64)
+        scale, values = decimal_scale(node), operand.values
+        if values.dtype == np.int64 and scale <= _EXACT_POWERS and _are_within(values, 2**53):
+            return values / np.float64(10**scale)  # two exact doubles: the quotient is rounded once
+        unit = 10**scale
+        return np.array([int(v) / unit for v in values], np.float64)
+    return operand.values.astype(np.float64, copy=False)
+
+
+#: Powers of ten up to this exponent are doubles.
+_EXACT_POWERS = 22
+
+
+def _are_within(values: npt.NDArray[np.int64], limit: int) -> bool:
+    return bool(values.size == 0 or (values.max() < limit and values.min() > -limit))
+
+
+def rescaled(values: npt.NDArray[Any], old: int, new: int) -> npt.NDArray[Any]:
+    """Unscaled decimals at another scale: integers of 64 bits where all fit and no digit is lost, else Python's."""
+    if old == new:
+        return values
+    if values.dtype == np.int64 and old < new <= old + 18 and _are_within(values, 2**63 // 10 ** (new - old)):
+        return values * np.int64(10 ** (new - old))
+    return np.fromiter((rescale(int(v), old, new) for v in values), object, values.size)
 
 
 def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -143,7 +143,7 @@ class FilterSet:
             Cover.around(axes, Items(items.owner[part], items.lo[part], items.hi[part]), boxes_per_server)
             for part in parts
         ]
-        homes = dict(zip(filters.digests, servers.tolist(), strict=True))
+        homes = dict(zip(filters.each_digest(), servers.tolist(), strict=True))
         loads = np.bincount(servers, weights, n_servers).astype(np.float64)
         return cls(axes, Slots.of(covers, axes, boxes_per_server), loads, homes, slack)
 
@@ -159,7 +159,7 @@ class FilterSet:
         if not slots.equals(self._slots):
             self._slots, self._maps = slots, None
         self._loads = loads
-        self._homes.update(zip(filters.digests, servers.tolist(), strict=True))
+        self._homes.update(zip(filters.each_digest(), servers.tolist(), strict=True))
         return _placement(servers)
 
     def remove(self, filters: Filters, weights: Longs) -> None:
@@ -180,7 +180,7 @@ class FilterSet:
     def _settle(self, filters: Filters, weights: Longs) -> tuple[Ints, Slots, Floats]:
         """Servers of filters, and the slots and loads once they are there."""
         distinct, number = _distinct(filters)
-        servers = np.array([self._homes.get(filters.digests[f], -1) for f in distinct.tolist()], np.int32)
+        servers = np.array([self._homes.get(filters.digest(f), -1) for f in distinct.tolist()], np.int32)
         weight = np.bincount(number, weights, distinct.size).astype(np.float64)
         new = np.flatnonzero(servers < 0)
         slots, loads = self._slots.copy(), self._loads.copy()
@@ -192,9 +192,9 @@ class FilterSet:
 
     def _servers_of(self, filters: Filters) -> Ints:
         try:
-            return np.array([self._homes[digest] for digest in filters.digests], np.int32)
+            return np.array([self._homes[digest] for digest in filters.each_digest()], np.int32)
         except KeyError:
-            missing = next(f for f, digest in enumerate(filters.digests) if digest not in self._homes)
+            missing = next(f for f, digest in enumerate(filters.each_digest()) if digest not in self._homes)
             raise PlanError(f"filter {missing} of the batch is not in this partition; insert it first") from None
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class FilterSet:
 def _distinct(filters: Filters) -> tuple[Longs, Longs]:
     """The first filter of each digest, and for each filter the place of its digest among them."""
     first: dict[bytes, int] = {}
-    number = np.fromiter((first.setdefault(d, len(first)) for d in filters.digests), np.int64, filters.n_filters)
+    number = np.fromiter((first.setdefault(d, len(first)) for d in filters.each_digest()), np.int64, filters.n_filters)
     return np.unique(number, return_index=True)[1], number
 
 

@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from wherecast.errors import PlanError
 from wherecast.index.codes import keys_of
-from wherecast.index.strings import string_buffers
 from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.kernels.dispatch import NULL_HASH, fold_values, hash_values, sign_rows
 from wherecast.kernels.jit import frozen
+from wherecast.language.arrow_texts import string_buffers
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type

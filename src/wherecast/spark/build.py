@@ -34,6 +34,7 @@ from wherecast.spark.quarantine import log_refused, save_quarantine
 from wherecast.spark.rules import HASH, arrow_form, by_slot, stored_columns
 from wherecast.spark.store import IndexStoreError, Store
 from wherecast.spark.subscriptions import (
+    PART_ROWS,
     PARTS,
     QUARANTINE,
     CompileTask,
@@ -181,8 +182,8 @@ def build_version(
     schema, matcher = how.schema, how.matcher
     sample = None if how.events is None else _take_sample(how.events, schema)
     columns = stored_columns(rows)
-    usable, refused = set_unusable_apart(rows)
-    parts = placed = _compile(usable, schema)
+    usable, refused, n_rows = set_unusable_apart(rows)
+    parts = placed = _compile(usable, schema, n_rows)
     plan = saved = None
     try:
         if how.strategy != "broadcast":
@@ -231,8 +232,8 @@ def plan_subscriptions(
     """The plan that `build_index` would use; nothing is built or written."""
     schema = schema_in_session(schema, subscriptions.sparkSession)
     sample = None if events is None else _take_sample(events, schema)
-    usable, _ = set_unusable_apart(read_rows(subscriptions))
-    return _plan(_compile(usable, schema), schema, strategy, servers or _parallelism(subscriptions), sample)
+    usable, _, n_rows = set_unusable_apart(read_rows(subscriptions))
+    return _plan(_compile(usable, schema, n_rows), schema, strategy, servers or _parallelism(subscriptions), sample)
 
 
 def _parallelism(frame: DataFrame) -> int:
@@ -247,11 +248,12 @@ def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
     return to_arrow(select_attributes(events, schema).limit(_SAMPLE))
 
 
-def _compile(rows: DataFrame, schema: Schema) -> DataFrame:
-    """The parts of rows: equal filters meet in one task."""
+def _compile(rows: DataFrame, schema: Schema, n_rows: int) -> DataFrame:
+    """The parts of so many rows. Equal filters meet in one task, and a task has about one part: they are compiled and kept once."""
     form = arrow_form(stored_columns(rows))
     task = CompileTask(schema, form, NameRule.of(rows.sparkSession).case_sensitive)
-    return rows.repartition(_parallelism(rows), "filter").mapInArrow(task.compile, PARTS)
+    tasks = max(_parallelism(rows), n_rows // PART_ROWS)
+    return rows.repartition(tasks, "filter").mapInArrow(task.compile, PARTS)
 
 
 def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None) -> Plan:
@@ -294,10 +296,12 @@ class ServerBuilder:
 
     def _build(self, server: int, parts: list[Part]) -> pa.RecordBatch:
         sample = None if self.sample is None else EventBatch.read(self.schema, self.sample, on_error="skip")
-        matcher = find_matcher(self.matcher)
-        segment = build_segment([part.members for part in parts], self.schema, matcher, sample)
-        slots = segment.subscriptions.ids.find_many(join_ids([np.asarray(part.members.ids) for part in parts]))
-        rules = by_slot(pa.concat_tables([part.rules for part in parts]), slots)
+        rules = pa.concat_tables([part.rules for part in parts])
+        members = [part.members for part in parts]
+        ids = join_ids([np.asarray(part.ids) for part in members])
+        parts.clear()  # with `members` the last hold on what was compiled, which is let go while the segment is built
+        segment = build_segment(members, self.schema, find_matcher(self.matcher), sample)
+        rules = by_slot(rules, segment.subscriptions.ids.find_many(ids))
         layer = write_segment(Store(self.url), segment, self.schema, self.matcher, rules=rules)
         return _result(server, layer, [self.schema.attributes[a].name for a in sorted(segment.attributes)])
 

@@ -121,15 +121,17 @@ def id_type(rows: DataFrame) -> str:
     return str(rows.schema["id"].dataType.simpleString())
 
 
-def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table]:
-    """Rows whose id can be registered, and those that are quarantined because it is missing or not unique."""
+def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table, int]:
+    """Rows whose id can be registered, those that are quarantined because it is missing or not unique, and how many there are."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    spark = rows.sparkSession
-    counted = rows.groupBy("id").count().where("count > 1 OR id IS NULL")
-    wrong = to_arrow(counted.select(F.col("id").alias("wrong")))
+    spark, seen = rows.sparkSession, Observation()
+    counted = rows.groupBy("id").count().observe(seen, F.sum("count").alias("rows"))
+    wrong = to_arrow(counted.where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")))
+    n_rows = int(seen.get["rows"] or 0)
     if not len(wrong):
-        return rows, QUARANTINE.empty_table()
+        return rows, QUARANTINE.empty_table(), n_rows
     ids = F.broadcast(from_arrow(spark, wrong, f"wrong {id_type(rows)}"))
     same = F.col("id").eqNullSafe(F.col("wrong"))
     unusable = to_arrow(rows.join(ids, same))
@@ -137,7 +139,7 @@ def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table]:
         "the id is missing" if id is None else f"the id {id!r} occurs more than once"
         for id in unusable["id"].to_pylist()
     ]
-    return rows.join(ids, same, "left_anti"), quarantine(unusable, reasons)
+    return rows.join(ids, same, "left_anti"), quarantine(unusable, reasons), n_rows
 
 
 def quarantine(rows: pa.Table, reasons: list[str], positions: list[str | None] | None = None) -> pa.Table:
@@ -172,7 +174,7 @@ PARTS = (
 )
 _NAMES = ["server", "filters", "members", "rules", *QUARANTINE.names]
 #: Rows and bytes of a part, about: what a task holds as text at a time, and far less than Spark takes as one value.
-_PART_ROWS, _PART_BYTES = 1_000_000, 1 << 29
+PART_ROWS, _PART_BYTES = 1_000_000, 1 << 29
 
 
 class Part(NamedTuple):
@@ -280,7 +282,7 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(b.num_rows for b in held) >= _PART_ROWS or sum(b.nbytes for b in held) >= _PART_BYTES:
+        if sum(b.num_rows for b in held) >= PART_ROWS or sum(b.nbytes for b in held) >= _PART_BYTES:
             yield pa.Table.from_batches(held)
             held = []
     if held:

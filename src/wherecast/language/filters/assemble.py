@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ def assemble(
         np.where(program < 0, 0, whole.program_row[found.source] + shift).astype(np.int32),
         strings,
         whole.programs,
-        [],
+        b"",
     )
     residuals = _residual_words(found, shift, whole.templates, word_of, words)
     return filters._replace(digests=digest_filters(filters, schema, residuals)), whole.texts
@@ -367,12 +368,20 @@ def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], lengt
 def _rewritten(node: Any, by: int, renamed: tuple[int, int] = (-1, -1)) -> Any:
     """An expression whose slots are numbered from another one on, and that has another attribute in place of one."""
     if isinstance(node, Param):
-        return replace(node, slot=node.slot + by)
+        return replace(node, slot=node.slot + by) if by else node
     if isinstance(node, Attr):
         return replace(node, index=renamed[1]) if node.index == renamed[0] else node
     if isinstance(node, tuple):
         return tuple(_rewritten(each, by, renamed) for each in node)
     if not isinstance(node, Node):
         return node
-    parts = {f.name: _rewritten(getattr(node, f.name), by, renamed) for f in fields(node) if f.name != "span"}
-    return replace(node, **parts)
+    kind: Any = type(node)
+    parts = [(name, getattr(node, name)) for name in _parts_of(kind)]
+    changed = {name: _rewritten(part, by, renamed) for name, part in parts}
+    changed = {name: changed[name] for name, part in parts if changed[name] is not part}
+    return replace(node, **changed) if changed else node
+
+
+@cache
+def _parts_of(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "span")

@@ -12,13 +12,13 @@ two filters collide would receive another's events.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from wherecast.kernels.arrays import Longs
+from wherecast.kernels.blake2 import Bytes, Hash
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
@@ -51,6 +51,7 @@ from wherecast.language.expression import (
 )
 from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Residual, Truth, plain_truth
+from wherecast.language.sequences import pointer, take_ranges
 
 Writer = Callable[[int], str]
 
@@ -171,35 +172,77 @@ def _unordered(head: str, parts: list[Writer]) -> Writer:
 _ROW = np.dtype([("attr", "<i2"), ("ends", "u1", 2), ("lo", "<u8", 2), ("hi", "<u8", 2)])
 
 
-def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes] | None = None) -> list[bytes]:
+#: Filters that are worth the calls of NumPy that they need together.
+_MANY = 16
+_BOX, _WHOLE, _CLAUSE, _CLAUSES, _STRING = Hash(b"box"), Hash(b"whole"), Hash(b"clause"), Hash(b"clauses"), Hash()
+
+
+def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes] | None = None) -> bytes:
     """16 bytes per filter: the same for two filters exactly if their canonical forms are the same.
 
     `residuals` are the words of the clauses that have some, if they are known.
     """
-    data, width = _row_bytes(filters, schema), _ROW.itemsize
-    at = (filters.row_ptr * width).tolist()
-    first = filters.clause_ptr.tolist()
+    data, at = _row_bytes(filters, schema), filters.row_ptr * _ROW.itemsize
     residuals = _residual_words(filters) if residuals is None else residuals
-    out = []
-    for a, b in pairwise(first):
-        if b - a == 1 and a not in residuals:
-            out.append(_digest(data[at[a] : at[b]], b"box"))
-        elif any(_is_whole(filters, c) for c in range(a, b)):
-            # The boxes of a cover say nothing that the residual does not.
-            out.append(_digest(residuals[a], b"whole"))
-        else:
-            # The number of bytes first, so that no residual can be taken for rows.
-            parts = [(data[at[c] : at[c + 1]], residuals.get(c, b"")) for c in range(a, b)]
-            marks = {_digest(b"%d:%b%b" % (len(box), box, rest), b"clause") for box, rest in parts}
-            out.append(_digest(b"".join(sorted(marks)), b"clauses"))
-    return out
+    has_words = np.zeros(filters.program.size + 1, bool)  # one more, for filters without clauses at the end
+    has_words[list(residuals)] = True
+    first, sizes = filters.clause_ptr[:-1], np.diff(filters.clause_ptr)
+    kind = np.where((sizes == 1) & ~has_words[first], 0, 1)
+    kind[_are_whole(filters)] = 2
+    boxes, others = np.flatnonzero(kind == 0), np.flatnonzero(kind == 1)
+    out = np.empty((filters.n_filters, 16), np.uint8)
+    out[boxes] = _BOX.many(data, at[first[boxes]], at[first[boxes] + 1])
+    if others.size >= _MANY:
+        out[others] = _digest_clauses(filters, others, data, at, residuals)
+    else:
+        for number in others.tolist():
+            words = [(data[at[c] : at[c + 1]].tobytes(), residuals.get(c, b"")) for c in filters.clauses_of(number)]
+            marks = {_CLAUSE.one(_clause_words(box, rest)) for box, rest in words}
+            out[number] = np.frombuffer(_CLAUSES.one(b"".join(sorted(marks))), np.uint8)
+    for number in np.flatnonzero(kind == 2).tolist():
+        # The boxes of a cover say nothing that the residual does not.
+        out[number] = np.frombuffer(_WHOLE.one(residuals[int(first[number])]), np.uint8)
+    return out.tobytes()
 
 
-def _digest(data: bytes, kind: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16, key=kind).digest()
+def _clause_words(box: bytes, rest: bytes) -> bytes:
+    # The number of bytes first, so that no residual can be taken for rows.
+    return b"%d:%b%b" % (len(box), box, rest)
 
 
-def _row_bytes(filters: Filters, schema: Schema) -> bytes:
+def _digest_clauses(filters: Filters, chosen: Longs, data: Bytes, at: Longs, residuals: dict[int, bytes]) -> Bytes:
+    """Digests of filters with several clauses, or with residuals: those of the sets of their clauses' digests.
+
+    This is what `digest_filters` does for one filter, for many at once: clauses of equal length are hashed in one call.
+    """
+    clauses, ptr = take_ranges(filters.clause_ptr, chosen)
+    marks = np.empty((clauses.size, 16), np.uint8)
+    plain = np.ones(clauses.size, bool)
+    for place, clause in enumerate(clauses.tolist()):
+        if clause in residuals:
+            box = data[at[clause] : at[clause + 1]].tobytes()
+            marks[place] = np.frombuffer(_CLAUSE.one(_clause_words(box, residuals[clause])), np.uint8)
+            plain[place] = False
+    lengths = at[clauses + 1] - at[clauses]
+    for length in np.unique(lengths[plain]).tolist():
+        here = np.flatnonzero(plain & (lengths == length))
+        head = np.frombuffer(b"%d:" % length, np.uint8)  # as in `_clause_words`
+        words = np.empty((here.size, head.size + length), np.uint8)
+        words[:, : head.size] = head
+        words[:, head.size :] = data[at[clauses[here]][:, None] + np.arange(length)]
+        starts = np.arange(here.size) * words.shape[1]
+        marks[here] = _CLAUSE.many(words.reshape(-1), starts, starts + words.shape[1])
+    owner = np.repeat(np.arange(chosen.size), np.diff(ptr))
+    halves = marks.view(">u8")
+    order = np.lexsort((halves[:, 1], halves[:, 0], owner))
+    owner, marks = owner[order], marks[order]
+    is_new = np.ones(owner.size, bool)
+    is_new[1:] = (owner[1:] != owner[:-1]) | (marks[1:] != marks[:-1]).any(axis=1)
+    ends = 16 * np.concatenate(([0], np.cumsum(np.bincount(owner[is_new], minlength=chosen.size))))
+    return _CLAUSES.many(marks[is_new].reshape(-1), ends[:-1], ends[1:])
+
+
+def _row_bytes(filters: Filters, schema: Schema) -> Bytes:
     """The rows with digests in place of the ranks of strings."""
     is_string = np.array(schema.are_texts or (False,))
     rows = np.zeros(filters.attr.size, _ROW)
@@ -213,17 +256,20 @@ def _row_bytes(filters: Filters, schema: Schema) -> bytes:
         rows["ends"][bounded, bit] = 1 + (values[bounded] & 3)
         rows[end][bounded] = marks[values[bounded] >> 2]
     rows["ends"][filters.null, 0] = 9
-    return rows.tobytes()
+    return rows.view(np.uint8)
 
 
 def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
-    marks = b"".join(hashlib.blake2b(s.encode("utf-8", "surrogatepass"), digest_size=16).digest() for s in strings)
-    return np.frombuffer(marks, np.uint64).reshape(-1, 2)
+    words = [s.encode("utf-8", "surrogatepass") for s in strings]
+    ptr = pointer(map(len, words), len(words))
+    return _STRING.many(np.frombuffer(b"".join(words), np.uint8), ptr[:-1], ptr[1:]).view(np.uint64)
 
 
-def _is_whole(filters: Filters, clause: int) -> bool:
-    program = int(filters.program[clause])
-    return program >= 0 and filters.programs[program].residuals[0].is_whole
+def _are_whole(filters: Filters) -> Longs:
+    """The filters that are kept whole, as the residuals of boxes that cover them."""
+    whole = [number for number, program in enumerate(filters.programs) if program.residuals[0].is_whole]
+    clauses = np.flatnonzero(np.isin(filters.program, whole)) if whole else np.zeros(0, np.int64)
+    return np.searchsorted(filters.clause_ptr, clauses, "right") - 1
 
 
 def _residual_words(filters: Filters) -> dict[int, bytes]:

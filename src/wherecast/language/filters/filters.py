@@ -55,11 +55,23 @@ class Filters(NamedTuple):
     program_row: npt.NDArray[np.int32]  # (clauses,) row in the program's literals
     strings: list[str]  # sorted, distinct
     programs: list[Program]
-    digests: list[bytes]  # 16 bytes each
+    digests: bytes  # 16 for each filter; none: not computed
 
     @property
     def n_filters(self) -> int:
         return int(self.clause_ptr.size - 1)
+
+    def clauses_of(self, number: int) -> range:
+        """The clauses of one filter."""
+        return range(int(self.clause_ptr[number]), int(self.clause_ptr[number + 1]))
+
+    def digest(self, number: int) -> bytes:
+        """The digest of one filter."""
+        return self.digests[16 * number : 16 * number + 16]
+
+    def each_digest(self) -> list[bytes]:
+        """The digests of all filters, one by one."""
+        return [self.digest(number) for number in range(len(self.digests) // 16)]
 
 
 # -- choosing and joining ----------------------------------------------------------------------------------------------
@@ -80,7 +92,7 @@ def take_filters(filters: Filters, chosen: Longs) -> Filters:
         filters.program_row[clauses],
         filters.strings,
         filters.programs,
-        [filters.digests[i] for i in chosen.tolist()] if filters.digests else [],
+        np.frombuffer(filters.digests, "V16")[chosen].tobytes() if filters.digests else b"",
     )
 
 
@@ -105,7 +117,7 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
         program, program_row,
         strings,
         programs,
-        [d for p in parts for d in p.digests],
+        b"".join([p.digests for p in parts]),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from wherecast.language.functions.row import (
     MAP,
     SCALAR,
     Describe,
+    Evaluate,
     Function,
     all_valid,
     common_type,
@@ -28,6 +29,7 @@ from wherecast.language.functions.row import (
     element_of,
     fault,
     function,
+    nothing,
     retyped,
     row_by_row,
 )
@@ -152,6 +154,27 @@ def _element_at(items: list[Any], number: int) -> Any:
 
 def _get(items: list[Any], number: int) -> Any:
     return items[number] if 0 <= number < len(items) else None
+
+
+def _size(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    lists = args[0].lists
+    return row_by_row(len)(call, args, zone) if lists is None else Nullable(lists.sizes, args[0].valid)
+
+
+def _by_number(one: Callable[[list[Any], int], Any], first: int) -> Evaluate:
+    """The element of a number; that of the first one is 0, and none is negative, or it is 1."""
+    one_by_one = row_by_row(one)
+
+    def evaluate(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+        lists, number = args[0].lists, args[1]
+        if lists is None or lists.keys is not None or not number.is_constant:
+            return one_by_one(call, args, zone)
+        place = int(number.values[0])
+        if place < 0 if first == 0 else place == 0:
+            return nothing(call.type, args[0].valid.size)
+        return lists.at(place - first if place > 0 else place)
+
+    return evaluate
 
 
 def _extreme(is_least: bool) -> Any:
@@ -374,7 +397,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "a",
         COLLECTION,
         result=Type.INT,
-        evaluate=row_by_row(len),
+        evaluate=_size,
         aliases=("cardinality",),
         says="of an array or a map; NULL for NULL",
         example="size(tags) > 1",
@@ -384,7 +407,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "a",
         ARRAY,
         result=Type.INT,
-        evaluate=row_by_row(len),
+        evaluate=_size,
         says="NULL for a NULL array",
         example="array_size(tags) > 1",
     ),
@@ -393,7 +416,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "a, number",
         COLLECTION,
         SCALAR,
-        evaluate=row_by_row(_element_at),
+        evaluate=_by_number(_element_at, first=1),
         build=_build_element_at,
         aliases=("try_element_at",),
         says="counted from 1, or from the end if negative; of a map, the value of a key; NULL if there is none",
@@ -432,7 +455,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         "a, number",
         ARRAY,
         INT,
-        evaluate=row_by_row(_get),
+        evaluate=_by_number(_get, first=0),
         build=_of_element("get"),
         says="counted from 0; NULL if there is none",
         example="get(tags, 0) = 'news'",

@@ -1,6 +1,6 @@
 """Functions of dates and timestamps, on arrays of days and microseconds.
 
-The calendar is the proleptic Gregorian one, computed for all days at once (`civil` and `days_of`, see `kernels.calendar`). A year, month or week is a range of days, so a comparison of `year(t)` or
+The calendar is the proleptic Gregorian one, computed for all days at once (`functions.calendar`). A year, month or week is a range of days, so a comparison of `year(t)` or
 `to_date(t)` with a constant is an interval of `t`: see the functions whose names end in `_preimage`.
 """
 
@@ -16,7 +16,9 @@ from wherecast.kernels.arrays import Longs
 from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
 from wherecast.language.events.types import MOMENTS, Type
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import Call, Cast, Node, Span
+from wherecast.language.expression import Call, Cast, Node, Param, Span
+from wherecast.language.functions.calendar import civil, days_of
+from wherecast.language.functions.formats import DEFAULT_FORMAT, check_format, read_moment, write_moments
 from wherecast.language.functions.row import (
     BIGINT,
     DAY,
@@ -34,35 +36,14 @@ from wherecast.language.functions.row import (
     function,
     literal,
     objects,
+    retyped,
     vectorised,
 )
-from wherecast.language.nullable import Nullable, as_moments
+from wherecast.language.nullable import Nullable, as_moments, filler, repeated
 
 _INT, _BIGINT, _DATE, _TIMESTAMP = Type.INT, Type.BIGINT, Type.DATE, Type.TIMESTAMP
 _SECOND_US = 1_000_000
 _HOUR_US, _MINUTE_US = 3600 * _SECOND_US, 60 * _SECOND_US
-
-
-def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
-    """Year, month and day."""
-    from wherecast.kernels.calendar import civil_into  # noqa: PLC0415 - what only checks filters does not load Numba
-    from wherecast.kernels.jit import frozen  # noqa: PLC0415
-
-    year, month, day = (np.empty(days.size, np.int64) for _ in range(3))
-    civil_into(frozen(np.ascontiguousarray(days)), year, month, day)
-    return year, month, day
-
-
-def days_of(year: Longs, month: Longs | int, day: Longs | int = 1) -> Longs:
-    """The days of dates; a month beyond December is one of a later year."""
-    months = np.asarray(month, np.int64) - 1
-    year, month = year + months // 12, months % 12 + 1
-    year = year - (month <= 2)
-    era = year // 400
-    of_era = year - era * 400
-    of_year = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
-    days: Longs = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-    return days
 
 
 def _month_size(year: Longs, month: Longs) -> Longs:
@@ -117,10 +98,10 @@ def _first_days(unit: str, days: Longs) -> Longs:
     """The first day of the year, quarter, month or week that a day is in."""
     if unit == "week":
         return days - (days + 3) % 7
-    year, month, _ = civil(days)
-    if unit == "year":
-        return days_of(year, 1)
-    return days_of(year, month if unit == "month" else (month - 1) // 3 * 3 + 1)
+    year, month, day = civil(days)
+    if unit == "month":
+        return days - day + 1
+    return days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
 
 
 def _next_days(unit: str, first: Longs) -> Longs:
@@ -235,9 +216,70 @@ def _names(names: tuple[str, ...], number: Callable[[Longs], Longs]) -> Any:
     return vectorised(lambda days: objects(names[i] for i in number(days).tolist()))
 
 
+# -- texts by a format ------------------------------------------------------------------------------------------------
+
+_READABLE = Takes("a date, timestamp or string", (Type.STRING, *MOMENTS))
+
+
+def _read_as(convert: Callable[[Longs, Type, Zone], Longs]) -> Callable[[Node, Nullable, Zone], Nullable]:
+    """Moments in one form; texts as they are, to be read by a format."""
+    return lambda n, v, zone: v if n.type is Type.STRING else Nullable(convert(v.values, n.type, zone), v.valid)
+
+
+def _as_instants(values: Longs, kind: Type, zone: Zone) -> Longs:
+    return as_moments(values, kind, _TIMESTAMP, zone)
+
+
+def _build_read(name: str, kind: Type) -> Callable[[tuple[Node, ...], Span, Describe], Node]:
+    """A text without a format is cast where Spark does, so that a literal is read once."""
+
+    def build(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+        item = args[0]
+        if len(args) > 1 and item.type not in (Type.STRING, Type.NULL):
+            raise fault(
+                f"{name} by a format needs a string, found {describe(item)}; leave the format out", args[1].span
+            )
+        if len(args) == 1 and item.type is Type.STRING and kind in MOMENTS:
+            item = retyped(item, kind) if isinstance(item, Param) else Cast(item=item, type=kind, span=item.span)
+        return Call(name=name, args=(item, *args[1:]), type=kind, span=span)
+
+    return build
+
+
+def _by_format(args: Sequence[Nullable], zone: Zone) -> Nullable:
+    """Texts as instants, each distinct one read once."""
+    texts = args[0]
+    forms = args[1] if len(args) > 1 else repeated(DEFAULT_FORMAT, object, texts.valid.size)
+    known: dict[tuple[str, str], int | None] = {}
+    out, valid = np.zeros(texts.valid.size, np.int64), texts.valid & forms.valid
+    rows = np.flatnonzero(valid)
+    for row, *pair in zip(rows.tolist(), texts.values[rows].tolist(), forms.values[rows].tolist(), strict=True):
+        key = (pair[0], pair[1])
+        if key not in known:
+            known[key] = read_moment(*key, zone)
+        micros = known[key]
+        valid[row] = micros is not None
+        out[row] = micros or 0
+    return Nullable(out, valid)
+
+
+def _to_date(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    if len(args) == 1:
+        return args[0]
+    moments = _by_format(args, zone)
+    return Nullable(as_days(moments.values, _TIMESTAMP, zone), moments.valid)
+
+
+def _to_timestamp(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    return args[0] if len(args) == 1 else _by_format(args, zone)
+
+
 def _unix_timestamp(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     """Java divides toward zero, and Spark takes a wall clock as it is."""
-    (values, valid), kind = args[0], call.args[0].type
+    kind = call.args[0].type
+    if kind is Type.STRING:
+        args, kind = [_by_format(args, zone)], _TIMESTAMP
+    values, valid = args[0]
     if kind is not Type.TIMESTAMP_NTZ:
         values = as_moments(values, kind, Type.TIMESTAMP, zone)
     return Nullable(values // _SECOND_US + ((values < 0) & (values % _SECOND_US != 0)), valid)
@@ -252,6 +294,21 @@ def _moment(unit: int) -> Any:
         return Nullable(np.where(fits, values, 0) * unit, args[0].valid & fits)
 
     return evaluate
+
+
+def _date_format(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    moments, forms = args
+    out, valid = filler(Type.STRING, moments.valid.size), all_valid(args)
+    for form, rows in _by_unit(forms):
+        out[rows] = write_moments(moments.values[rows], form, zone)
+    return Nullable(out, valid)
+
+
+def _from_unixtime(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    seconds, *forms = args
+    with np.errstate(over="ignore"):
+        moments = Nullable(seconds.values * np.int64(_SECOND_US), seconds.valid)  # Java does not check it, either
+    return _date_format(call, [moments, *(forms or [repeated(DEFAULT_FORMAT, object, moments.valid.size)])], zone)
 
 
 # -- what a comparison says about the argument ------------------------------------------------------------------------
@@ -410,24 +467,52 @@ MOMENT_FUNCTIONS = (
     ),
     function(
         "to_date",
-        "t",
-        DAY,
+        "t[, format]",
+        replace(_READABLE, read=_read_as(as_days)),
+        literal(TEXT),
         result=_DATE,
-        evaluate=vectorised(lambda d: d),
+        build=_build_read("to_date", _DATE),
+        evaluate=_to_date,
         preimage=_day_preimage,
+        check=check_format,
         aliases=("try_to_date",),
-        says="the day of a timestamp, or that a text names, as `CAST` reads it",
-        example="to_date(time) = '2024-01-31'",
+        says="the day of a timestamp, or that a text names, as `CAST` reads it or by a [format](#formats)",
+        example="to_date(time) = '2024-01-31' OR to_date(symbol, 'dd.MM.yyyy') = day",
     ),
     function(
         "to_timestamp",
-        "t",
-        INSTANT,
+        "t[, format]",
+        replace(_READABLE, read=_read_as(_as_instants)),
+        literal(TEXT),
         result=_TIMESTAMP,
-        evaluate=vectorised(lambda t: t),
+        build=_build_read("to_timestamp", _TIMESTAMP),
+        evaluate=_to_timestamp,
+        check=check_format,
         aliases=("to_timestamp_ltz", "try_to_timestamp"),
-        says="the midnight of a date, or the instant that a text names, as `CAST` reads it",
-        example="to_timestamp(day) <= time",
+        says="the midnight of a date, or the instant that a text names, as `CAST` reads it or by a [format](#formats)",
+        example="to_timestamp(day) <= time AND to_timestamp(symbol, 'yyyyMMddHHmmss') <= time",
+    ),
+    function(
+        "date_format",
+        "t, format",
+        INSTANT,
+        literal(TEXT),
+        result=Type.STRING,
+        evaluate=_date_format,
+        check=check_format,
+        says="a moment as a text by a [format](#formats)",
+        example="date_format(time, 'yyyy-MM') = '2024-01'",
+    ),
+    function(
+        "from_unixtime",
+        "n[, format]",
+        BIGINT,
+        literal(TEXT),
+        result=Type.STRING,
+        evaluate=_from_unixtime,
+        check=check_format,
+        says="the instant so many seconds after 1970 as a text, by `'yyyy-MM-dd HH:mm:ss'` unless given",
+        example="from_unixtime(volume, 'HH') = '09'",
     ),
     function(
         "to_timestamp_ntz",
@@ -531,12 +616,16 @@ MOMENT_FUNCTIONS = (
     ),
     function(
         "unix_timestamp",
-        "t",
-        replace(_ANY_MOMENT, casts_text=False),  # Spark reads a text by a format here
+        "t[, format]",
+        _READABLE,
+        literal(TEXT),
         result=_BIGINT,
+        build=_build_read("unix_timestamp", _BIGINT),
         evaluate=_unix_timestamp,
+        check=check_format,
         aliases=("to_unix_timestamp",),
-        says="seconds since 1970 in UTC, rounded toward zero; a wall clock counts as UTC",
+        says="seconds since 1970 in UTC, rounded toward zero; a wall clock counts as UTC, and a text is read by a "
+        "[format](#formats), `'yyyy-MM-dd HH:mm:ss'` unless given",
         example="unix_timestamp(time) % 60 = 0",
     ),
     function(

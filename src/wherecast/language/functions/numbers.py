@@ -122,17 +122,21 @@ def _rounded_integer(value: int, digits: int, is_even: bool) -> int:
 
 def _rounded_doubles(values: Doubles, places: Longs, is_even: bool) -> Doubles:
     """Java rounds the shortest decimal that means the double. Only near a tie is it worth writing that out."""
-    small = np.abs(places) <= 15
-    unit = 10.0 ** np.abs(np.where(small, places, 0))
-    scaled = np.where(places >= 0, values * unit, values / unit)
-    whole = np.floor(np.abs(scaled) + 0.5)
-    is_clear = small & (whole < 2.0**50) & (np.abs(np.abs(scaled) + 0.5 - whole - 0.5) < 0.499_999)
-    whole = np.copysign(whole, scaled)
-    out = np.where(places >= 0, whole / unit, whole * unit)
-    for i in np.flatnonzero(~is_clear & np.isfinite(values)).tolist():
-        out[i] = _rounded_double(float(values[i]), int(places[i]), is_even)
-    out = np.where(np.isfinite(values), out, values)
-    return out + 0.0  # there is no negative zero among Java's decimals
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.rounding import round_doubles  # noqa: PLC0415
+
+    out, is_clear = np.empty(values.size, np.float64), np.zeros(values.size, np.bool_)
+    place = int(places[0]) if values.size else 0
+    if abs(place) <= _NEAR_PLACES and bool((places == place).all()):
+        round_doubles(frozen(np.ascontiguousarray(values)), 10.0 ** abs(place), place >= 0, out, is_clear)
+    for i in np.flatnonzero(~is_clear).tolist():
+        value = float(values[i])
+        out[i] = _rounded_double(value, int(places[i]), is_even) + 0.0 if math.isfinite(value) else value
+    return out
+
+
+#: Places whose unit is an exact double with room for digits.
+_NEAR_PLACES = 15
 
 
 _CONTEXT = decimal.Context(prec=800, Emax=10_000, Emin=-10_000)

@@ -90,7 +90,7 @@ REFUSED = (
         "later",
         "not there yet: dates and times",
         """
-        convert_timezone date_format date_part datepart from_unixtime from_utc_timestamp
+        convert_timezone date_part datepart from_utc_timestamp
         make_dt_interval make_interval make_time make_timestamp make_timestamp_ltz make_timestamp_ntz
         make_ym_interval months_between time_bucket time_diff time_from_micros time_from_millis
         time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc timestamp_nanos to_time
@@ -258,10 +258,27 @@ _MESSAGES = {
     "machine": "{} is not supported: its last digit depends on the processor, so a filter might match on one machine only",
     "later": "{} is not supported yet; see docs/language.md for the functions there are",
 }
+#: What to write in place of a function.
+_INSTEAD = {
+    "date_part": "extract(YEAR FROM t)",
+    "datepart": "extract(YEAR FROM t)",
+    "zeroifnull": "coalesce(v, 0)",
+    "nullifzero": "nullif(v, 0)",
+    "filter": "exists(a, x -> ...) or forall(a, x -> ...)",
+    "transform": "exists(a, x -> ...) or forall(a, x -> ...)",
+    "map_filter": "exists(map_values(m), x -> ...)",
+    "map_entries": "exists(map_values(m), x -> ...), or m['key']",
+    "pi": "3.141592653589793D",
+    "e": "2.718281828459045D",
+}
 _KINDS = {name: group.kind for group in REFUSED for name in group.names}
 
 
 def refusal(name: str) -> str | None:
     """Why one of Spark's functions is refused; None if it is not one of them."""
     kind = _KINDS.get(name.lower())
-    return None if kind is None else _MESSAGES[kind].format(name.upper())
+    if kind is None:
+        return None
+    if name.lower() in _INSTEAD:
+        return f"{name.upper()} is not supported; write {_INSTEAD[name.lower()]}"
+    return _MESSAGES[kind].format(name.upper())

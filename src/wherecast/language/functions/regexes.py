@@ -37,11 +37,11 @@ def check_repeated(pattern: str) -> JavaRegex:
 
 def check_replacement(pattern: str, new: str) -> None:
     """Raises ValueError where a pattern or its replacement is wrong or refused."""
-    _pieces(new, check_repeated(pattern).compiled.groups)
+    replacement_pieces(new, check_repeated(pattern).compiled.groups)
 
 
 @lru_cache(maxsize=4096)
-def _pieces(new: str, groups: int) -> tuple[str | int, ...]:
+def replacement_pieces(new: str, groups: int) -> tuple[str | int, ...]:
     """A replacement as texts and numbers of groups."""
     out: list[str | int] = []
     for escaped, number, plain, wrong in _PIECE.findall(new):
@@ -100,7 +100,7 @@ def split(text: str, pattern: str) -> list[str]:
 def replace_all(text: str, pattern: str, new: str, most: int) -> str | None:
     """Every match replaced; None if the result has more than `most` characters and more than the texts together."""
     regex = check_pattern(pattern)
-    pieces = _pieces(new, regex.compiled.groups)
+    pieces = replacement_pieces(new, regex.compiled.groups)
     out: list[str] = []
     at = size = 0
     limit = max(most, len(text) + len(pattern) + len(new))

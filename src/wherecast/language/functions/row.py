@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
+from wherecast.language.casts import is_castable
 from wherecast.language.events.keys import DAY_US, walls
 from wherecast.language.events.types import (
     COLLECTIONS,
@@ -36,7 +38,7 @@ from wherecast.language.events.types import (
 )
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Element, Node, Param, Span, digits_of
-from wherecast.language.nullable import Nullable, as_moments, decimal_scale, filler, to_double
+from wherecast.language.nullable import Nullable, as_moments, both_valid, decimal_scale, filler, to_double
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 
@@ -50,6 +52,7 @@ class Takes:
     read: Callable[[Node, Nullable, Zone], Nullable] = lambda _node, operand, _zone: operand
     text_as: Type | None = None  # a string literal is read as this type
     casts_text: bool = True  # and so is any other string
+    is_written: bool = False  # other scalars become texts, as CAST writes them
     literal: bool = False  # it must be a literal
     is_typed: bool = True  # Spark's type of a number literal matters
 
@@ -218,6 +221,8 @@ def takes_of(row: Function, position: int) -> Takes:
 def _checked(row: Function, position: int, arg: Node, describe: Describe) -> Node:
     takes = takes_of(row, position)
     is_text = isinstance(arg, Param) and arg.type is Type.STRING
+    if takes.is_written and arg.type not in (*takes.types, Type.NULL) and is_castable(arg.type, Type.STRING):
+        return Cast(item=arg, type=Type.STRING, span=arg.span)
     if arg.type is Type.STRING and takes.text_as is not None and Type.STRING not in takes.types:
         if is_text:
             arg = retyped(arg, takes.text_as)
@@ -315,8 +320,7 @@ def nothing(kind: Type, length: int) -> Nullable:
 
 
 def all_valid(args: Sequence[Nullable]) -> Bools:
-    valid: Bools = np.logical_and.reduce([arg.valid for arg in args])
-    return valid
+    return reduce(both_valid, (arg.valid for arg in args))
 
 
 def objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:

@@ -7,8 +7,6 @@ lead there are refused with their filter, events that do are errors.
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Like, Node, Param, Span, attributes_of
+from wherecast.language.functions.hashes import HASH_FUNCTIONS
 from wherecast.language.functions.regexes import (
     check_pattern,
     check_repeated,
@@ -50,7 +49,7 @@ from wherecast.language.nullable import Nullable, filler
 #: Characters of a text that a function makes of shorter ones.
 MOST_GROWN = 4_194_304
 _INT_MAX = 2**31 - 1
-_STRING, _INT, _BIGINT = Type.STRING, Type.INT, Type.BIGINT
+_STRING, _INT = Type.STRING, Type.INT
 
 
 def _check_size(size: int, *texts: str) -> None:
@@ -120,6 +119,10 @@ def _locate(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     n = part.valid.size
     start = args[2] if len(args) > 2 else Nullable(np.ones(n, np.int64), np.ones(n, bool))
     valid, out = (part.valid & text.valid) | ~start.valid, filler(call.type, n)
+    if text.is_arrow and part.is_constant and (len(args) == 2 or start.is_constant):
+        from wherecast.language.arrow_texts import find_from  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        return find_from(text.texts, part.values[0], int(start.values[0]))
     for i in np.flatnonzero(part.valid & text.valid & start.valid).tolist():
         at, wanted = int(start.values[i]), part.values[i]
         if at >= 1:
@@ -174,8 +177,15 @@ def _concat(*texts: str) -> str:
     return "".join(texts)
 
 
-def _concat_ws(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+def _concat_ws(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
     """NULLs among the texts are left out, a NULL separator makes the whole NULL."""
+    if any(arg.is_arrow for arg in args) and all(arg.type is Type.STRING for arg in call.args) and args[0].is_constant:
+        from wherecast.language import arrow_texts  # noqa: PLC0415 - Arrow is loaded where there are events
+
+        texts_of = (arg.values[0] if arg.is_constant else arg.texts for arg in args)
+        found = arrow_texts.concat_ws(*texts_of)
+        if found is not None:
+            return arrow_texts.from_arrow(found)
 
     def texts(row: int) -> list[str]:
         out: list[str] = []
@@ -207,13 +217,6 @@ def _ascii(text: str) -> int:
 
 def _chr(number: int) -> str:
     return "" if number < 0 else chr(number & 0xFF)
-
-
-_SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
-
-
-def _sha2(data: bytes, bits: int) -> str | None:
-    return hashlib.new(_SHA2[bits], data).hexdigest() if bits in _SHA2 else None
 
 
 def _luhn_check(text: str) -> bool:
@@ -293,17 +296,6 @@ def _of_text(
     return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
 
 
-def _of_bytes(
-    name: str,
-    result: Type,
-    compute: Callable[[Any], Any],
-    says: str,
-    example: str,
-    *aliases: str,
-) -> Function:
-    return _plain(name, "v", [BYTES], result, compute, says=says, example=example, aliases=aliases)
-
-
 #: Texts as they are, and bytes.
 _MEASURED = replace(BYTES, read=lambda n, v, zone: v if n.type is Type.STRING else BYTES.read(n, v, zone))
 
@@ -376,7 +368,9 @@ TEXT_FUNCTIONS = (
         says="whether `t` occurs in `s`",
         example="contains(symbol, 'B')",
     ),
-    _of_text("initcap", _STRING, _initcap, "each word begins with a capital", "initcap(symbol) = 'Ibm'"),
+    _of_text(
+        "initcap", _STRING, _initcap, "each word begins with a capital", "initcap(symbol) = 'Ibm'", arrow="initcap"
+    ),
     _plain(
         "trim",
         "[chars, ]s",
@@ -455,6 +449,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, INT],
         _STRING,
         _split_part,
+        arrow="split_part",
         says="the part of that number between marks, from the end if negative; `''` if there are fewer, NULL for number 0",
         example="split_part(symbol, '.', 1) = 'IBM'",
     ),
@@ -464,6 +459,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, INT],
         _STRING,
         _substring_index,
+        arrow="substring_index",
         says="what comes before the mark of that number, or after it if it is counted from the end",
         example="substring_index(symbol, '.', 1) = 'IBM'",
     ),
@@ -511,11 +507,11 @@ TEXT_FUNCTIONS = (
     _plain(
         "concat",
         "s[, ...]",
-        [TEXT],
+        [replace(TEXT, is_written=True)],
         _STRING,
         _concat,
         arrow="concat",
-        says="the texts one after the other",
+        says="the texts one after the other; other values as `CAST` writes them",
         example="concat(symbol, '.', `odd name`) = 'IBM.x'",
     ),
     function(
@@ -547,6 +543,7 @@ TEXT_FUNCTIONS = (
         [TEXT, TEXT, TEXT],
         _STRING,
         _translate,
+        arrow="translate",
         says="every character of `old` replaced by the one at its place in `new`, or removed if there is none",
         example="translate(symbol, 'ib', 'IB') = 'IBM'",
     ),
@@ -566,6 +563,7 @@ TEXT_FUNCTIONS = (
         _repeat,
         grows=True,
         check=_check_grown(_repeat, "x", 0),
+        arrow="repeat",
         says="the text several times",
         example="repeat(symbol, 2) = 'IBMIBM'",
     ),
@@ -577,6 +575,7 @@ TEXT_FUNCTIONS = (
         _lpad,
         grows=True,
         check=_check_grown(_lpad, "", 0, "x"),
+        arrow="lpad",
         says="filled up from the left to so many characters, or cut to them",
         example="lpad(symbol, 5, '.') = '..IBM'",
     ),
@@ -588,6 +587,7 @@ TEXT_FUNCTIONS = (
         _rpad,
         grows=True,
         check=_check_grown(_rpad, "", 0, "x"),
+        arrow="rpad",
         says="filled up from the right to so many characters, or cut to them",
         example="rpad(symbol, 5, '.') = 'IBM..'",
     ),
@@ -613,31 +613,7 @@ TEXT_FUNCTIONS = (
         says="the character of that number, modulo 256; `''` if it is negative",
         example="chr(65) = left(symbol, 1)",
     ),
-    _of_bytes(
-        "md5",
-        _STRING,
-        lambda v: hashlib.md5(v, usedforsecurity=False).hexdigest(),
-        "MD5 of bytes, or of a text's UTF-8, in hexadecimal",
-        "startswith(md5(symbol), '0')",
-    ),
-    _of_bytes(
-        "sha1",
-        _STRING,
-        lambda v: hashlib.sha1(v, usedforsecurity=False).hexdigest(),
-        "SHA-1 of the same, in hexadecimal",
-        "startswith(sha1(symbol), '0')",
-        "sha",
-    ),
-    _plain(
-        "sha2",
-        "v, bits",
-        [BYTES, INT],
-        _STRING,
-        _sha2,
-        says="SHA-2 of 224, 256, 384 or 512 bits, in hexadecimal; 0 is 256, others are NULL",
-        example="startswith(sha2(symbol, 256), '0')",
-    ),
-    _of_bytes("crc32", _BIGINT, zlib.crc32, "CRC-32 of the same", "crc32(symbol) % 10 = 3"),
+    *HASH_FUNCTIONS,
     function(
         "regexp_like",
         "s, pattern",
@@ -655,6 +631,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         extract,
         check=lambda pattern, *_: check_pattern(pattern),
+        arrow="regexp_extract",
         says="what a group of the pattern matches where it is first found, group 1 unless given; `''` if it is not found",
         example="regexp_extract(symbol, '([A-Z]+)[.]', 1) = 'IBM'",
     ),
@@ -665,6 +642,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         lambda s, pattern: extract(s, pattern, 0) or None,
         check=check_pattern,
+        arrow="regexp_substr",
         says="what the pattern matches where it is first found; NULL if it is not found or matches nothing",
         example="regexp_substr(symbol, '[0-9]+') = '12'",
     ),
@@ -675,6 +653,7 @@ TEXT_FUNCTIONS = (
         _INT,
         place,
         check=check_pattern,
+        arrow="regexp_instr",
         says="where the pattern is first found, counted from 1; 0 if it is not",
         example="regexp_instr(symbol, '[0-9]') > 2",
     ),
@@ -685,6 +664,7 @@ TEXT_FUNCTIONS = (
         _INT,
         count,
         check=check_repeated,
+        arrow="regexp_count",
         says="how often the pattern is found",
         example="regexp_count(symbol, '[0-9]') > 2",
     ),
@@ -706,6 +686,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         _regexp_replace,
         check=check_replacement,
+        arrow="regexp_replace",
         says="every match of the pattern replaced; `$1` in `new` is what group 1 matches",
         example="regexp_replace(symbol, '[^A-Z]', '') = 'IBM'",
     ),

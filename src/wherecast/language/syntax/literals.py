@@ -258,7 +258,8 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     Raises ValueError if any of them cannot be read; the caller finds the row.
     """
     if kind is Type.STRING:
-        return np.fromiter(map(unquote, texts), object, len(texts))
+        contents = {text: unquote(text) for text in set(texts)}  # texts repeat
+        return np.fromiter(map(contents.__getitem__, texts), object, len(texts))
     if kind is Type.BINARY:
         return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
     if kind not in MOMENTS and texts and texts[0].startswith("'"):
@@ -381,8 +382,14 @@ def nodes_with_literals(root: Node) -> tuple[Node, ...]:
         for n in root.walk()
         if isinstance(n, (InList, Compare, Like, IntervalLiteral))
         or (isinstance(n, Param) and n not in in_lists)
-        or (isinstance(n, Call) and FUNCTIONS[n.name].check is not None)
+        or (isinstance(n, Call) and (FUNCTIONS[n.name].check is not None or _decimal_array(n) is not None))
     )
+
+
+def _decimal_array(call: Call) -> Attr | None:
+    """The array of decimals whose elements a call compares with its other arguments."""
+    array = call.args[0] if call.args else None
+    return array if isinstance(array, Attr) and array.type is Type.ARRAY and array.element is Type.DECIMAL else None
 
 
 def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) -> None:
@@ -407,6 +414,10 @@ def check_literals(nodes: Sequence[Node], literals: Literals, limits: Limits) ->
         elif isinstance(node, Like):
             _guard(node.pattern, lambda n=node: _check_patterns(n, literals, limits))  # type: ignore[misc]
         elif isinstance(node, Call):
+            array = _decimal_array(node)
+            if array is not None:
+                numbers = [a for a in node.args[1:] if isinstance(a, Param) and a.type in NUMBERS]
+                _check_digits(array.digits, node, numbers, literals)
             _check_call(node, literals, limits.pattern)
 
 
@@ -489,7 +500,7 @@ def _check_decimals(node: InList | Compare, literals: Literals) -> None:
                     raise LiteralFault(side.slot, "literal", message)
 
 
-def _check_digits(own: Digits, node: InList | Compare, params: list[Param], literals: Literals) -> None:
+def _check_digits(own: Digits, node: Node, params: list[Param], literals: Literals) -> None:
     """Refuse literals that Spark would round to compare them with a decimal: all digits together must fit a decimal."""
     whole = np.full(literals.length, own[0] - own[1])
     scale = np.full(literals.length, own[1])
@@ -536,6 +547,8 @@ def _check_call(node: Call, literals: Literals, limit: int) -> None:
     """Patterns and the like, by the function's own check."""
     row = FUNCTIONS[node.name]
     check = row.check
+    if check is None:
+        return
     if row.grows:
         params = [arg for arg in node.args if isinstance(arg, Param)]
         columns = (literals.scalar(a).tolist() if isinstance(a, Param) else [None] * literals.length for a in node.args)

@@ -137,9 +137,14 @@ class Checker:
         return Attr(index=index, type=attribute.type, digits=attribute.digits, span=span)
 
     def _name_hint(self, name: str) -> str:
-        inside = [a.name for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
+        inside = [a for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]
+        if inside and inside[0].is_array:
+            return f"each field of its structs is an array: write exists({inside[0].name}, x -> ...)"
         if inside:
-            return f"it is a struct: name a field, as {inside[0]!r}"
+            return f"it is a struct: name a field, as {inside[0].name!r}"
+        of, _, key = name.partition(".")
+        if key and any(a.name.lower() == of.lower() and a.value is not None for a in self.schema.attributes):
+            return f"{of} is a map: write {of}['{key}']"
         known, near = name_advice(name), self.schema.suggest(name)
         if known:
             return known
