@@ -14,6 +14,7 @@ from wherecast.matchers.registry import MATCHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -45,13 +46,14 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     from wherecast.spark.session import create_session
 
     has_kafka = any(item.get_closest_marker("kafka") for item in request.session.items)
-    session = create_session(
-        "wherecast-tests",
-        "local[2]",
+    has_lakes = any(item.get_closest_marker("lakes") for item in request.session.items)
+    settings = {
         **SETTINGS,
-        **{"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))},
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         **(kafka_connector() if has_kafka else {}),
-    )
+        **(lakes(tmp_path_factory.mktemp("lakes")) if has_lakes else {}),
+    }
+    session = create_session("wherecast-tests", "local[2]", **settings)
     yield session
     session.stop()
 
@@ -69,6 +71,14 @@ def kafka_connector() -> dict[str, str]:
         return {"spark.jars": ",".join(map(str, connector_jars(pyspark.__version__)))}
     except MavenError:
         return {}
+
+
+def lakes(warehouse: Path) -> dict[str, str]:
+    """The settings that load Delta and Iceberg, where they are there for this Spark; tests of them say if not."""
+    import pyspark
+    from tests.lakes import has_lakes, lake_settings
+
+    return lake_settings(pyspark.__version__, warehouse) if has_lakes(pyspark.__version__) else {}
 
 
 @pytest.fixture(scope="module")

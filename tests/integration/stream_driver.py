@@ -1,9 +1,9 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
 Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
-`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach or jdbc); matches go to
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta or iceberg); matches go to
 `matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` it runs to the end. Changes with a sequence number up to n are
-applied when batch n begins, every third batch.
+applied when batch n begins, every third batch. Where there is a file `store`, it has the URL for index, checkpoint and output.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import functions as F  # noqa: N812
 from tests.integration.stream_job import CHANGE_EVERY, NOT_COMMITTED, SCHEMA
 from tests.jars.artifacts import jdbc_jars
+from tests.lakes import CATALOG, lake_settings
+from tests.servers.s3 import s3a_settings
 from tests.spark_settings import SETTINGS
 
 from wherecast import spark as ws
@@ -74,10 +77,15 @@ class Reaper:
         setattr(owner, name, method)
 
 
+def base_of(folder: Path) -> str:
+    """Where index, checkpoint and output are: in the folder, or at the URL that `store` names."""
+    return (folder / "store").read_text() if (folder / "store").exists() else str(folder)
+
+
 def hook_parquet(reaper: Reaper, folder: Path) -> None:
     """Points on the way of a batch into a Parquet sink, for the matches and for the dead letters."""
     for prefix in ("", "dead "):
-        place = str(folder / ("dead" if prefix else "matches"))
+        place = f"{base_of(folder)}/{'dead' if prefix else 'matches'}"
 
         def here(owner: Store | Parquet, *_: Any, place: str = place) -> bool:
             return (owner.path if isinstance(owner, Parquet) else owner.url) == place
@@ -106,12 +114,32 @@ def hook_jdbc(reaper: Reaper) -> None:
         reaper.around(jdbc_module._Database, "take_over", after=f"{prefix}rows and key in", only=here)
 
 
+def hook_lake(reaper: Reaper) -> None:
+    """Points on the way of a batch into a Delta or Iceberg table, for the matches and for the dead letters."""
+    for prefix in ("", "dead "):
+
+        def here(_: Any, __: Any, batch: ws.Batch, prefix: str = prefix) -> bool:
+            return batch.stream.endswith("/dead-letters") == bool(prefix)
+
+        for sink in (ws.Delta, ws.Iceberg):
+            reaper.around(sink, "write", f"{prefix}before the append", f"{prefix}appended", only=here)
+            write = sink.write
+
+            def write_slowly(self: Any, rows: Any, batch: ws.Batch, write: Any = write, prefix: str = prefix) -> None:
+                if here(self, rows, batch, prefix):
+                    reaper.soon(f"{prefix}mid-append", 0.5)
+                write(self, rows, batch)
+
+            sink.write = write_slowly  # type: ignore[method-assign]
+
+
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
     reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
     hook_parquet(reaper, folder)
     hook_jdbc(reaper)
+    hook_lake(reaper)
     reaper.around(Index, "commit", before="change written", after="change committed")
     write, run = Parquet.write, BatchRunner.__call__
 
@@ -157,8 +185,14 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
     clean_module._KEPT = 1_000_000  # the test looks at all of them
     kind = (folder / "sink").read_text()
     jars = {"spark.jars": ",".join(map(str, jdbc_jars()))} if kind == "jdbc" else {}
+    tables = {"delta": f"delta.`{folder}/%s`", "iceberg": f"{CATALOG}.db.%s"}.get(kind)
+    if tables is not None:
+        jars = lake_settings(pyspark.__version__, folder / "lake")
+    base = base_of(folder)
+    if base.startswith("s3a:"):
+        jars = s3a_settings(dict(os.environ))
     session = ws.create_session("driver", master, **SETTINGS, **jars)
-    index = Index(str(folder / "index"))
+    index = Index(f"{base}/index")
     if not index.versions():
         strategy: Any = (folder / "strategy").read_text()
         subscriptions = from_arrow(session, pq.read_table(folder / "subscriptions.parquet"))
@@ -172,10 +206,14 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
 
     hook_batches(reaper, folder, begin)
     source = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
-    sink: Any = ws.Parquet(str(folder / "matches"))
-    dead: Any = ws.Parquet(str(folder / "dead"))
+    sink: Any = ws.Parquet(f"{base}/matches")
+    dead: Any = ws.Parquet(f"{base}/dead")
     if kind == "jdbc":
         sink, dead = (ws.Jdbc((folder / "jdbc").read_text(), table) for table in ("matches", "dead"))
+    if kind == "delta":
+        sink, dead = (ws.Delta(str(folder / name)) for name in ("matches", "dead"))
+    if kind == "iceberg":
+        sink, dead = (ws.Iceberg(f"{CATALOG}.db.{name}") for name in ("matches", "dead"))
     if kind == "foreach":
         sink = ws.Foreach(Files(reaper, folder / "matches", ""))
         dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))
@@ -183,12 +221,17 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
         source.parquet(str(folder / "events")),
         index,
         sink,
-        str(folder / "checkpoint"),
+        f"{base}/checkpoint",
         columns=["owner"],
         dead_letters=dead,
         trigger={"availableNow": True},
     )
     query.awaitTermination()
+    if tables is not None:  # for who reads Parquet only
+        for name in ("matches", "dead"):
+            if kind == "iceberg":
+                session.catalog.refreshTable(tables % name)  # batches are written by sessions of their own
+            session.table(tables % name).coalesce(1).write.parquet(str(folder / "exported" / name))
     session.stop()
 
 

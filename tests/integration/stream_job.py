@@ -28,6 +28,7 @@ CHANGE_EVERY = 3
 #: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere; at one point in each batch.
 INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
 INTO_JDBC = ["staging filled", "rows and key in"]
+INTO_LAKE = ["before the append", "mid-append", "appended"]
 INTO_FOREACH = ["function begins", "function half done", "function ends"]
 NOT_COMMITTED = "done but not committed"
 POINTS = {
@@ -38,6 +39,7 @@ POINTS = {
         NOT_COMMITTED,
     ],
     "jdbc": [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
+    **{kind: [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED] for kind in ("delta", "iceberg")},
     "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
 }
 
@@ -56,10 +58,13 @@ def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
 
 def read_output(folder: Path, name: str) -> pa.Table:
     """What a sink has, with the number of the batch in `batch_id`."""
-    if not (folder / "database").exists():
+    if (folder / "exported").exists():  # of a lake, by the driver
+        table = ds.dataset(folder / "exported" / name, format="parquet").to_table()
+    elif (folder / "database").exists():
+        with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
+            table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
+    else:
         return ds.dataset(folder / name, format="parquet", partitioning="hive").to_table()
-    with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
-        table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
     logs = [file for file in (folder / "checkpoint" / "sources" / "0").iterdir() if not file.name.startswith(".")]
     taken = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]
     batch_of = {int(Path(entry["path"]).stem): entry["batchId"] for entry in taken}

@@ -7,10 +7,11 @@ from tests.spark_versions.run import VERSIONS, run_tests
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-#: Routed matching with its own repartitioning, and a stream with rule columns that follows a table.
+#: Routed matching with its own repartitioning, a stream with rule columns that follows a table, and Delta and Iceberg.
 SHARE = (
     "test_spark_match.py::test_equals_the_engine[event-space]",
     "test_spark_rules.py::test_a_stream_has_the_columns_of_its_version",
+    "test_spark_lakes.py",
 )
 
 

@@ -57,6 +57,7 @@ S3A = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
     "org.reactivestreams:reactive-streams:1.0.4",
     "software.amazon.eventstream:eventstream:1.0.1",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     *(f"software.amazon.awssdk:{name}:2.35.4" for name in _SDK.split()),
 )
 PINS = Path(__file__).parent

@@ -18,6 +18,7 @@ from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
 from wherecast.spark.sinks.delta import Delta
 from wherecast.spark.sinks.foreach import Foreach
+from wherecast.spark.sinks.iceberg import Iceberg
 from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.kafka import Kafka
 from wherecast.spark.sinks.parquet import Parquet
@@ -36,6 +37,7 @@ __all__ = [
     "ChangesQuery",
     "Delta",
     "Foreach",
+    "Iceberg",
     "Index",
     "IndexStoreError",
     "Jdbc",

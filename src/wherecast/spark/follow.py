@@ -1,8 +1,9 @@
 """Follow: keep an index equal to a table of rules by looking at the table again and again, in the background.
 
 Every look reads the whole table and syncs (see `sync`); one that finds nothing new commits nothing. That works with any table
-and any files. A source that can tell what has changed since a version, such as a change data feed, may one day be asked for
-that alone: `RuleReader` is the place, and `sync_rules` what is called with the answer.
+and any files (`Polled`). A table that knows its versions and what has changed between them (see `feeds`) is asked for that alone (`Fed`): a look
+at the same version reads nothing, one at a later version compares the ids that changed. The first look compares the whole
+table, and so does one that finds that somebody else has changed the index, or merged its layers.
 
 A look may fail: the table has an id twice for a moment, or its files are being replaced. Then the index stays as it was, the
 error is logged, and the next look comes in time.
@@ -13,11 +14,13 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherecast.errors import WherecastError
+from wherecast.spark.feeds import Feed, feed_of
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
 from wherecast.spark.sync import SyncReport, sync_rules
@@ -46,24 +49,66 @@ def follow_table(source: str | RuleReader, index: Index, trigger: Mapping[str, A
         trigger: How often, as for a stream: `{"processingTime": "1 minute"}`, by default every 10 seconds, or
             `{"availableNow": True}`: once.
     """
-    return TableQuery(_reader(source), index, _interval_s(_EVERY if trigger is None else trigger))
+    return TableQuery(_source(source), index, _interval_s(_EVERY if trigger is None else trigger))
 
 
-def _reader(source: str | RuleReader) -> RuleReader:
+def _source(source: str | RuleReader) -> FollowedTable:
     if callable(source):
-        return source
+        return Polled(source)
     if not isinstance(source, str):
         raise WherecastError(
             "a DataFrame of files stays as it was when it was made, so there is nothing to follow; pass the name of a table, or "
             "a function that reads it: index.follow(lambda: spark.read.parquet('rules'))"
         )
     spark, name = active_session(), source
+    feed = feed_of(spark, name)
+    if feed is not None:
+        return Fed(feed)
 
     def read() -> DataFrame:
         spark.catalog.refreshTable(name)  # else Spark may list the files of the last look
         return spark.table(name)
 
-    return read
+    return Polled(read)
+
+
+class FollowedTable(ABC):
+    """A table that is looked at again and again."""
+
+    @abstractmethod
+    def sync(self, index: Index) -> SyncReport | None:
+        """Make the index equal to the table as it is now; None: it was known to be so."""
+
+
+class Polled(FollowedTable):
+    """Any table: it is read and compared whole at every look."""
+
+    def __init__(self, read: RuleReader) -> None:
+        self._read = read
+
+    def sync(self, index: Index) -> SyncReport:
+        return sync_rules(self._read(), index)
+
+
+class Fed(FollowedTable):
+    """A table that tells what has changed in it."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._seen: tuple[int | None, int] | None = None
+        """The version of the table that the index equals, and the version of the index that does; None before the first look."""
+
+    def sync(self, index: Index) -> SyncReport | None:
+        now, only = self._feed.version(), None
+        if self._seen is not None and index.latest() == self._seen[1]:
+            since = self._seen[0]
+            if since == now:
+                return None
+            if since is not None and now is not None:
+                only = self._feed.changed_ids(since, now, index.read().id_column)
+        synced = sync_rules(self._feed.read(now), index, only)
+        self._seen = now, synced.version
+        return synced
 
 
 def _interval_s(trigger: Mapping[str, Any]) -> float | None:
@@ -81,8 +126,8 @@ def _interval_s(trigger: Mapping[str, Any]) -> float | None:
 class TableQuery:
     """A table that is being followed. It has the names of a Spark query."""
 
-    def __init__(self, read: RuleReader, index: Index, interval_s: float | None) -> None:
-        self._read, self._index, self._interval_s = read, index, interval_s
+    def __init__(self, source: FollowedTable, index: Index, interval_s: float | None) -> None:
+        self._source, self._index, self._interval_s = source, index, interval_s
         self._outcomes: deque[SyncReport] = deque(maxlen=_KEPT)
         self._begun = self._ended = 0
         self._failure: Exception | None = None
@@ -141,11 +186,11 @@ class TableQuery:
     def _look(self) -> None:
         """Sync once."""
         try:
-            synced = sync_rules(self._read(), self._index)
+            synced = self._source.sync(self._index)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
             self._failure = error
             _log.exception("the table could not be followed, trying again: index=%s", self._index.url)
             return
         self._failure = None
-        if synced.committed:
+        if synced is not None and synced.committed:
             self._outcomes.append(synced)

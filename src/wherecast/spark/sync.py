@@ -92,8 +92,13 @@ class SyncReport:
         return f"{done if self.committed else 'nothing to do'}, {self.refused:,} refused"
 
 
-def sync_rules(rules: DataFrame, index: Index) -> SyncReport:
+def sync_rules(rules: DataFrame, index: Index, only: pa.Table | None = None) -> SyncReport:
     """Commit one version that equals a table of rules; none if the current version does.
+
+    Args:
+        rules: The table.
+        index: It gets the version.
+        only: Ids to compare, in a column `id`, where it is known that no others differ; see `feeds`.
 
     Raises:
         SubscriptionError: Ids are there twice, or a column is missing or has another type than in the index.
@@ -108,7 +113,7 @@ def sync_rules(rules: DataFrame, index: Index) -> SyncReport:
                     "undo them; apply changes to it, or build it again from the table and sync from then on"
                 )
             try:
-                synced, refused = _sync(rules, index, manifest)
+                synced, refused = _sync(rules, index, manifest, only)
             except StaleVersionError:
                 continue  # layers were merged, or buckets moved: compare with that version
         if synced.committed:
@@ -122,7 +127,7 @@ def sync_rules(rules: DataFrame, index: Index) -> SyncReport:
         return synced
 
 
-def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[SyncReport, pa.Table]:
+def _sync(rules: DataFrame, index: Index, manifest: Manifest, only: pa.Table | None) -> tuple[SyncReport, pa.Table]:
     """One attempt: what it has done, and the rules that it refused."""
     names, known = (manifest.id_column, manifest.filter_column), columns_of(manifest)
     rows = read_rows(rules, *names)
@@ -135,7 +140,7 @@ def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[SyncRepor
     rows_as_stored = read_rows(rules, *names, known)  # refuses a column of another type
     if same:
         rows = rows_as_stored
-    differing = _compare(rows, index, manifest)
+    differing = _compare(rows, index, manifest, only)
     found = to_arrow(differing.limit(MOST_DIFFERENCES + 1))
     _refuse_twice(differing if len(found) > MOST_DIFFERENCES else None, found)
     if same and len(found) <= MOST_DIFFERENCES:
@@ -147,7 +152,7 @@ def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[SyncRepor
 # Comparing
 
 
-def _compare(rows: DataFrame, index: Index, manifest: Manifest) -> DataFrame:
+def _compare(rows: DataFrame, index: Index, manifest: Manifest, only: pa.Table | None) -> DataFrame:
     """The ids that differ: `id`, `n` (how often the table has it) and `live` (1: the version has it, 0: it is in quarantine)."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -158,10 +163,15 @@ def _compare(rows: DataFrame, index: Index, manifest: Manifest) -> DataFrame:
     ours = ours.select(
         "id", F.lit(None).cast("bigint").alias("wanted"), F.col("hash").alias("held"), nothing.alias("n"), "live"
     )
-    grouped = (
-        theirs.unionAll(ours)
-        .groupBy("id")
-        .agg(F.sum("n").alias("n"), *(F.max(c).alias(c) for c in ("wanted", "held", "live")))
+    compared = theirs.unionAll(ours)
+    if only is not None:
+        # Rows without an id are compared every time, see below.
+        kind = pa.int64() if manifest.id_type == "bigint" else pa.string()
+        ids = pa.table({"chosen": pa.array([None, *only["id"].to_pylist()], kind)})
+        chosen = F.broadcast(from_arrow(rows.sparkSession, ids, f"chosen {manifest.id_type}"))
+        compared = compared.join(chosen, F.col("id").eqNullSafe(F.col("chosen")), "left_semi")
+    grouped = compared.groupBy("id").agg(
+        F.sum("n").alias("n"), *(F.max(c).alias(c) for c in ("wanted", "held", "live"))
     )
     # Rows without an id are always looked at: there may be several, and the largest hash does not stand for all.
     return grouped.where("id IS NULL OR NOT (n <=> 1 AND wanted <=> held)").select("id", "n", "live")

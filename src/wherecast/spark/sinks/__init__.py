@@ -6,6 +6,7 @@ Spark may hand the same batch over again. A sink is exactly-once when writing ba
 |-----------|-----------------------------------------------------------------------|-------------------------------------|
 | `Parquet` | an attempt beside, one manifest per batch, then moved into sight      | exactly once; refuses other streams |
 | `Delta`   | the table takes a transaction number once per stream                  | exactly once                        |
+| `Iceberg` | the snapshot of a batch carries its key                               | exactly once, while snapshots last  |
 | `Jdbc`    | rows and the key of the batch go into the database in one transaction | exactly once                        |
 | `Kafka`   | keys name stream, batch and row, equal in every attempt               | at least once, repeats by their key |
 | `Foreach` | your function, told the batch and where it comes from                 | what your function makes of it      |

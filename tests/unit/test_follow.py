@@ -1,0 +1,102 @@
+"""Following a table that knows its versions: what is compared, and when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from wherecast.spark import follow
+from wherecast.spark.feeds import Feed
+from wherecast.spark.follow import Fed
+
+
+class Table(Feed):
+    """A table with the ids that each of its versions has touched; None: it cannot tell."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "rules")  # type: ignore[arg-type]
+        self.touched: list[list[int] | None] = [[]]
+
+    def version(self) -> int | None:
+        return len(self.touched) - 1
+
+    def changes(self, since: int, until: int) -> Any:
+        raise AssertionError
+
+    def read(self, version: int | None) -> Any:
+        return version
+
+    def changed_ids(self, since: int, until: int, column: str) -> pa.Table | None:
+        assert column == "rule_id"
+        steps = self.touched[since + 1 : until + 1]
+        return None if None in steps else pa.table({"id": [id for ids in steps for id in ids or []]})
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The version of the table and the ids of each comparison; every one commits a version of the index."""
+    seen: list[Any] = []
+
+    def sync(rules: int, index: Any, only: pa.Table | None) -> Any:
+        seen.append((rules, None if only is None else only["id"].to_pylist()))
+        index.number += 1
+        return SimpleNamespace(version=index.number)
+
+    monkeypatch.setattr(follow, "sync_rules", sync)
+    return seen
+
+
+def test_only_what_changed_is_compared(looks: list[Any]) -> None:
+    """The first look compares the whole table, one at the same version nothing, a later one the ids of all versions between."""
+    index, table = _index(), Table()
+    fed = Fed(table)
+    fed.sync(index)
+    assert fed.sync(index) is None
+    table.touched += [[1], [2, 3]]
+    fed.sync(index)
+    assert fed.sync(index) is None
+    assert looks == [(0, None), (2, [1, 2, 3])]
+
+
+def test_the_whole_table_is_compared_when_in_doubt(looks: list[Any]) -> None:
+    """Somebody else has committed a version of the index, or the table cannot tell what changed."""
+    index, table = _index(), Table()
+    fed = Fed(table)
+    fed.sync(index)
+    index.number += 1
+    fed.sync(index)
+    table.touched.append(None)
+    fed.sync(index)
+    table.touched.append([7])
+    index.number += 1
+    fed.sync(index)
+    assert looks == [(0, None), (0, None), (1, None), (2, None)]
+
+
+def test_a_look_that_fails_is_made_again(looks: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it should have compared is compared by the next look, with what has changed since."""
+    index, table = _index(), Table()
+    fed = Fed(table)
+    fed.sync(index)
+    table.touched.append([1])
+    with monkeypatch.context() as patch:
+        patch.setattr(follow, "sync_rules", _fail)
+        with pytest.raises(ValueError, match="an id is there twice"):
+            fed.sync(index)
+    table.touched.append([2])
+    fed.sync(index)
+    assert looks == [(0, None), (2, [1, 2])]
+
+
+def _fail(*_: Any) -> None:
+    raise ValueError("an id is there twice")
+
+
+def _index() -> Any:
+    index = SimpleNamespace(number=1)
+    index.latest = lambda: index.number
+    index.read = lambda: SimpleNamespace(id_column="rule_id")
+    return index
