@@ -17,7 +17,7 @@ from tests.lakes import CATALOG, USUAL, has_lakes
 from wherecast import spark as ws
 from wherecast.errors import SubscriptionError
 from wherecast.spark import follow as follow_module
-from wherecast.spark.feeds import Feed, feed_of
+from wherecast.spark.feeds import ChangeFeed, feed_of
 from wherecast.spark.stream import Batch
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_a_table_that_cannot_tell(spark: SparkSession, tmp_path: Path) -> None:
     """A Delta table without a change data feed is compared whole, and other tables have no feed."""
     spark.sql("CREATE TABLE silent_rules (rule_id BIGINT, condition STRING) USING delta")
     feed = feed_of(spark, "silent_rules")
-    assert isinstance(feed, Feed)
+    assert isinstance(feed, ChangeFeed)
     first = feed.version()
     spark.sql("INSERT INTO silent_rules VALUES (1, 'price < 10')")
     second = feed.version()

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from wherecast.spark import follow
-from wherecast.spark.feeds import Feed
+from wherecast.spark.feeds import ChangeFeed
 from wherecast.spark.follow import Fed
 
 
-class Table(Feed):
+class Table(ChangeFeed):
     """A table with the ids that each of its versions has touched; None: it cannot tell."""
 
     def __init__(self) -> None:

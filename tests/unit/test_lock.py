@@ -34,6 +34,6 @@ def test_installing_checks_hashes(uv):
     made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     *_, locks, checkout, _ = made.splitlines()
     assert f"for lock in {' '.join(LOCKS)};" in locks
-    assert "$install --require-hashes --no-build-isolation -r $lock" in locks
+    assert "$install --require-hashes --no-deps --no-build-isolation -r $lock" in locks
     assert "$install --no-deps --no-build-isolation -e ." in checkout
     assert ("/opt/uv pip install" in made) == bool(uv)

@@ -29,7 +29,7 @@ MOST_IDS = 100_000
 _log = logging.getLogger(__name__)
 
 
-class Feed(ABC):
+class ChangeFeed(ABC):
     """A table, by its name in SQL, that has versions and tells what changed between two of them."""
 
     #: What `DESCRIBE TABLE EXTENDED` calls the format.
@@ -68,7 +68,7 @@ class Feed(ABC):
         return found if len(found) <= MOST_IDS else None
 
 
-class DeltaFeed(Feed):
+class DeltaFeed(ChangeFeed):
     """A Delta table; `delta.`/path`` names one by its path."""
 
     provider = "delta"
@@ -82,7 +82,7 @@ class DeltaFeed(Feed):
         return reader.option("startingVersion", since + 1).option("endingVersion", until).table(self.name)
 
 
-class IcebergFeed(Feed):
+class IcebergFeed(ChangeFeed):
     """An Iceberg table."""
 
     provider = "iceberg"
@@ -97,10 +97,10 @@ class IcebergFeed(Feed):
         return reader.option("end-snapshot-id", until).load(f"{self.name}.changes")
 
 
-FEEDS: tuple[type[Feed], ...] = (DeltaFeed, IcebergFeed)
+FEEDS: tuple[type[ChangeFeed], ...] = (DeltaFeed, IcebergFeed)
 
 
-def feed_of(spark: SparkSession, name: str) -> Feed | None:
+def feed_of(spark: SparkSession, name: str) -> ChangeFeed | None:
     """The feed of a table; None if its format has none."""
     from pyspark.errors import PySparkException
 

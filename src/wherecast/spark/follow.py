@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherecast.errors import WherecastError
-from wherecast.spark.feeds import Feed, feed_of
+from wherecast.spark.feeds import ChangeFeed, feed_of
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
 from wherecast.spark.sync import SyncReport, sync_rules
@@ -93,7 +93,7 @@ class Polled(FollowedTable):
 class Fed(FollowedTable):
     """A table that tells what has changed in it."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: ChangeFeed) -> None:
         self._feed = feed
         self._seen: tuple[int | None, int] | None = None
         """The version of the table that the index equals, and the version of the index that does; None before the first look."""
