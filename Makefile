@@ -21,6 +21,8 @@ BIN       := $(VENV)/bin
 PYTEST    := $(BIN)/python -m pytest
 # Neighbouring tests stay in one process, which has compiled their kernels and made their fixtures; who is done helps the other.
 PARALLEL  := -n $(JOBS) --dist worksteal
+# The variable stops an announcement about MkDocs 2.
+SITE      := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 LOCKS     := requirements-build.lock requirements.lock
 FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 
@@ -28,7 +30,7 @@ FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast kills soak coverage check format docs lock clean
+.PHONY: help install demo bench lab test test-fast test-spark-versions kills soak coverage check format docs site package lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -57,6 +59,12 @@ test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark a
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) $(FAST) $(PARALLEL) $(ARGS)
 
+# Each version is fetched once, 300 to 450 MB, into the user's cache; VERSION=4.0 runs one.
+test-spark-versions: $(INSTALLED) ## Run the tests of matching, streams, rules and exactly-once on Spark 3.5, 4.0, 4.1 and 4.2
+	@status=0; for lock in tests/spark_versions/$(or $(VERSION),*).lock; do \
+		$(BIN)/python -m tests.spark_versions.run $$(basename $$lock .lock) $(ARGS) || status=$$?; \
+	done; exit $$status
+
 kills: $(INSTALLED) ## Kill a stream at every point with every plan; `make test` has each point on the way into a sink once
 	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
 
@@ -67,18 +75,29 @@ coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the 
 	NUMBA_DISABLE_JIT=1 $(PYTEST) $(FAST) $(PARALLEL) \
 		--cov=wherecast.language --cov=wherecast.index --cov-report=term --cov-fail-under=95 $(ARGS)
 
-check: $(INSTALLED) ## Lint, formatting, types and layers
+check: $(INSTALLED) ## Lint, formatting, types, layers and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(SITE) --quiet --site-dir $$(mktemp -d)
 
 format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED) ## Write the tables of functions in docs/language.md anew
+docs: $(INSTALLED) ## Write anew what the documentation takes from the code: functions, commands, the picture
 	$(BIN)/python -m wherecast.language.functions.page docs/language.md
+	$(BIN)/python -m wherecast.cli.page docs/reference/cli.md
+	$(BIN)/python docs/assets/picture.py
+
+site: $(INSTALLED) ## Build the documentation site into site/; a broken link fails
+	$(SITE)
+
+package: $(INSTALLED) ## Build wheel and source archive into dist/, and use each in an environment of its own
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python tests/packaging/try_wheel.py dist
 
 # Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
 lock: ## Resolve the lock files, with the hashes of every platform
@@ -93,10 +112,13 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	fi; \
 	compile="$$uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 $(ARGS)"; \
 	$$compile --custom-compile-command 'make lock' --group build --output-file requirements-build.lock; \
-	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra dev pyproject.toml --output-file requirements.lock
+	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock; \
+	for lock in tests/spark_versions/*.lock; do \
+		echo "pyspark==$$(basename $$lock .lock).*" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
+	done
 
 clean: ## Remove .venv and everything generated
-	rm -rf $(VENV) demo-output bench-output lab-output build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) demo-output bench-output lab-output site build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

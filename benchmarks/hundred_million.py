@@ -196,6 +196,8 @@ def main() -> None:
     settings = {
         "spark.driver.memory": asked.driver_memory,
         "spark.local.dir": str(scratch),
+        "spark.network.timeout": "3600s",  # a busy machine is not a lost executor
+        "spark.executor.heartbeatInterval": "60s",
         "spark.sql.shuffle.partitions": max(2 * asked.cores, n // PART),
     }
 

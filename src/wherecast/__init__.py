@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wherecast.broker.client.calls import BrokerError
+    from wherecast.broker.client.clients import AsyncClient, Client
     from wherecast.engine.engine import Engine, Quarantined, Registration
     from wherecast.engine.explain import Explanation
     from wherecast.engine.lint import LintFinding, LintFindings, lint
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from wherecast.language.syntax.limits import Limits
 
 __all__ = [
+    "AsyncClient",
+    "BrokerError",
+    "Client",
     "Engine",
     "EventError",
     "Explanation",
@@ -61,6 +66,8 @@ __version__ = "0.1.0"
 # Every module of the package imports this one first, so the public names are fetched on first use: a command that needs
 # no engine does not wait for Arrow.
 _HOMES = {
+    **dict.fromkeys(("AsyncClient", "Client"), "wherecast.broker.client.clients"),
+    "BrokerError": "wherecast.broker.client.calls",
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
     "Explanation": "wherecast.engine.explain",
     **dict.fromkeys(("LintFinding", "LintFindings", "lint"), "wherecast.engine.lint"),

@@ -32,6 +32,7 @@ from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.store import Store
 from wherecast.spark.stream import BatchRunner
+from wherecast.spark.versions import from_arrow, to_arrow
 
 COLUMNS = "row bigint, symbol string, price double, __wherecast_error string"
 
@@ -142,7 +143,7 @@ class Files:
         if key.exists() and key.read_text() != batch.key:
             raise AssertionError(f"another attempt at batch {batch} had the key {key.read_text()}, not {batch.key}")
         key.write_text(batch.key)
-        table = rows.toArrow()
+        table = to_arrow(rows)
         table = table.sort_by([(name, "ascending") for name in ("row", "subscription") if name in table.column_names])
         half = len(table) // 2
         for number, part in enumerate((table.slice(0, half), table.slice(half))):
@@ -160,9 +161,9 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
     index = Index(str(folder / "index"))
     if not index.versions():
         strategy: Any = (folder / "strategy").read_text()
-        subscriptions = session.createDataFrame(pq.read_table(folder / "subscriptions.parquet"))
+        subscriptions = from_arrow(session, pq.read_table(folder / "subscriptions.parquet"))
         ws.build_index(subscriptions, SCHEMA, index.url, strategy=strategy, servers=2)
-    all_changes = session.createDataFrame(pq.read_table(folder / "changes.parquet"))
+    all_changes = from_arrow(session, pq.read_table(folder / "changes.parquet"))
 
     def begin(number: int) -> None:
         reaper.now = number

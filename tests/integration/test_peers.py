@@ -17,7 +17,7 @@ import pytest
 
 from wherecast.engine.engine import Engine
 from wherecast.language.events.schema import Schema
-from wherecast.overlay.client import Client
+from wherecast.overlay.client import PeerClient
 from wherecast.overlay.connection import Connection
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing, Reason
 from wherecast.overlay.local_ring import LocalRing
@@ -123,7 +123,7 @@ class TestInOneProcess:
         async def run():
             async with small_ring() as ring:
                 first, second, third = ring
-                async with Client(first) as low, Client(second) as high, Client(third) as publisher:
+                async with PeerClient(first) as low, PeerClient(second) as high, PeerClient(third) as publisher:
                     await low.subscribe("s", "price < 100 AND symbol = 'IBM'")
                     await high.subscribe("s", "price >= 100")
                     result = await publisher.publish([event(99.5), event(100.0), event(5, "X")])
@@ -133,7 +133,7 @@ class TestInOneProcess:
                     assert await told(high, 1) == [{"symbol": "IBM", "price": 100.0}]
                 # Both were bound to their connections.
                 await eventually(lambda: not any(r.peer.status()["subscriptions"] for r in ring.values()))
-                async with Client(third) as publisher:
+                async with PeerClient(third) as publisher:
                     (after,) = await publisher.publish([event(99.5)])
                     assert after == (0, after.hops, True)
 
@@ -146,8 +146,8 @@ class TestInOneProcess:
             rng, engine = random.Random(3), Engine(SCHEMA)
             async with (
                 small_ring() as ring,
-                Client(next(iter(ring))) as subscriber,
-                Client(list(ring)[-1]) as publisher,
+                PeerClient(next(iter(ring))) as subscriber,
+                PeerClient(list(ring)[-1]) as publisher,
             ):
                 for number in range(25):
                     low = rng.randrange(900)
@@ -181,7 +181,11 @@ class TestInOneProcess:
         """The same id with another filter is an update; what the overlay cannot serve leaves nothing behind."""
 
         async def run():
-            async with small_ring() as ring, Client(next(iter(ring))) as client, Client(next(iter(ring))) as other:
+            async with (
+                small_ring() as ring,
+                PeerClient(next(iter(ring))) as client,
+                PeerClient(next(iter(ring))) as other,
+            ):
                 await client.subscribe("s", "price < 100")
                 await client.subscribe("s", "price > 500")
                 with pytest.raises(PeerError, match="a client is attached"):
@@ -217,9 +221,9 @@ class TestInOneProcess:
             async with small_ring(4, state=tmp_path) as ring:
                 endpoints = list(ring)
                 home = endpoints[2]
-                async with Client(home) as client:
+                async with PeerClient(home) as client:
                     await client.subscribe("kept", "price < 100", is_durable=True)
-                async with Client(endpoints[0]) as publisher:
+                async with PeerClient(endpoints[0]) as publisher:
                     assert (await publisher.publish([event(1), event(2)]))[1].is_complete
                 before = ring[home].peer.status()["id"]
                 await ring[home].end()
@@ -229,7 +233,7 @@ class TestInOneProcess:
                 await eventually(lambda: ring[home].peer.status()["is_member"])
                 assert ring[home].peer.status()["id"] != before
                 state = ring[home].peer._state
-                async with Client(endpoints[1]) as publisher, Client(home) as client:
+                async with PeerClient(endpoints[1]) as publisher, PeerClient(home) as client:
                     # The old registration is still there, or the new one is not yet: told once all the same.
                     (third,) = await publisher.publish([event(3)], wait_s=20)
                     assert (third.clauses in (1, 2), third.is_complete) == (True, True)
@@ -253,7 +257,7 @@ class TestInOneProcess:
         async def run():
             async with small_ring(state=tmp_path) as ring:
                 endpoints = list(ring)
-                async with Client(endpoints[1]) as client:
+                async with PeerClient(endpoints[1]) as client:
                     await client.subscribe("kept", "price < 100", is_durable=True)
                 for each in ring.values():
                     await each.end()
@@ -263,7 +267,7 @@ class TestInOneProcess:
                     options = PeerOptions(endpoint, join, rules, 0 if number else 3, None, tmp_path / str(number))
                     ring[endpoint] = Running(options)
                 await eventually(lambda: all(r.peer.status()["is_restored"] for r in ring.values()))
-                async with Client(endpoints[2]) as publisher, Client(endpoints[1]) as client:
+                async with PeerClient(endpoints[2]) as publisher, PeerClient(endpoints[1]) as client:
                     await client.subscribe("kept", "price < 100", is_durable=True)
                     assert (await publisher.publish([event(7)], wait_s=20))[0].is_complete
                     assert await told(client, 1) == [{"symbol": "IBM", "price": 7.0}]
@@ -276,7 +280,7 @@ class TestInOneProcess:
         async def run():
             async with small_ring() as ring:
                 first, second, third = ring
-                async with Client(third) as client:
+                async with PeerClient(third) as client:
                     await client.subscribe("s", "price < 100")
                     before = ring[third].peer.status()["id"]
                     for endpoint in (first, second):
@@ -288,7 +292,7 @@ class TestInOneProcess:
                     ring[second] = Running(PeerOptions(second, (first,)))
                     await eventually(lambda: all(r.peer.status()["is_restored"] for r in ring.values()))
                     assert ring[third].peer.status()["id"] != before
-                    async with Client(second) as publisher:
+                    async with PeerClient(second) as publisher:
                         await publisher.publish([event(2)], wait_s=20)
                     assert await told(client, 1) == [{"symbol": "IBM", "price": 2.0}]
 
@@ -352,7 +356,7 @@ class TestStrangers:
 
     async def healthy(self, ring, secret=None):
         assert all(r.peer.status()["is_member"] and not r.task.done() for r in ring.values())
-        async with Client(next(iter(ring)), secret) as client:
+        async with PeerClient(next(iter(ring)), secret) as client:
             await client.subscribe("s", "price < 10")
             assert (await client.publish([event(1)]))[0].is_complete
             assert len(await told(client, 1)) == 1
@@ -465,7 +469,7 @@ class TestStrangers:
                 for wrong in (None, b"another secret, as long"):
                     before = counted[Reason.UNAUTHENTICATED]
                     with pytest.raises(PeerError):
-                        async with Client(endpoint, wrong) as client:
+                        async with PeerClient(endpoint, wrong) as client:
                             await client.status()
                     await eventually(lambda b=before: counted[Reason.UNAUTHENTICATED] == b + 1)
                 recorded = []
@@ -539,14 +543,14 @@ def test_eight_processes_of_which_two_are_killed(processes):
         live = [endpoint for endpoint in endpoints if endpoint not in killed]
         clients = {}
         for endpoint in endpoints:
-            clients[endpoint] = await Client(endpoint, SECRET).__aenter__()
+            clients[endpoint] = await PeerClient(endpoint, SECRET).__aenter__()
             await clients[endpoint].subscribe(f"at {endpoint}", "price BETWEEN 100 AND 800", is_durable=True)
         for endpoint in killed:
             processes.processes[endpoint].send_signal(signal.SIGKILL)
             processes.processes[endpoint].wait()
         published = []
         for number, endpoint in enumerate(live):  # at once, and while the ring heals
-            async with Client(endpoint, SECRET) as publisher:
+            async with PeerClient(endpoint, SECRET) as publisher:
                 await publisher.publish([event(200 + number)], wait_s=1)
             published.append(200.0 + number)
         for endpoint in live:
@@ -560,11 +564,11 @@ def test_eight_processes_of_which_two_are_killed(processes):
         assert {p.peer for p in again if p.id != before[p.peer]} == killed
         # What the restarted peers had registered is served again, what was published meanwhile included.
         for endpoint in killed:
-            clients[endpoint] = await Client(endpoint, SECRET).__aenter__()
+            clients[endpoint] = await PeerClient(endpoint, SECRET).__aenter__()
             await clients[endpoint].subscribe(f"at {endpoint}", "price BETWEEN 100 AND 800", is_durable=True)
             while not (await clients[endpoint].status())["is_restored"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-        async with Client(live[0], SECRET) as publisher:
+        async with PeerClient(live[0], SECRET) as publisher:
             (last,) = await publisher.publish([event(300)], wait_s=40)
             assert last.is_complete
         for endpoint in endpoints:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from wherecast.overlay.client import Client
+from wherecast.overlay.client import PeerClient
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing
 from wherecast.overlay.requests import Inspect, Publish
 from wherecast.overlay.wire import WIRE
@@ -109,7 +109,7 @@ class Besieged:
 
     async def serve(self):
         """An honest client subscribes, publishes and is told; the counters of the peer."""
-        async with asyncio.timeout(30), Client(self.endpoint, self.secret) as client:
+        async with asyncio.timeout(30), PeerClient(self.endpoint, self.secret) as client:
             await client.subscribe("s", "price < 10")
             assert (await client.publish(['{"price": 5}']))[0].is_complete
             assert json.loads((await client.notice()).event) == {"price": 5.0}

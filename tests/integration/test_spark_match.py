@@ -23,6 +23,7 @@ from wherecast.engine.engine import Engine
 from wherecast.errors import SchemaError, SubscriptionError
 from wherecast.language.events.schema import Schema
 from wherecast.spark.store import Store
+from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    return spark.createDataFrame(table)
+    return from_arrow(spark, table)
 
 
 def subscriptions_frame(spark: SparkSession, rows: list[tuple[Any, Any]]) -> DataFrame:
@@ -59,7 +60,7 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 
 def found_pairs(matches: DataFrame, key: str) -> Counter[tuple[Any, Any]]:
-    table = matches.select(key, "subscription").toArrow()
+    table = to_arrow(matches.select(key, "subscription"))
     return Counter(zip(table[key].to_pylist(), table["subscription"].to_pylist(), strict=True))
 
 

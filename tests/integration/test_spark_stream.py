@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
+from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +60,7 @@ def start_and_end(spark: SparkSession, tmp_path: Path, **options: Any) -> None:
 
 def build(spark: SparkSession, tmp_path: Path, strategy: Any) -> ws.Built:
     owners = [f"owner of {id}" for id, _ in ROWS]
-    rows = spark.createDataFrame(
-        pa.table({"id": [r[0] for r in ROWS], "filter": [r[1] for r in ROWS], "owner": owners})
-    )
+    rows = from_arrow(spark, pa.table({"id": [r[0] for r in ROWS], "filter": [r[1] for r in ROWS], "owner": owners}))
     return ws.build_index(rows, SCHEMA, str(tmp_path / "index"), strategy=strategy, servers=3)
 
 
@@ -74,7 +73,7 @@ def expected(events: pa.Table) -> Counter[tuple[int, int]]:
 
 
 def found(spark: SparkSession, tmp_path: Path) -> Counter[tuple[int, int]]:
-    table = spark.read.parquet(str(tmp_path / "out")).select("row", "subscription").toArrow()
+    table = to_arrow(spark.read.parquet(str(tmp_path / "out")).select("row", "subscription"))
     return Counter(zip(table["row"].to_pylist(), table["subscription"].to_pylist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Jars of Kafka's broker, of Spark's Kafka connector and of PostgreSQL's JDBC driver.
+"""Jars of Kafka's broker, of Spark's Kafka connector, of PostgreSQL's JDBC driver, of Delta and Iceberg, and of Hadoop's S3 client.
 
 The files `*.sha256` beside this module name them all, as `sha256sum` does: a checksum, and the path of the
 jar in a Maven repository. What is fetched is kept in the user's cache, so later runs need no network; a file whose checksum is
@@ -32,6 +32,33 @@ CONNECTOR = (
     "org.apache.commons:commons-pool2:2.13.1",
 )
 JDBC = ("org.postgresql:postgresql:42.7.14",)
+#: Delta and Iceberg for a version of Spark; see `tests.lakes`.
+LAKES = {
+    "3.5": (
+        "io.delta:delta-spark_2.12:3.3.3",
+        "io.delta:delta-storage:3.3.3",
+        "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
+    ),
+    "4.1": (
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    ),
+}
+#: Hadoop's S3 client for Spark 4.3, and of Amazon's SDK the parts that it uses: the bundle that it names has 600 MB. They
+#: depend on each other alone, and on what Spark brings.
+_SDK = (
+    "annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi crt-core "
+    "endpoints-spi http-auth http-auth-aws http-auth-aws-eventstream http-auth-spi http-client-spi identity-spi json-utils "
+    "metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3 s3-transfer-manager sdk-core sts "
+    "third-party-jackson-core utils utils-lite"
+)
+S3A = (
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    "org.reactivestreams:reactive-streams:1.0.4",
+    "software.amazon.eventstream:eventstream:1.0.1",
+    *(f"software.amazon.awssdk:{name}:2.35.4" for name in _SDK.split()),
+)
 PINS = Path(__file__).parent
 
 
@@ -66,6 +93,11 @@ def connector_jars(spark_version: str) -> list[Path]:
 def jdbc_jars() -> list[Path]:
     """PostgreSQL's JDBC driver, ready for `spark.jars`. Raises MavenError."""
     return fetch(read_pins(PINS / "jdbc.sha256"))
+
+
+def s3a_jars() -> list[Path]:
+    """Hadoop's S3 client, ready for `spark.jars`. Raises MavenError."""
+    return fetch(read_pins(PINS / "s3a.sha256"))
 
 
 def read_pins(file: Path) -> list[Jar]:
@@ -126,6 +158,8 @@ def pin() -> None:
         ("broker", BROKER, True),
         ("connector", CONNECTOR, False),
         ("jdbc", JDBC, False),
+        ("s3a", S3A, False),
+        *((f"lakes-{version}", jars, False) for version, jars in LAKES.items()),
     ):
         with tempfile.TemporaryDirectory() as folder:
             copy_with_maven(maven, Path(folder), coordinates, with_dependencies=is_whole)

@@ -7,7 +7,19 @@ import re
 
 import pytest
 from tests.jars import maven
-from tests.jars.artifacts import BROKER, CONNECTOR, PINS, Jar, broker_jars, connector_jars, fetch, read_pins
+from tests.jars.artifacts import (
+    BROKER,
+    CONNECTOR,
+    JDBC,
+    LAKES,
+    PINS,
+    S3A,
+    Jar,
+    broker_jars,
+    connector_jars,
+    fetch,
+    read_pins,
+)
 from tests.jars.maven import VARIABLE, MavenError, central, repository
 
 PATH = "org/example/thing/1.0/thing-1.0.jar"
@@ -112,7 +124,16 @@ def test_a_repository_that_is_named_goes_before_maven(monkeypatch):
     assert maven.find_maven() == "/usr/bin/mvn"
 
 
-@pytest.mark.parametrize(("file", "coordinates"), [("broker", BROKER), ("connector", CONNECTOR)])
+@pytest.mark.parametrize(
+    ("file", "coordinates"),
+    [
+        ("broker", BROKER),
+        ("connector", CONNECTOR),
+        ("jdbc", JDBC),
+        ("s3a", S3A),
+        *((f"lakes-{version}", jars) for version, jars in LAKES.items()),
+    ],
+)
 def test_pins_are_whole(file, coordinates):
     """Every jar once, with a checksum, and what is asked for is among them."""
     jars = read_pins(PINS / f"{file}.sha256")

@@ -45,7 +45,10 @@ def test_version():
     assert run("--version").stdout.strip() == f"wherecast {wherecast.__version__}"
 
 
-@pytest.mark.parametrize("command", [(), ("check",), ("lint",), ("match",), ("demo",)])
+COMMANDS = ["check", "lint", "match", "demo", "doctor", "serve", "subscribe", "publish", "tail", "subscriptions"]
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
 def test_help_has_examples(command):
     """Every command explains itself, with an example."""
     result = run(*command, "--help")

@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 LANGUAGE = ROOT / "docs" / "language.md"
 WALKS = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "design" / "adaptive.md"]
-LAYERS = "language|index|engine|matchers|kernels|cli|spark|bench|partition|overlay|papers"
+LAYERS = "language|index|engine|matchers|kernels|cli|spark|broker|bench|partition|overlay|papers"
 #: Names of files in prose that are not modules of the package.
 NO_MODULES = {"utils.py", "misc.py", "helper.py"}
 
@@ -249,8 +249,12 @@ def defined_in(path):
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
             found.add(node.name)
-            found |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
-        elif isinstance(node, ast.FunctionDef):
+            found |= {
+                f"{node.name}.{part.name}"
+                for part in node.body
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -296,6 +300,24 @@ def test_public_names():
         assert name in dir(wherecast)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = wherecast.nonsense
+
+
+def test_public_names_are_on_the_page():
+    """The page of the Python API has every public name of the package; those of Spark and the errors come from their modules."""
+    import wherecast
+    import wherecast.errors
+
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    named = set(re.findall(r"^::: wherecast\.(\w+)$", page, re.MULTILINE))
+    errors = {name for name in wherecast.__all__ if hasattr(wherecast.errors, name)}
+    assert named - {"errors", "spark"} == set(wherecast.__all__) - errors
+
+
+def test_page_of_commands_is_current():
+    """`make docs` would change nothing on the page of commands."""
+    from wherecast.cli.page import write_page
+
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == write_page()
 
 
 def test_configuration_of_the_spark_guide(tmp_path):

@@ -213,3 +213,47 @@ def test_large_doubles_are_rounded_as_their_decimals() -> None:
     engine = Engine({"x": "double"})
     engine.subscribe_many({"even": "bround(x, 2) = -4494920010230.56D", "away": "round(x, 2) = -4494920010230.57D"})
     assert sorted(engine.match({"x": -4494920010230.565})) == ["away", "even"]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "moment"),
+    [
+        ("dd.MM.yyyy", "29.02.2024", "2024-02-29T00:00:00"),
+        ("dd.MM.yyyy", "29.02.2023", None),
+        ("dd.MM.yyyy", "1.2.2024", None),
+        ("d.M.yyyy", "1.2.2024", "2024-02-01T00:00:00"),
+        ("yyyyMMddHHmmssSSS", "20240131235959123", "2024-01-31T23:59:59.123"),
+        ("yyyy-MM-dd'T'HH:mm:ssXXX", "2024-01-31t12:00:00-01:30", "2024-01-31T13:30:00"),
+        ("yyyy-MM-dd'T'HH:mm:ssXXX", "2024-01-31T12:00:00+19:00", None),
+        ("dd MMM yyyy", "31 jan 2024", "2024-01-31T00:00:00"),
+        ("HH:mm", "23:59", "1970-01-01T23:59:00"),
+        ("HH:mm", "24:00", None),
+        ("yyyy", "12024", None),
+        ("yyyy", "+12024", None),  # Spark knows it, an event does not
+    ],
+)
+def test_texts_are_read_by_a_format(form: str, text: str, moment: str | None) -> None:
+    """The whole text must match, and the moment must exist; what the format leaves out is the beginning of 1970."""
+    quoted = form.replace("'", "\\'")
+    engine = Engine({"s": "string", "t": "timestamp"})
+    engine.subscribe("equal", f"to_timestamp(s, '{quoted}') = t")
+    engine.subscribe("unknown", f"to_timestamp(s, '{quoted}') IS NULL")
+    event = {"s": text, "t": f"{moment or '1970-01-01T00:00:00'}Z"}
+    wanted = [] if text == "+12024" else ["unknown" if moment is None else "equal"]
+    assert engine.match(event) == wanted
+    assert engine.match_batch([event] * 40).to_lists() == [wanted] * 40
+
+
+def test_moments_are_written_by_a_format() -> None:
+    """Letters stand for parts of the wall clock in the schema's zone."""
+    engine = Engine(Schema.of({"t": "timestamp", "n": "integer"}, time_zone="Europe/Berlin"))
+    engine.subscribe("t", "date_format(t, \"dd.MM.yy H:mm:ss.SSS 'Uhr' XXX\") = '01.02.24 0:30:00.250 Uhr +01:00'")
+    engine.subscribe("n", "from_unixtime(n) = '1970-01-01 01:00:05'")
+    assert sorted(engine.match({"t": "2024-01-31T23:30:00.25Z", "n": 5})) == ["n", "t"]
+
+
+@pytest.mark.parametrize("form", ["EEE", "yyyy-MM-dd hh:mm a", "[yyyy]", "yyyyM", "yyyy yyyy", "---", "SSS"])
+def test_formats_that_are_refused(form: str) -> None:
+    """What cannot be exact is refused, with the letters that can."""
+    with pytest.raises(FilterError, match="format"):
+        Engine({"s": "string"}).subscribe("a", f"to_date(s, '{form}') IS NULL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wherecast import Engine
+from wherecast.engine.segment import Segment
 from wherecast.errors import EventError, FilterError
 
 FIELDS = {"s": "string", "n": "int", "a": "array<string>"}
@@ -64,3 +65,18 @@ def test_a_computed_constant_is_refused() -> None:
     """Its length is not known before it is computed."""
     with pytest.raises(FilterError, match="a constant that is computed"):
         Engine(FIELDS).subscribe("x", "repeat(repeat('a', 4000), 4000) = s")
+
+
+def test_many_events_whose_texts_grow_are_left_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are found in one pass: hostile events do not make a batch be matched once for each."""
+    engine = Engine(FIELDS)
+    engine.subscribe("x", "repeat(s, n) = 'x'")
+    calls: list[int] = []
+    match = Segment.match
+    monkeypatch.setattr(Segment, "match", lambda *given: (calls.append(1), match(*given))[1])
+    bad = [{"s": "ab", "n": 2_000_000_000 - i} for i in range(20)]
+    matches = engine.match_batch([event for each in bad for event in ({"s": "x", "n": 1}, each)], on_error="skip")
+    assert [error.row for error in matches.errors] == list(range(1, 40, 2))
+    assert "3,999,999,962 characters" in str(matches.errors[-1])
+    assert [list(ids) for ids in matches] == [["x"]] * 20
+    assert len(calls) == 2

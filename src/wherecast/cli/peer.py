@@ -23,7 +23,7 @@ from wherecast.cli.report import Shortlist, say, say_note
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from wherecast.overlay.client import Client
+    from wherecast.overlay.client import PeerClient
     from wherecast.overlay.peer import PeerOptions
     from wherecast.overlay.picture import Place
     from wherecast.overlay.requests import Told
@@ -157,7 +157,7 @@ def subscribe(
       wherecast peer subscribe ibm "symbol = 'IBM'" --durable --count 0
     """
 
-    async def work(client: Client) -> None:
+    async def work(client: PeerClient) -> None:
         await client.subscribe(id, filter, is_durable=durable)
         say(f"{id}: subscribed at {peer}")
         told = 0
@@ -202,7 +202,7 @@ def publish(
     figures = {"events": 0, "clauses": 0, "hops": 0, "unconfirmed": 0}
     bad = Shortlist("events that were refused")
 
-    async def work(client: Client) -> None:
+    async def work(client: PeerClient) -> None:
         for batch in _batches(_lines(events)):
             for told in await _publish(client, batch, wait, bad):
                 figures["events"] += 1
@@ -225,7 +225,7 @@ def publish(
         )
 
 
-async def _publish(client: Client, batch: list[_Line], wait: float, bad: Shortlist) -> list[Told]:
+async def _publish(client: PeerClient, batch: list[_Line], wait: float, bad: Shortlist) -> list[Told]:
     """A batch; if one of its events is bad, each for itself, to find out which."""
     from wherecast.overlay.requests import PeerError
 
@@ -373,13 +373,13 @@ def _read_secret(path: Path | None) -> bytes | None:
     return found
 
 
-def _with_client(peer: str, secret_file: Path | None, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+def _with_client(peer: str, secret_file: Path | None, work: Callable[[PeerClient], Coroutine[Any, Any, _T]]) -> _T:
     import asyncio
 
-    from wherecast.overlay.client import Client
+    from wherecast.overlay.client import PeerClient
 
     async def run() -> _T:
-        async with Client(peer, _read_secret(secret_file)) as client:
+        async with PeerClient(peer, _read_secret(secret_file)) as client:
             return await work(client)
 
     return asyncio.run(run())

@@ -658,7 +658,8 @@ def _within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBa
         except OverworkError as over:
             errors = over.errors
         except GrownTextError as grown:
-            errors = [EventError(f"{grown}; shorten the text in the event, or the filter", row=grown.row)]
+            advice = "shorten the text in the event, or the filter"
+            errors = [EventError(f"{why}; {advice}", row=row) for row, why in sorted(grown.rows.items())]
         if on_error == "raise":
             raise errors[0]
         batch = batch.without(errors)

@@ -19,7 +19,7 @@ from wherecast.language.events.schema import Attribute
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, Stored, key_of
 from wherecast.language.functions.row import GrownTextError
-from wherecast.language.nullable import Lists, Nullable, arrow_valid
+from wherecast.language.nullable import ListValues, Nullable, arrow_valid
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def numbering(events: EventBatch) -> Iterator[None]:
     try:
         yield
     except GrownTextError as grown:
-        grown.row = int(events.rows[grown.row])
+        grown.renumber(events.rows)
         raise
 
 
@@ -54,15 +54,15 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     return Nullable(_plain_numbers(array), valid)
 
 
-def _lists(array: pa.Array, attribute: Attribute) -> Lists:
+def _lists(array: pa.Array, attribute: Attribute) -> ListValues:
     """Arrays, or maps with keys."""
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
     flat = array.flatten()
     if attribute.value is None:
-        return Lists(offsets, _values(flat, element_of(attribute)))
+        return ListValues(offsets, _values(flat, element_of(attribute)))
     keys = _values(pc.struct_field(flat, "key"), element_of(attribute))
-    return Lists(offsets, _values(pc.struct_field(flat, "value"), attribute.value), keys)
+    return ListValues(offsets, _values(pc.struct_field(flat, "value"), attribute.value), keys)
 
 
 class MapPairs(NamedTuple):

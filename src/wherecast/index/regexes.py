@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from wherecast.index.boxes import FIRST_CODE, NULL_CODE
 from wherecast.index.strings import check_texts, join_texts
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
+from wherecast.language.sequences import take_ranges
 from wherecast.language.syntax.java_regex import LINE_END, re2_options, rlike_regex, translate
 
 #: Memory that a stored set may ask for at most.
@@ -103,16 +104,12 @@ class RegexCodes:
 
     def encode(self, texts: pa.Array) -> tuple[Longs, Ints]:
         """Codes of a column: those of text r are codes[ptr[r]:ptr[r + 1]], ascending."""
-        ptr = np.zeros(len(texts) + 1, np.int64)
-        codes: list[int] = []
-        for row, text in enumerate(texts.to_pylist()):
-            if text is None:
-                codes.append(NULL_CODE)
-            else:
-                codes.append(FIRST_CODE)
-                codes += [number + FIRST_LITERAL for number in self.find(text)]
-            ptr[row + 1] = len(codes)
-        return ptr, np.array(codes, np.int32)
+        distinct = texts.dictionary_encode()  # equal texts share a search
+        found = map(self.find, distinct.dictionary.to_pylist())
+        sets = [[NULL_CODE], *([FIRST_CODE, *(n + FIRST_LITERAL for n in numbers)] for numbers in found)]
+        ends = np.concatenate(([0], np.cumsum([len(each) for each in sets])))
+        places, ptr = take_ranges(ends, distinct.indices.fill_null(-1).to_numpy().astype(np.int64) + 1)
+        return ptr, np.fromiter(chain.from_iterable(sets), np.int32)[places]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""

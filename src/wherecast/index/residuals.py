@@ -179,7 +179,7 @@ class Residuals:
                 for residual in residuals[number]:
                     truth &= holds(residual.node, residual.truth, scope)
             except GrownTextError as grown:
-                grown.row = int(rows[grown.row])
+                grown.renumber(rows)
                 raise
             out[pairs] = truth
         return out

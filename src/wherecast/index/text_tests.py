@@ -10,7 +10,8 @@ evaluated as before, on the pairs whose tests hold.
 
 *By codes.* Most patterns are one literal, and the automaton of a column of literals has told already whether it is in the text. So `code_filters` enters the
 literals of such tests in these columns, too (`literals_of_tests`). A test is then a look into the event's codes, about 10 ns instead of a
-search in the text, and it comes first.
+search in the text, and it comes first. Of a pattern of several literals, and of a regular expression like `x.*y`, all literals must be there: that
+is asked first, and the rest only of the texts that have them all.
 
 *By text.* Pairs of a batch are then gathered by column, and one kernel call per column decides them (`kernels.patterns`); a pair
 that several residuals ask for is decided once.
@@ -18,6 +19,7 @@ that several residuals ask for is decided once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -77,6 +79,18 @@ class TextTest(NamedTuple):
         form = find_form(self.kind, text)
         return form.literal if form.name in _SINGLE else None
 
+    def pieces(self, text: str) -> list[str]:
+        """Marked literals that a text must contain for the test to be true; there may be more."""
+        if self.truth not in (Truth.TRUE, Truth.NOT_FALSE):
+            return []
+        if self.kind == "rlike":
+            plain = [piece for piece in text.split(".*") if piece] if _PLAIN_REGEX.fullmatch(text) else []
+            return [ANYWHERE + piece for piece in plain]
+        if self.kind not in ("like", "ilike"):
+            return []
+        parts = like_parts(text.lower() if self.kind == "ilike" else text)
+        return [ANYWHERE + piece for is_wildcard, piece in parts if not is_wildcard]
+
     def pattern(self, literal: str) -> bytes:
         """A literal as the kernel reads it."""
         if self.kind in ("like", "ilike"):
@@ -87,6 +101,8 @@ class TextTest(NamedTuple):
 
 
 _MARKS = {"startswith": AT_START, "endswith": AT_END, "contains": ANYWHERE}
+#: Words one after the other, with anything between them.
+_PLAIN_REGEX = re.compile(r"(?:\.\*)?[\w /:-]+(?:\.\*[\w /:-]+)*(?:\.\*)?", re.ASCII)
 #: Forms of patterns that are one literal.
 _SINGLE = ("exact", "prefix", "suffix", "infix")
 _AROUND = {
@@ -109,6 +125,17 @@ def find_test(residual: Residual) -> TextTest | None:
     if column is None or param.type is not Type.STRING:
         return None
     return TextTest(column.attr, column.reading is Reading.LOWER_LITERALS, kind, param, residual.truth)
+
+
+def find_gate(residual: Residual) -> TextTest | None:
+    """A test without which a residual cannot be true, if it is a pattern: see `TextTest.pieces`."""
+    node = residual.node
+    if not isinstance(node, Like) or node.escape != "\\" or node.pattern.type is not Type.STRING:
+        return None
+    column = literals_of(node.item, in_lower_case=node.kind == "ilike")
+    if column is None:
+        return None
+    return TextTest(column.attr, column.reading is Reading.LOWER_LITERALS, node.kind, node.pattern, residual.truth)
 
 
 class TextTests:
@@ -209,18 +236,20 @@ def take_tests(
         mine = order[bounds[number] : bounds[number + 1]]
         own_left, own_rest = [], []
         for residual in programs[number].residuals:
-            test = find_test(residual)
-            texts = [] if test is None else programs[number].literals[test.param][rows[mine]].tolist()
-            codes = None if test is None or codebook is None else _codes(test, texts, codebook)
-            if test is not None and codes is not None:
-                coded.add(mine, codebook.schema.number_of(test.column), codes, test.truth)  # type: ignore[union-attr]
+            test, gate = find_test(residual), find_gate(residual)
+            asked = test or gate
+            texts = [] if asked is None else programs[number].literals[asked.param][rows[mine]].tolist()
+            if test is not None and coded.add(mine, test, [test.literal(text) for text in texts], codebook):
                 continue
+            if gate is not None:
+                for literals in _in_step(gate, texts):
+                    coded.add(mine, gate, literals, codebook)
             own_left.append(residual)
             patterns = None if test is None else _patterns(test, texts, pool)
             if test is None or patterns is None:
                 own_rest.append(residual)
             else:
-                others.add(mine, columns.setdefault((test.attr, test.fold), len(columns)), patterns, test.truth)
+                others.append(mine, columns.setdefault((test.attr, test.fold), len(columns)), patterns, test.truth)
         left[number], rest[number] = tuple(own_left), tuple(own_rest)
     is_left = np.array([bool(each) for each in left], bool)[program] if programs else np.zeros(0, bool)
     own = CodeTests(*coded.sorted(program.size), frozen(ADMITTED))
@@ -237,7 +266,17 @@ class _Pile:
         self._asked: list[int] = []
         self._truths: list[int] = []
 
-    def add(self, owners: Longs, column: int, asked: list[int], truth: Truth) -> None:
+    def add(self, owners: Longs, test: TextTest, literals: list[str | None], codebook: Codebook | None) -> bool:
+        """Ask for the codes of marked literals, by owner, if all of them have one."""
+        number = -1 if codebook is None else codebook.schema.number_of(test.column)
+        known = None if codebook is None else codebook.literals(number)
+        codes = [] if known is None else [known.get(literal or "", -1) for literal in literals]
+        if known is None or -1 in codes:
+            return False
+        self.append(owners, number, codes, test.truth)
+        return True
+
+    def append(self, owners: Longs, column: int, asked: list[int], truth: Truth) -> None:
         self._owners.append(owners)
         self._columns += [column] * owners.size
         self._asked += asked
@@ -253,11 +292,9 @@ class _Pile:
         return frozen(ptr), frozen(column), frozen(asked), frozen(truth)
 
 
-def _codes(test: TextTest, texts: list[str], codebook: Codebook) -> list[int] | None:
-    """The codes of the literals that a test asks for, by row; None if it is more than one literal, or one has no code."""
-    codes = codebook.literals(codebook.schema.number_of(test.column))
-    found = [] if codes is None else [codes.get(test.literal(text) or "") for text in texts]
-    return None if codes is None or None in found else found  # type: ignore[return-value]
+def _in_step(gate: TextTest, texts: list[str]) -> list[list[str | None]]:
+    """The first, second .. piece of every text, as far as all of them have one."""
+    return [list(pieces) for pieces in zip(*map(gate.pieces, texts), strict=False)]
 
 
 def _patterns(test: TextTest, texts: list[str], pool: _Pool) -> list[int] | None:
@@ -274,10 +311,12 @@ def literals_of_tests(filters: Filters, schema: Schema, chosen: Longs) -> list[t
     for number in np.flatnonzero(np.diff(bounds)).tolist():
         clauses = order[bounds[number] : bounds[number + 1]]
         for residual in filters.programs[number].residuals:
-            test = find_test(residual)
-            if test is not None:
-                texts = filters.programs[number].literals[test.param][filters.program_row[clauses]].tolist()
-                literals = [test.literal(text) for text in texts]
-                if None not in literals:
-                    found.append((schema.number_of(test.column), clauses, literals))
+            test, gate = find_test(residual), find_gate(residual)
+            asked = test or gate
+            if asked is None:
+                continue
+            texts = filters.programs[number].literals[asked.param][filters.program_row[clauses]].tolist()
+            literals = [None if test is None else test.literal(text) for text in texts]
+            several = [literals] if None not in literals else [] if gate is None else _in_step(gate, texts)
+            found += [(schema.number_of(asked.column), clauses, each) for each in several]
     return found  # type: ignore[return-value]

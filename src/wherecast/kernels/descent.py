@@ -64,8 +64,8 @@ LEAF_WORDS = 64
 BLOCK, WAITING, KEPT = 16, 192, 4096
 #: Boxes that are asked for together.
 FETCHED = 64
-#: Fewer distinct rows than this are in the cache anyway.
-FAR_ROWS = 1 << 14
+#: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
+FAR_ROWS = 1 << 17
 #: A root with more tests than this is not looked ahead at.
 FEW_TESTS = 4
 #: Added to the shift of a test: no clause filed under it takes NULL.

@@ -18,7 +18,7 @@ import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
 from wherecast.kernels.automaton import END_AT, search_text
-from wherecast.kernels.codes import find_code, find_place, hash_bytes
+from wherecast.kernels.codes import find_code, find_place, hash_words
 from wherecast.kernels.jit import Scalar, array_at, hot, inlined, prefetch
 
 #: What a job is: the code of a text itself, the literals in it, and those in it in lower case.
@@ -117,7 +117,7 @@ def _look_up(text: Longs, job: Longs, rows: Ints, codes: Ints) -> None:
         if is_short:
             codes[row, column] = find_place(offsets, constants, data, start, end)
         else:
-            h = hash_bytes(data, start, end, seed)
+            h = hash_words(data, start, end, seed)
             codes[row, column] = find_code(offsets, constants, places, marks, ordered, data, start, end, h)
 
 

@@ -468,7 +468,7 @@ def _quantified(node: Quantified, scope: Scope) -> Nullable:
     try:
         body = evaluate(node.body, _ElementScope(scope, owner, node.variable, elements))
     except GrownTextError as grown:
-        grown.row = int(owner[grown.row])
+        grown.renumber(owner)
         raise
     decided, unknown = np.zeros(scope.length, bool), np.zeros(scope.length, bool)
     decided[owner[(body.values != node.is_all) & body.valid]] = True  # an element that settles it

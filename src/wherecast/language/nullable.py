@@ -28,7 +28,7 @@ class Nullable:
     Decimals are unscaled: int64 where their type has at most 18 digits and they were read or computed so, else object.
 
     Texts of many events come as an Arrow array. Functions that Arrow knows work on that; Python's strings are made when
-    one asks for `values`. Arrays and maps of many events come as `Lists` in the same way. A value that is the same in every row, such as a literal, is an array of one value with a stride
+    one asks for `values`. Arrays and maps of many events come as `ListValues` in the same way. A value that is the same in every row, such as a literal, is an array of one value with a stride
     of zero.
     """
 
@@ -38,7 +38,7 @@ class Nullable:
         self._values: npt.NDArray[Any] | None = values
         self._valid: Bools | None = valid
         self._texts: Any = None  # an Arrow array, if it is there
-        self.lists: Lists | None = None
+        self.lists: ListValues | None = None
 
     @classmethod
     def of_texts(cls, texts: Any) -> Nullable:
@@ -48,7 +48,7 @@ class Nullable:
         return made
 
     @classmethod
-    def of_lists(cls, lists: Lists, valid: Bools) -> Nullable:
+    def of_lists(cls, lists: ListValues, valid: Bools) -> Nullable:
         """Arrays or maps."""
         made = cls(np.zeros(0), valid)
         made._values, made.lists = None, lists
@@ -111,7 +111,7 @@ class Nullable:
         yield self.valid
 
 
-class Lists(NamedTuple):
+class ListValues(NamedTuple):
     """Arrays of many events, one after the other: those of row i are elements number offsets[i] to before offsets[i + 1].
 
     Maps have keys, too, and their values are the elements.
@@ -149,14 +149,14 @@ class Lists(NamedTuple):
         places[np.searchsorted(self.offsets, hits, side="right") - 1] = hits
         return self.elements.find(places)
 
-    def take(self, rows: npt.NDArray[Any]) -> Lists:
+    def take(self, rows: npt.NDArray[Any]) -> ListValues:
         """Some of the rows."""
         places, offsets = take_ranges(self.offsets, rows)
         keys = None if self.keys is None else self.keys.take(places)
-        return Lists(offsets, self.elements.take(places), keys)
+        return ListValues(offsets, self.elements.take(places), keys)
 
     def to_python(self) -> npt.NDArray[np.object_]:
-        """Lists, or dictionaries in the order of their keys there."""
+        """ListValues, or dictionaries in the order of their keys there."""
         known = zip(self.elements.values.tolist(), self.elements.valid.tolist(), strict=True)
         flat = [value if is_known else None for value, is_known in known]
         keys = None if self.keys is None else self.keys.values.tolist()

@@ -30,7 +30,7 @@ from wherecast.overlay.wire import WireError
 _R = TypeVar("_R")
 
 
-class Client:
+class PeerClient:
     """A client of the peer at `host:port`; to be used as an asynchronous context."""
 
     def __init__(self, endpoint: str, secret: bytes | None = None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from wherecast.overlay.client import Client
+from wherecast.overlay.client import PeerClient
 from wherecast.overlay.requests import PeerError
 
 _COMMAND = "from wherecast.cli.app import main; main()"
@@ -94,5 +94,5 @@ class LocalRing:
 
 
 async def _status(endpoint: str, secret: bytes | None) -> dict[str, Any]:
-    async with Client(endpoint, secret) as client:
+    async with PeerClient(endpoint, secret) as client:
         return await client.status()

@@ -47,6 +47,7 @@ from wherecast.spark.subscriptions import (
     read_rows,
     set_unusable_apart,
 )
+from wherecast.spark.versions import repartition_by_id, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -195,8 +196,8 @@ def build_version(
         n_servers = 1 if plan is None else plan.n_servers
         step.advance()
         task = ServerBuilder(index.url, schema, matcher, sample)
-        result = placed.repartitionById(n_servers, "server").mapInArrow(task.build_servers, _RESULT)
-        layers, attributes, bad = _collect(result.toArrow())
+        result = repartition_by_id(placed, n_servers, "server").mapInArrow(task.build_servers, _RESULT)
+        layers, attributes, bad = _collect(to_arrow(result))
         step.advance()
     finally:
         parts.unpersist()
@@ -244,7 +245,7 @@ def _parallelism(frame: DataFrame) -> int:
 
 
 def _take_sample(events: DataFrame, schema: Schema) -> pa.Table:
-    return select_attributes(events, schema).limit(_SAMPLE).toArrow()
+    return to_arrow(select_attributes(events, schema).limit(_SAMPLE))
 
 
 def _compile(rows: DataFrame, schema: Schema, n_rows: int) -> DataFrame:
@@ -257,7 +258,7 @@ def _compile(rows: DataFrame, schema: Schema, n_rows: int) -> DataFrame:
 
 def _plan(parts: DataFrame, schema: Schema, strategy: Strategy, n_servers: int, sample: pa.Table | None) -> Plan:
     """A plan for the filters of parts."""
-    column = parts.where("filters IS NOT NULL").select("filters").toArrow()["filters"]
+    column = to_arrow(parts.where("filters IS NOT NULL").select("filters"))["filters"]
     filters, weights = filters_and_weights(column.to_pylist(), schema)
     events = None if sample is None else EventBatch.read(schema, sample, on_error="skip")
     return Plan.build(filters, weights, schema, n_servers, strategy=strategy, events=events)

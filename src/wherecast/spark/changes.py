@@ -81,7 +81,6 @@ from wherecast.spark.stream import Checkpoint
 from wherecast.spark.subscriptions import (
     INTEGERS,
     Part,
-    arrow_frame,
     id_values,
     priority_column,
     reason_of,
@@ -89,6 +88,7 @@ from wherecast.spark.subscriptions import (
     text_column,
     text_fault,
 )
+from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +186,7 @@ def read_changes(changes: DataFrame, manifest: Manifest) -> Unapplied:
         rule,
     )
     sift = SiftTask(manifest.sequence, manifest.gaps)
-    found = rows.mapInArrow(sift.sift, _with_field(rows.schema, _REPLAYED)).limit(MOST_CHANGES + 1).toArrow()
+    found = to_arrow(rows.mapInArrow(sift.sift, _with_field(rows.schema, _REPLAYED)).limit(MOST_CHANGES + 1))
     if len(found) > MOST_CHANGES:
         raise LimitError(f"more than {MOST_CHANGES:,} changes at once; build the index again with build_index")
     counts = found[_REPLAYED]
@@ -556,4 +556,4 @@ def tidy(spark: SparkSession, index: Index, keep_versions: int) -> None:
 def _letters(spark: SparkSession, quarantine: pa.Table) -> DataFrame:
     """Rows that were not applied, as dead letters."""
     names = ["error" if name == "reason" else name for name in quarantine.schema.names]
-    return arrow_frame(spark, quarantine.rename_columns(names), _DEAD_LETTERS)
+    return from_arrow(spark, quarantine.rename_columns(names), _DEAD_LETTERS)

@@ -31,6 +31,7 @@ from urllib.parse import unquote
 from wherecast.errors import SchemaError
 from wherecast.spark.columns import ERROR, MESSAGE, NameRule, quote, quoted
 from wherecast.spark.messages import PLACE, VALUE, change_columns, fits_decimal, parse_changes, parse_events
+from wherecast.spark.versions import require
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -116,6 +117,7 @@ class Folder:
         from pyspark.sql import functions as F  # noqa: N812
         from pyspark.sql.types import StringType, StructField, StructType
 
+        require("reading CSV", (4, 0))
         # A header is compared with the columns; by itself Spark goes by position and does not look at it.
         options = {"enforceSchema": "false", **self._text_options(columns), "columnNameOfCorruptRecord": _CORRUPT}
         inside = [f for f in columns.fields if f.name not in self._folder_columns().names]

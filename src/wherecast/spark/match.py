@@ -53,6 +53,7 @@ from wherecast.spark.columns import (
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.rules import RuleTable, arrow_form, choose_columns, columns_of
+from wherecast.spark.versions import repartition_by_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -222,7 +223,7 @@ def _match_routed(
     if not keep_events:
         sent = sent.where(f"{SERVER} IS NOT NULL" + (f" OR {ERROR} IS NOT NULL" if keep_errors else ""))
     anywhere = "0" if output == "pairs" else f"int(pmod({_EVENT}, {n}))"
-    sent = sent.repartitionById(n, F.expr(f"coalesce({SERVER}, {anywhere})"))
+    sent = repartition_by_id(sent, n, F.expr(f"coalesce({SERVER}, {anywhere})"))
     result = sent.mapInArrow(task.match_served, _with(events, _result_fields(task)))
     if numbers is not None:
         result = numbers.observe(result, **_outcome(task))

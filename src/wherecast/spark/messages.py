@@ -17,10 +17,11 @@ those with an exponent, as a double; for these the text of the message tells whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from wherecast.errors import SchemaError
 from wherecast.spark.columns import ERROR, MESSAGE
+from wherecast.spark.versions import parse_columns, require
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -70,7 +71,7 @@ def change_columns(id_type: str, columns: StructType | None = None) -> StructTyp
     from pyspark.sql.types import StructType
 
     declared = f"sequence bigint, op string, id {id_type}, filter string, priority float"
-    first = cast("StructType", StructType.fromDDL(declared))
+    first = parse_columns(declared)
     return StructType([*first.fields, *(f for f in columns or () if f.name not in first.names)])
 
 
@@ -86,6 +87,7 @@ def _parse(
     """The fields of JSON objects as columns, with `__wherecast_message` and `__wherecast_error` for what is none or does not fit."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    require("reading JSON", (4, 0))
     carried = [F.col(f"`{name}`") for name in messages.columns if name not in (PLACE, VALUE)]
     read = messages.select(
         "*", _read_json(_loose(struct), options).alias(_READ), F.json_object_keys(VALUE).alias(_KEYS)

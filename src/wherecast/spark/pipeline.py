@@ -32,6 +32,7 @@ from wherecast.spark.session import create_session, has_session
 from wherecast.spark.sinks.kinds import KINDS
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.stream import MatchQuery, stream
+from wherecast.spark.versions import parse_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -344,9 +345,7 @@ def _trigger(text: str) -> dict[str, Any]:
 
 
 def _struct(declared: str) -> StructType:
-    from pyspark.sql.types import StructType
-
-    return cast("StructType", StructType.fromDDL(declared))
+    return parse_columns(declared)
 
 
 def _texts(options: Any) -> dict[str, str]:

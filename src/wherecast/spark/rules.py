@@ -28,6 +28,7 @@ from wherecast.errors import SchemaError, SubscriptionError
 from wherecast.spark.columns import ERROR, MESSAGE, PREFIX, NameRule, quoted
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.store import IndexStoreError
+from wherecast.spark.versions import arrow_schema, is_valid_utf8, is_variant, make_valid_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -72,13 +73,12 @@ def rule_columns(rows: DataFrame, known: Iterable[str]) -> StructType:
 
 def _check_storable(name: str, kind: DataType) -> None:
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import VariantType
+    from pyspark.sql.types import StructType
 
     try:
-        if isinstance(kind, VariantType):
+        if is_variant(kind):
             raise TypeError
-        to_arrow_type(kind, timezone="UTC")
+        arrow_schema(StructType().add(name, kind), "UTC")
     except (PySparkException, TypeError):
         raise SubscriptionError(
             f"the column {name!r} of the rules holds {kind.simpleString()}, which cannot be stored; cast it or drop it"
@@ -125,9 +125,9 @@ def rule_struct(
                 f"{field.dataType.simpleString()}; cast it, or build the index again"
             )
         elif isinstance(kind, StringType):
-            wrong = ~F.is_valid_utf8(value)
+            wrong = ~is_valid_utf8(value)
             faults.append(F.when(wrong, F.lit(f"the {field.name} is not valid UTF-8")))
-            value = F.make_valid_utf8(value)
+            value = make_valid_utf8(value)
         values.append(value.alias(field.name))
     content = F.to_json(F.struct(filter.alias(HASH), *values), _JSON)
     return F.struct(F.xxhash64(content).alias(HASH), *values).alias(RULE), faults
@@ -155,9 +155,7 @@ def columns_of(manifest: Manifest) -> StructType:
 
 def arrow_form(columns: StructType) -> pa.Schema:
     """What a layer stores: the hash, and the columns in one Arrow type for each Spark type."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return pa.schema([pa.field(HASH, pa.int64()), *to_arrow_schema(columns, timezone="UTC")])
+    return pa.schema([pa.field(HASH, pa.int64()), *arrow_schema(columns, "UTC")])
 
 
 def choose_columns(

@@ -36,6 +36,7 @@ from wherecast.spark.layers import open_layers, open_plan, save_plan, write_laye
 from wherecast.spark.manifest import Layer, Manifest, SavedPlan
 from wherecast.spark.store import StaleVersionError
 from wherecast.spark.subscriptions import filters_and_weights
+from wherecast.spark.versions import repartition_by_id, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +52,7 @@ def run_on_servers(
     from pyspark.sql import functions as F  # noqa: N812
 
     numbers = spark.range(n_servers).select(F.col("id").cast("int").alias("server"))
-    return numbers.repartitionById(n_servers, "server").mapInArrow(work, result).toArrow()
+    return to_arrow(repartition_by_id(numbers, n_servers, "server").mapInArrow(work, result))
 
 
 # Compaction
@@ -185,7 +186,7 @@ def count_buckets(events: DataFrame, index: Index, plan: SavedPlan, n_buckets: i
     attributes = select_attributes(events, open_plan(index.url, plan).schema)
     task = CountTask(index.url, plan, tuple(attributes.columns))
     plain = renamed(attributes, without_dots(attributes.columns))
-    counted = plain.mapInArrow(task.count, "bucket int, events bigint").toArrow()
+    counted = to_arrow(plain.mapInArrow(task.count, "bucket int, events bigint"))
     counts = np.bincount(counted["bucket"].to_numpy(), counted["events"].to_numpy(), n_buckets)
     return counts.astype(np.int64)
 

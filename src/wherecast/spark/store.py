@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -36,6 +36,12 @@ VERSIONS, LAYERS, PLANS, QUARANTINES = "versions", "layers", "plans", "quarantin
 PINS, REPORTS, LEASES = "pins", "reports", "writers"
 #: Environment variable: where copies of remote folders are kept on this host.
 CACHE_VARIABLE = "WHERECAST_CACHE"
+#: Object stores that PyArrow reaches by itself, and the drivers of fsspec that have conditional puts for them.
+_DRIVERS = {
+    **dict.fromkeys(("s3", "s3a"), ("s3", "s3fs")),
+    **dict.fromkeys(("gs", "gcs"), ("gcs", "gcsfs")),
+    **dict.fromkeys(("abfs", "abfss"), ("abfs", "adlfs")),
+}
 _FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
 #: Times a folder is listed again because something in it was removed meanwhile.
 _LOOKS = 100
@@ -67,16 +73,11 @@ class Store:
     def create(self, name: str, content: bytes) -> bool:
         """Write a file that was not there. False: it is there already, and stays as it is.
 
-        On a local file system this holds against other writers too. On an object store two writers at the same moment may both
-        get True, and the later content stays: PyArrow has no conditional put. There, one process at a time may write an index.
+        Two writers at the same moment never both get True: on a local file system by a hard link, on an object store by a
+        conditional put. Only where a file system has neither (HDFS), one process at a time may write an index.
         """
         if self.local is None:
-            if self.exists(name):
-                return False
-            self._fs.create_dir(self._path(name).rpartition("/")[0], recursive=True)
-            with self._fs.open_output_stream(self._path(name)) as stream:
-                stream.write(content)
-            return True
+            return self._put_once(name, content)
         target = self.local / name
         _make_folder(target.parent)
         draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -88,6 +89,22 @@ class Store:
         finally:
             draft.unlink(missing_ok=True)
         _sync(target.parent)
+        return True
+
+    def _put_once(self, name: str, content: bytes) -> bool:
+        """`create` on a remote file system: PyArrow has no conditional put, the drivers of fsspec have one."""
+        if self.exists(name):  # asked first, because most stores bill a refused put
+            return False
+        driver = _conditional_driver(self._fs, self.url)
+        if driver is None:
+            self.replace(name, content)
+            return True
+        try:
+            driver.pipe_file(self._path(name), content, mode="create")
+        except OSError:  # refused; not all drivers say FileExistsError
+            if self.exists(name):
+                return False
+            raise
         return True
 
     def replace(self, name: str, content: bytes) -> None:
@@ -165,8 +182,18 @@ class Store:
         return bool(self._fs.get_file_info(self._path(name)).type != fs.FileType.NotFound)
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file or folder; one step where the file system renames, else a copy. Durable on a local file system."""
-        self._fs.move(self._path(source), self._path(target))
+        """Rename a file or folder. Durable on a local file system.
+
+        One step where the file system renames. An object store copies a folder, file by file, and then removes it: a move that is cut
+        short leaves the source, and moving again completes it.
+        """
+        here, there = self._path(source), self._path(target)
+        renames = self.local is not None or self._fs.type_name == "hdfs"
+        if not renames and self._fs.get_file_info(here).type == fs.FileType.Directory:
+            fs.copy_files(here, there, source_filesystem=self._fs, destination_filesystem=self._fs)
+            self._fs.delete_dir(here)
+            return
+        self._fs.move(here, there)
         if self.local is not None:
             for name in (target, source):
                 _sync((self.local / name).parent)
@@ -237,6 +264,26 @@ def open_filesystem(url: str) -> tuple[fs.FileSystem, str]:
             ) from None
         found = fs.PyFileSystem(fs.FSSpecHandler(handler))
     return found, _absolute(path) if isinstance(found, fs.LocalFileSystem) else path.rstrip("/")
+
+
+def _conditional_driver(found: fs.FileSystem, url: str) -> Any:
+    """The fsspec driver for puts that must not replace; None where there is no such put. Raises IndexStoreError if it is missing."""
+    if isinstance(found, fs.PyFileSystem) and isinstance(found.handler, fs.FSSpecHandler):
+        return found.handler.fs
+    parts = urlsplit(url)
+    if parts.scheme not in _DRIVERS:
+        return None
+    protocol, package = _DRIVERS[parts.scheme]
+    options = dict(parse_qsl(parts.query))  # of PyArrow's URLs
+    endpoint = options.get("endpoint_override")
+    given = {"endpoint_url": f"{options.get('scheme', 'https')}://{endpoint}"} if endpoint else {}
+    try:
+        return importlib.import_module("fsspec").filesystem(protocol, **given)
+    except ImportError:
+        raise IndexStoreError(
+            f"writing to {url!r} needs puts that never replace what another writer has put, and so the package {package}: "
+            f"pip install {package}"
+        ) from None
 
 
 def _absolute(path: str) -> str:

@@ -41,6 +41,7 @@ from wherecast.spark.rules import (
     struct_rows,
     to_bytes,
 )
+from wherecast.spark.versions import from_arrow, is_valid_utf8, make_valid_utf8, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -99,16 +100,14 @@ def priority_column(rows: DataFrame) -> Column:
 
 def text_column(name: str) -> Column:
     """A column of texts; bytes that are not UTF-8, which Arrow cannot take, are replaced."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.make_valid_utf8(quoted(name).cast("string")).alias(name)
+    return make_valid_utf8(quoted(name).cast("string")).alias(name)
 
 
 def text_fault(name: str) -> Column:
     """Why a text cannot be taken as it is; NULL if it can."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.when(~F.is_valid_utf8(quoted(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
+    return F.when(~is_valid_utf8(quoted(name).cast("string")), F.lit(f"the {name} is not valid UTF-8"))
 
 
 def find_faults(rows: pa.Table) -> dict[int, str]:
@@ -124,18 +123,16 @@ def id_type(rows: DataFrame) -> str:
 
 def set_unusable_apart(rows: DataFrame) -> tuple[DataFrame, pa.Table, int]:
     """Rows whose id can be registered, those that are quarantined because it is missing or not unique, and how many there are."""
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    spark, seen = rows.sparkSession, Observation()
-    counted = rows.groupBy("id").count().observe(seen, F.sum("count").alias("rows"))
-    wrong = counted.where("count > 1 OR id IS NULL").select(F.col("id").alias("wrong")).toArrow()
-    n_rows = int(seen.get["rows"] or 0)
+    spark, n_rows = rows.sparkSession, rows.count()
+    counted = rows.groupBy("id").count().where("count > 1 OR id IS NULL")
+    wrong = to_arrow(counted.select(F.col("id").alias("wrong")))
     if not len(wrong):
         return rows, QUARANTINE.empty_table(), n_rows
-    ids = F.broadcast(arrow_frame(spark, wrong, f"wrong {id_type(rows)}"))
+    ids = F.broadcast(from_arrow(spark, wrong, f"wrong {id_type(rows)}"))
     same = F.col("id").eqNullSafe(F.col("wrong"))
-    unusable = rows.join(ids, same).toArrow()
+    unusable = to_arrow(rows.join(ids, same))
     reasons = [
         "the id is missing" if id is None else f"the id {id!r} occurs more than once"
         for id in unusable["id"].to_pylist()
@@ -153,15 +150,7 @@ def quarantine(rows: pa.Table, reasons: list[str], positions: list[str | None] |
 def quarantine_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Quarantined rows as a DataFrame."""
     shown = table.select(["id", "filter", "reason", "position"])
-    return arrow_frame(spark, shown, "id string, filter string, reason string, position string")
-
-
-def arrow_frame(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
-    """A table as a DataFrame. The types are said, because Spark Connect cannot see those of an empty table.
-
-    In one piece: Spark loses the rows behind a piece that has none.
-    """
-    return spark.createDataFrame(table.combine_chunks(), schema)
+    return from_arrow(spark, shown, "id string, filter string, reason string, position string")
 
 
 def reason_of(error: Exception) -> str:

@@ -46,7 +46,8 @@ from wherecast.spark.manifest import Manifest
 from wherecast.spark.quarantine import log_refused, open_quarantine, save_quarantine
 from wherecast.spark.rules import HASH, RULE, arrow_form, columns_of, stored_columns
 from wherecast.spark.store import IndexStoreError, StaleVersionError
-from wherecast.spark.subscriptions import CompileTask, arrow_frame, id_type, quarantine, read_parts, read_rows
+from wherecast.spark.subscriptions import CompileTask, id_type, quarantine, read_parts, read_rows
+from wherecast.spark.versions import from_arrow, repartition_by_id, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,7 +136,7 @@ def _sync(rules: DataFrame, index: Index, manifest: Manifest) -> tuple[SyncRepor
     if same:
         rows = rows_as_stored
     differing = _compare(rows, index, manifest)
-    found = differing.limit(MOST_DIFFERENCES + 1).toArrow()
+    found = to_arrow(differing.limit(MOST_DIFFERENCES + 1))
     _refuse_twice(differing if len(found) > MOST_DIFFERENCES else None, found)
     if same and len(found) <= MOST_DIFFERENCES:
         return _lay_over(rows, index, manifest, found)
@@ -171,13 +172,13 @@ def _list_rules(spark: SparkSession, index: Index, manifest: Manifest) -> DataFr
     from pyspark.sql import functions as F  # noqa: N812
 
     servers = spark.range(len(manifest.servers)).select(F.col("id").cast("int").alias("server"))
-    servers = servers.repartitionById(len(manifest.servers), "server")
+    servers = repartition_by_id(servers, len(manifest.servers), "server")
     live = servers.mapInArrow(ListTask(index.url, manifest).list_rules, f"id {manifest.id_type}, hash bigint")
     live = live.select("*", F.lit(1).alias("live"))
     refused = open_quarantine(index.store, manifest.quarantine)
     if not len(refused):
         return live
-    frame = arrow_frame(spark, _held(refused), "id string, hash bigint")
+    frame = from_arrow(spark, _held(refused), "id string, hash bigint")
     return live.unionAll(frame.select(F.col("id").cast(manifest.id_type), "hash", F.lit(0)))
 
 
@@ -213,7 +214,7 @@ def _refuse_twice(differing: DataFrame | None, found: pa.Table) -> None:
         count = len(twice)
     else:
         many = differing.where("n > 1 AND id IS NOT NULL")
-        twice, count = many.select("id").limit(_LISTED).toArrow()["id"], many.count()
+        twice, count = to_arrow(many.select("id").limit(_LISTED))["id"], many.count()
     if count:
         listed = ", ".join(repr(id) for id in sorted(twice.to_pylist())[:_LISTED])
         raise SubscriptionError(
@@ -248,8 +249,8 @@ def _fetch(rows: DataFrame, found: pa.Table) -> pa.Table:
     from pyspark.sql import functions as F  # noqa: N812
 
     wanted = found.filter(pc.greater(found["n"].fill_null(0), 0)).select(["id"])
-    ids = arrow_frame(rows.sparkSession, wanted.rename_columns(["wanted"]), f"wanted {id_type(rows)}")
-    return rows.join(F.broadcast(ids), F.col("id").eqNullSafe(F.col("wanted")), "left_semi").toArrow()
+    ids = from_arrow(rows.sparkSession, wanted.rename_columns(["wanted"]), f"wanted {id_type(rows)}")
+    return to_arrow(rows.join(F.broadcast(ids), F.col("id").eqNullSafe(F.col("wanted")), "left_semi"))
 
 
 def _compile(rows: pa.Table, manifest: Manifest, rule: NameRule) -> tuple[tuple[Members, pa.Table], pa.Table]:

@@ -34,6 +34,7 @@ from wherecast.spark.columns import (
 )
 from wherecast.spark.index import Index
 from wherecast.spark.match import MatchTask
+from wherecast.spark.versions import arrow_schema, parse_columns, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,8 +61,8 @@ def register_table_function(
         version: The version of the index; by default the current one, decided now.
         names: `{"subscription": "rule"}` renames that column, if the events have one of that name.
     """
+    require("a table function over an index", (4, 1))
     from pyspark.sql.functions import arrow_udtf
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     index = Index(index) if isinstance(index, str) else index
@@ -70,7 +71,7 @@ def register_table_function(
     check_session(spark, schema)
     if columns is None:
         columns = schema.to_spark()
-    wanted = cast("StructType", StructType.fromDDL(columns)) if isinstance(columns, str) else columns
+    wanted = parse_columns(columns) if isinstance(columns, str) else columns
     rule, subscription = NameRule.of(spark), Names.of(names).subscription
     _refuse_names(wanted.names, subscription, rule)
     kind = LongType() if manifest.id_type == "bigint" else StringType()
@@ -79,7 +80,7 @@ def register_table_function(
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
     found = tuple((schema[name].column, path) for name, path in where.items())
     task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
-    form = to_arrow_schema(wanted, timezone=schema.time_zone)
+    form = arrow_schema(wanted, schema.time_zone)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:

@@ -46,7 +46,7 @@ _KINDS = {"short_year": "year", "month_name": "month"}
 _MOST_FRACTION = 9
 
 
-class Format(NamedTuple):
+class MomentFormat(NamedTuple):
     """A format as a regular expression, whose groups are its fields, and as pieces: letters and, with "" before them, others."""
 
     regex: re.Pattern[str]
@@ -55,7 +55,7 @@ class Format(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def check_format(text: str) -> Format:
+def check_format(text: str) -> MomentFormat:
     """A format that can be read by. Raises ValueError with the reason where it is wrong or refused."""
     patterns, pieces, fields, at, before = list[str](), list[tuple[str, str]](), list[str](), 0, ""
     while at < len(text):
@@ -78,7 +78,7 @@ def check_format(text: str) -> Format:
     if not fields:
         raise ValueError("the format has no letters that stand for a date or time")
     regex = re.compile("".join(patterns), re.IGNORECASE | re.ASCII | re.DOTALL)
-    return Format(regex, tuple(fields), tuple(pieces))
+    return MomentFormat(regex, tuple(fields), tuple(pieces))
 
 
 def _field(run: str, before: str) -> tuple[str, str]:

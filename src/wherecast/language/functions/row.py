@@ -12,7 +12,7 @@ ANSI mode would end the query, the value is NULL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -132,11 +132,16 @@ class CallFaultError(Exception):
 
 
 class GrownTextError(ValueError):
-    """A text that would become too long; `row` is that of the evaluation, and later that of the event."""
+    """Texts that would become too long: why, by row of the evaluation, and later of the events."""
 
-    def __init__(self, message: str, row: int = 0) -> None:
+    def __init__(self, message: str, rows: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
-        self.row = row
+        self.rows = {0: message} if rows is None else dict(rows)
+
+    def renumber(self, places: npt.NDArray[Any]) -> None:
+        """Row r is `places[r]` to the caller; of several that are the same there, the first counts."""
+        found = [(int(places[row]), message) for row, message in self.rows.items()]
+        self.rows = dict(reversed(found))
 
 
 def fault(message: str, span: Span, reason: str = "type") -> CallFaultError:
@@ -340,16 +345,19 @@ def row_by_row(compute: Callable[..., Any]) -> Evaluate:
         out = filler(call.type, valid.size)
         rows = np.flatnonzero(valid)
         columns = [arg.values[rows].tolist() for arg in args]
+        grown: dict[int, str] = {}  # all of them, so that the batch is matched once more and not once for each
         for i, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
             try:
                 value = compute(*values)
-            except GrownTextError as grown:
-                grown.row = i
-                raise
+            except GrownTextError as error:
+                grown[i] = str(error)
+                continue
             if value is None:
                 valid[i] = False
             else:
                 out[i] = value
+        if grown:
+            raise GrownTextError(next(iter(grown.values())), grown)
         return Nullable(out, valid)
 
     return evaluate

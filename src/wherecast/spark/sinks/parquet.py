@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
 
+_log = logging.getLogger(__name__)
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
 
@@ -92,6 +94,12 @@ class Parquet(Sink):
             # Written by a release that did not record the owner: the stream that goes on after these batches takes it over.
             if self._newest() > batch:
                 raise self._stranger("of an unknown id", batch.stream)
+            if batch > 0 and self._newest() < 0:
+                _log.warning(
+                    "sink=%s stream=%s: it is empty, and the stream is at batch %d; if its output was deleted, start with a new "
+                    "checkpoint to write it again",
+                    *(self.path, batch.stream, batch),
+                )
             self._store.create(_OWNER, json.dumps({"stream": batch.stream}).encode())
             owner = self._owner()
         if owner != batch.stream:

@@ -1,0 +1,102 @@
+"""What every operation needs: the broker, who asks, and the space of the path."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import Depends, Header, Path, Request
+from starlette.requests import HTTPConnection
+
+from wherecast.broker.broker import Broker, Space
+from wherecast.broker.problems import Problem
+from wherecast.broker.security import Principal, TokenScope, bearer_of, principal_of
+from wherecast.broker.store import tokens
+from wherecast.broker.writer import OnceKey
+
+#: Names in paths: of spaces, tenants and tokens.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+def broker_of(connection: HTTPConnection) -> Broker:
+    broker: Broker = connection.app.state.broker
+    return broker
+
+
+async def principal(connection: HTTPConnection) -> Principal:
+    """Who asks, by the token of the request."""
+    broker = broker_of(connection)
+    secret = bearer_of(connection.headers.get("authorization"))
+    token = broker.tokens.get(secret)
+    if token is None:
+        token = await broker.read(lambda c: tokens.find_secret(c, secret))
+        if token is not None:
+            broker.tokens.put(secret, token)
+    found = principal_of(token)
+    broker.request_rates.take(found.token_id)
+    return found
+
+
+def needs(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
+    """A dependency: a token with a scope."""
+
+    async def check(connection: HTTPConnection) -> Principal:
+        found = await principal(connection)
+        found.must(scope)
+        return found
+
+    return check
+
+
+Reader: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.READ))]
+Subscriber: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.SUBSCRIBE))]
+Publisher: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.PUBLISH))]
+Admin: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.ADMIN))]
+Operator: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.OPERATOR))]
+TheBroker: TypeAlias = Annotated[Broker, Depends(broker_of)]
+SpaceName: TypeAlias = Annotated[str, Path(alias="space", pattern=NAME, examples=["quotes"])]
+SubscriptionName: TypeAlias = Annotated[str, Path(alias="id", min_length=1, max_length=200, examples=["cheap-ibm"])]
+IdempotencyKey: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="The same request with the same key is done once, and answered the same for a day.",
+    ),
+]
+IfMatch: TypeAlias = Annotated[
+    str | None, Header(alias="If-Match", description="The ETag that the subscription must have.")
+]
+
+
+async def find_space(broker: Broker, who: Principal, name: str) -> Space:
+    """The space of a path, among those of the token's tenant."""
+    return await broker.space(who.tenant, name)
+
+
+def once(key: str | None, request: Request, body: bytes, write: Callable[[Any], str]) -> OnceKey | None:
+    """The idempotency key of a request; it stands for the method, the path and the body."""
+    if key is None:
+        return None
+    asked = hashlib.sha256(f"{request.method} {request.url.path}\n{request.headers.get('content-type')}\n".encode())
+    asked.update(body)
+    return OnceKey(key, asked.hexdigest(), write)
+
+
+def etag_of(version: int) -> str:
+    return f'"{version}"'
+
+
+def versions_of(if_match: str | None) -> frozenset[int] | None:
+    """The versions that an If-Match header allows; None: any."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = set()
+    for part in if_match.split(","):
+        text = part.strip().removeprefix("W/").strip('"')
+        if not (text.isascii() and text.isdigit()) or len(text) > 18:
+            raise Problem(412, "changed", f"no subscription has the ETag {part.strip()[:40]}")
+        found.add(int(text))
+    return frozenset(found)

@@ -1,0 +1,172 @@
+"""Publish events, and match one without publishing it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from wherecast.broker.app.access import IdempotencyKey, Publisher, Reader, SpaceName, TheBroker, find_space, once
+from wherecast.broker.app.bodies import (
+    ARROW,
+    CLOUD_EVENT,
+    CLOUD_EVENTS,
+    JSON,
+    NDJSON,
+    ReceivedEvent,
+    is_exact,
+    read_body,
+    read_events,
+    write_line,
+)
+from wherecast.broker.app.models import MatchIn, PublishReport, published_out
+from wherecast.broker.core import EventsIn, PublishedEvents, PublishEvents
+from wherecast.broker.problems import Problem
+from wherecast.broker.store import subscriptions
+from wherecast.broker.writer import Repeated
+from wherecast.engine.explain import NO_VALUE, Explanation, PredicateOutcome
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.schema import Schema
+
+router = APIRouter(prefix="/v1/spaces/{space}", tags=["events"])
+
+#: Bodies above this are read in a thread.
+_LARGE = 1 << 16
+
+_EXAMPLE = {"symbol": "IBM", "price": 119.5}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+                "examples": {"one": {"value": _EXAMPLE}, "batch": {"value": [_EXAMPLE, {"symbol": "A", "price": 7}]}},
+            },
+            NDJSON: {"schema": {"type": "string"}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+            CLOUD_EVENT: {"schema": {"type": "object"}},
+            CLOUD_EVENTS: {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+    }
+}
+
+
+class Prepared(NamedTuple):
+    """Events that fit the schema, with their ids and rows in the request, and those that do not."""
+
+    events: EventsIn
+    ids: list[str]
+    rows: list[int]
+    refused: list[tuple[int, str]]
+
+
+def prepare(schema: Schema, received: list[ReceivedEvent], max_event_bytes: int) -> Prepared:
+    """Check events against the schema, all attributes, and write their lines for the log."""
+    batch = EventBatch.read(schema, [event.values for event in received], on_error="skip")
+    refused = [(error.row or 0, str(error)) for error in batch.errors]
+    prefix, time = secrets.token_hex(8), datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    found = Prepared(EventsIn([], []), [], [], refused)
+    for row in batch.rows.tolist():
+        envelope, values = received[row]
+        envelope = {"id": f"{prefix}-{row}", "time": time, **envelope}
+        try:
+            line = write_line(envelope, values)
+        except Problem as problem:
+            refused.append((row, problem.detail))
+            continue
+        if len(line) > max_event_bytes:
+            refused.append((row, f"the event has {len(line):,} bytes, at most {max_event_bytes:,} are taken"))
+            continue
+        found.events.lines.append(line)
+        found.events.values.append(values)
+        found.ids.append(str(envelope["id"]))
+        found.rows.append(row)
+    return found
+
+
+@router.post("/publish", response_model=PublishReport, openapi_extra=_BODY, status_code=200)
+async def publish(
+    request: Request, who: Publisher, broker: TheBroker, name: SpaceName, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Publish one event, a batch, or CloudEvents. The answer comes when they are on disk.
+
+    Events of a batch that do not fit the schema are refused with the reason, the others are taken.
+    """
+    with broker.metrics.seconds.labels("publish").time():
+        space = await find_space(broker, who, name)
+        body = await read_body(request, broker.settings.max_body_bytes, broker.settings.body_timeout_s)
+
+        def read() -> tuple[Prepared, bool]:
+            received, is_single = read_events(request, body, exact=is_exact(space.schema))
+            if len(received) > broker.settings.max_batch_events:
+                most = broker.settings.max_batch_events
+                raise Problem(413, "too-large", f"{len(received):,} events, at most {most:,} are taken at a time")
+            return prepare(space.schema, received, broker.settings.max_event_bytes), is_single
+
+        prepared, is_single = await broker.compute(read) if len(body) > _LARGE else read()
+        broker.event_rates.take(who.tenant, len(prepared.ids))
+        if prepared.refused:
+            broker.metrics.refused.labels("event").inc(len(prepared.refused))
+            if is_single or not prepared.ids:
+                raise Problem(422, "event", prepared.refused[0][1], {"refused": len(prepared.refused)})
+
+        def write(answer: PublishedEvents) -> str:
+            late = [(prepared.rows[row], detail) for row, detail in answer.refused]
+            gone = {row for row, _ in answer.refused}
+            ids = [id for row, id in enumerate(prepared.ids) if row not in gone]
+            return json.dumps(published_out(answer, ids, prepared.refused + late))
+
+        key = once(idempotency_key, request, body, write)
+        if not prepared.ids:  # an empty batch
+            return Response(write(PublishedEvents([], 0, space.engine.version, [])), media_type=JSON)
+        answer = await broker.do(space, PublishEvents(prepared.events), who.actor, key)
+        if isinstance(answer, Repeated):
+            return Response(answer.answer, media_type=JSON, headers={"Idempotent-Replayed": "true"})
+        assert isinstance(answer, PublishedEvents)
+        if answer.refused and not answer.positions:
+            raise Problem(422, "event", answer.refused[0][1])
+        return Response(write(answer), media_type=JSON)
+
+
+@router.post("/match")
+async def match(who: Reader, broker: TheBroker, name: SpaceName, asked: MatchIn) -> dict[str, Any]:
+    """Which subscriptions an event would reach, and why some would get it or not. Nothing is published."""
+    space = await find_space(broker, who, name)
+    engine = space.engine
+
+    def work() -> list[int]:
+        EventBatch.read(engine.schema, [asked.event])  # all attributes, not only those that filters use
+        return sorted(map(int, engine.engine.match(asked.event)))
+
+    numbers = await broker.compute(work)
+    shown = numbers[: asked.limit]
+    ids = await broker.read(lambda c: subscriptions.ids_of_numbers(c, space.tenant, space.space, shown))
+    wanted = await broker.read(lambda c: subscriptions.find_many(c, space.tenant, space.space, asked.explain))
+    explained: dict[str, Any] = {}
+    for id in asked.explain:
+        row = wanted.get(id)
+        if row is None:
+            explained[id] = {"matches": False, "text": "there is no such subscription", "clauses": []}
+        elif row.number not in engine.engine:
+            explained[id] = {"matches": False, "text": f"the subscription is {row.state.value}", "clauses": []}
+        else:
+            explained[id] = _explained(engine.engine.explain(asked.event, row.number))
+    found = [ids[number] for number in shown if number in ids]
+    return {"matches": len(numbers), "subscriptions": found, "version": engine.version, "explanations": explained}
+
+
+def _explained(explanation: Explanation) -> dict[str, Any]:
+    clauses = [
+        {"holds": clause.holds, "predicates": [_predicate(p) for p in clause.predicates]}
+        for clause in explanation.clauses
+    ]
+    return {"matches": explanation.matches, "text": str(explanation), "clauses": clauses}
+
+
+def _predicate(outcome: PredicateOutcome) -> dict[str, Any]:
+    value = None if outcome.value is NO_VALUE or outcome.value is None else repr(outcome.value)
+    parts = [_predicate(part) for part in outcome.parts]
+    return {"predicate": outcome.predicate, "value": value, "holds": outcome.holds, "parts": parts}

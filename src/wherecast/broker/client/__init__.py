@@ -1,0 +1,1 @@
+"""Clients of the broker, for programs: `wherecast.Client` and `wherecast.AsyncClient` (extra `client`)."""

@@ -1,0 +1,1 @@
+"""The store: tables, one module per concern. A function takes a connection and, where rows belong to a tenant, the tenant."""

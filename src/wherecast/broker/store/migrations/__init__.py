@@ -1,0 +1,1 @@
+"""Migrations: what changed in the tables, one module per change in `versions`."""

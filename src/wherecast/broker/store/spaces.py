@@ -1,0 +1,153 @@
+"""Tenants and spaces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from wherecast.broker.core import SpaceCounters
+from wherecast.broker.store.tables import event_log, spaces, subscriptions, tenants
+
+
+class Quotas(NamedTuple):
+    """What a tenant may have at most."""
+
+    subscriptions: int = 10_000_000
+    clauses: int = 40_000_000
+    feeds: int = 10_000
+    spaces: int = 1_000
+
+    @classmethod
+    def of(cls, text: str) -> Quotas:
+        return cls(**json.loads(text))
+
+
+class StoredSpace(NamedTuple):
+    """A row of the table of spaces, without the counters that only the writer needs."""
+
+    space: int
+    tenant: str
+    name: str
+    schema: str
+    schema_version: int
+    version: int
+    head: int
+    log_start: int
+    subscriptions: int
+    retention_ms: int | None
+    retention_bytes: int | None
+    created_ms: int
+
+
+_SPACE = [spaces.c[name] for name in StoredSpace._fields]
+
+
+def _space(row: Row[Any]) -> StoredSpace:
+    return StoredSpace._make(row)
+
+
+def add_tenant(connection: Connection, tenant: str, quotas: Quotas, now_ms: int) -> bool:
+    """False: it exists already."""
+    if find_quotas(connection, tenant) is not None:
+        return False
+    connection.execute(insert(tenants).values(tenant=tenant, quotas=json.dumps(quotas._asdict()), created_ms=now_ms))
+    return True
+
+
+def find_quotas(connection: Connection, tenant: str) -> Quotas | None:
+    text = connection.execute(select(tenants.c.quotas).where(tenants.c.tenant == tenant)).scalar()
+    return None if text is None else Quotas.of(text)
+
+
+def set_quotas(connection: Connection, tenant: str, quotas: Quotas) -> bool:
+    values = {"quotas": json.dumps(quotas._asdict())}
+    return bool(connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(values)).rowcount)
+
+
+def list_tenants(connection: Connection) -> list[tuple[str, Quotas]]:
+    rows = connection.execute(select(tenants.c.tenant, tenants.c.quotas).order_by(tenants.c.tenant))
+    return [(tenant, Quotas.of(text)) for tenant, text in rows]
+
+
+def add_space(
+    connection: Connection, tenant: str, name: str, schema: str, retention: Mapping[str, int | None], now_ms: int
+) -> StoredSpace | None:
+    """A new space; None if there is one of that name."""
+    if find_space(connection, tenant, name) is not None:
+        return None
+    zero = dict.fromkeys(
+        ("version", "purged", "head", "log_start", "last_ms", "numbers", "subscriptions", "clauses"), 0
+    )
+    connection.execute(
+        insert(spaces).values(
+            tenant=tenant, name=name, schema=schema, schema_version=1, created_ms=now_ms, **zero, **retention
+        )
+    )
+    return find_space(connection, tenant, name)
+
+
+def find_space(connection: Connection, tenant: str, name: str) -> StoredSpace | None:
+    row = connection.execute(select(*_SPACE).where(spaces.c.tenant == tenant, spaces.c.name == name)).first()
+    return None if row is None else _space(row)
+
+
+def list_spaces(connection: Connection, tenant: str) -> list[StoredSpace]:
+    return [
+        _space(row)
+        for row in connection.execute(select(*_SPACE).where(spaces.c.tenant == tenant).order_by(spaces.c.name))
+    ]
+
+
+def every_space(connection: Connection) -> list[StoredSpace]:
+    """The spaces of all tenants: for the process that serves them, never for an answer."""
+    return [_space(row) for row in connection.execute(select(*_SPACE).order_by(spaces.c.space))]
+
+
+def remove_space(connection: Connection, tenant: str, space: int) -> None:
+    for table in (event_log, subscriptions, spaces):
+        connection.execute(delete(table).where(table.c.tenant == tenant, table.c.space == space))
+
+
+def set_schema(connection: Connection, tenant: str, space: int, schema: str) -> None:
+    """A grown schema."""
+    connection.execute(
+        update(spaces)
+        .where(spaces.c.tenant == tenant, spaces.c.space == space)
+        .values(schema=schema, schema_version=spaces.c.schema_version + 1)
+    )
+
+
+def set_retention(connection: Connection, tenant: str, space: int, retention: Mapping[str, int | None]) -> None:
+    where = (spaces.c.tenant == tenant, spaces.c.space == space)
+    connection.execute(update(spaces).where(*where).values(**retention))
+
+
+_COUNTERS = ("version", "head", "last_ms", "numbers", "subscriptions", "clauses")
+
+
+def hold_space(connection: Connection, tenant: str, space: int) -> SpaceCounters | None:
+    """The counters of a space, which nobody else changes until this transaction ends."""
+    columns = [spaces.c[name] for name in _COUNTERS]
+    where = (spaces.c.tenant == tenant, spaces.c.space == space)
+    row = connection.execute(select(*columns).where(*where).with_for_update()).first()
+    if row is None:
+        return None
+    quotas = find_quotas(connection, tenant) or Quotas()
+    used = connection.execute(
+        select(func.coalesce(func.sum(spaces.c.subscriptions), 0), func.coalesce(func.sum(spaces.c.clauses), 0)).where(
+            spaces.c.tenant == tenant
+        )
+    ).one()
+    return SpaceCounters(
+        **row._asdict(),
+        subscriptions_left=quotas.subscriptions - int(used[0]),
+        clauses_left=quotas.clauses - int(used[1]),
+    )
+
+
+def set_counters(connection: Connection, tenant: str, space: int, counters: SpaceCounters) -> None:
+    values = {name: getattr(counters, name) for name in _COUNTERS}
+    connection.execute(update(spaces).where(spaces.c.tenant == tenant, spaces.c.space == space).values(values))

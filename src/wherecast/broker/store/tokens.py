@@ -1,0 +1,74 @@
+"""Tokens: the store has their SHA-256 only."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from wherecast.broker.store.tables import tokens
+
+
+class StoredToken(NamedTuple):
+    token_id: str
+    tenant: str
+    name: str
+    scopes: frozenset[str]
+    created_ms: int
+    expires_ms: int | None
+
+
+_COLUMNS = [tokens.c[name] for name in StoredToken._fields]
+
+
+def _token(row: Row[Any]) -> StoredToken:
+    return StoredToken._make(row)._replace(scopes=frozenset(row.scopes.split()))
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def add_token(
+    connection: Connection, tenant: str, name: str, scopes: frozenset[str], expires_ms: int | None, now_ms: int
+) -> tuple[StoredToken, str]:
+    """A token of 256 bits and its secret, which is told only here."""
+    secret = f"wc_{secrets.token_urlsafe(32)}"
+    token = StoredToken(secrets.token_hex(8), tenant, name, scopes, now_ms, expires_ms)
+    values = {**token._asdict(), "scopes": " ".join(sorted(scopes)), "digest": digest_of(secret)}
+    connection.execute(insert(tokens).values(values))
+    return token, secret
+
+
+def find_secret(connection: Connection, secret: str) -> StoredToken | None:
+    """The token that a request has. This is the one query that finds a tenant rather than being given one."""
+    row = connection.execute(select(*_COLUMNS).where(tokens.c.digest == digest_of(secret))).first()
+    return None if row is None else _token(row)
+
+
+def list_tokens(connection: Connection, tenant: str) -> list[StoredToken]:
+    query = select(*_COLUMNS).where(tokens.c.tenant == tenant).order_by(tokens.c.created_ms, tokens.c.token_id)
+    return [_token(row) for row in connection.execute(query)]
+
+
+def find_token(connection: Connection, tenant: str, token_id: str) -> StoredToken | None:
+    row = connection.execute(select(*_COLUMNS).where(tokens.c.tenant == tenant, tokens.c.token_id == token_id)).first()
+    return None if row is None else _token(row)
+
+
+def replace_token(connection: Connection, tenant: str, token_id: str, by: str, expires_ms: int) -> None:
+    """The old token of a rotation works until `expires_ms`."""
+    where = (tokens.c.tenant == tenant, tokens.c.token_id == token_id)
+    connection.execute(update(tokens).where(*where).values(expires_ms=expires_ms, replaced_by=by))
+
+
+def remove_token(connection: Connection, tenant: str, token_id: str) -> bool:
+    where = (tokens.c.tenant == tenant, tokens.c.token_id == token_id)
+    return bool(connection.execute(delete(tokens).where(*where)).rowcount)
+
+
+def has_tokens(connection: Connection) -> bool:
+    """Whether anybody can log in at all."""
+    return connection.execute(select(tokens.c.token_id).limit(1)).first() is not None

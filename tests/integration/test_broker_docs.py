@@ -1,0 +1,90 @@
+"""The examples of the broker's guide run, from top to bottom, against a broker; so do the clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.servers.wherecast_broker import running_wherecast
+
+from wherecast import AsyncClient, BrokerError, Client
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "broker.md"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_wherecast(tmp_path_factory.mktemp("docs"), settings=("heartbeat_s=0.5",)) as found:
+        yield found
+
+
+def test_the_examples_of_the_guide_run(broker, tmp_path, capsys):
+    """curl, Python and the commands do what the guide says."""
+    program = tmp_path / "wherecast"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wherecast "$@"\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "URL": broker.url, "TOKEN": broker.token, "PATH": path}
+    printed = []
+    for kind, block in re.findall(r"^```(sh|py)\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
+        if kind == "py":
+            exec(compile(block, "broker.md", "exec"), {"url": broker.url, "token": broker.token})
+            printed.append(capsys.readouterr().out)
+        else:
+            done = subprocess.run(
+                ["sh", "-e", "-c", block], env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr + done.stdout
+            printed.append(done.stdout)
+    assert '"version": 1' in printed[1]
+    assert '"matches": 1' in printed[2]
+    assert '"subscriptions":["cheap-ibm"]' in printed[3].replace(" ", "")
+    assert "['dear']" in printed[4]
+    assert printed[5].count('"position"') == 2
+
+
+def test_clients_do_all_that_the_api_does(broker):
+    """Both clients: a subscription's life, errors with their place, feeds that end when the reader has enough."""
+    with Client(broker.url, broker.token) as client:
+        client.create_space("clients", {"n": "bigint"})
+        client.grow_space("clients", {"name": "string"})
+        assert "clients" in {space["name"] for space in client.spaces()}
+        made = client.subscribe("clients", "n > 1", id="a", subscriber="x", labels={"k": "v"})
+        assert client.get("clients", "a") == made
+        with pytest.raises(BrokerError, match="m") as caught:
+            client.subscribe("clients", "m > 1")
+        assert (caught.value.status, caught.value.problem["column"]) == (422, 1)
+        assert client.load("clients", [{"id": f"b{n}", "filter": f"n > {n}"} for n in range(3)]).created == 3
+        assert [s.id for s in client.subscriptions("clients")] == ["a", "b0", "b1", "b2"]
+        client.pause("clients", "b0")
+        client.resume("clients", "b0")
+        client.expire("clients", "b1")
+        client.delete("clients", "b2")
+        client.replace("clients", "a", "n > 0", if_version=made.version)
+        assert client.match("clients", {"n": 1})["subscriptions"] == ["a", "b0"]
+        assert client.publish("clients", [{"n": n} for n in range(3)]).matches == 4
+        feed = client.feed("clients", after="earliest")
+        assert [(e.data["n"], sorted(e.subscriptions)) for e in (next(feed), next(feed))] == [
+            (1, ["a", "b0"]),
+            (2, ["a", "b0"]),
+        ]
+        feed.close()
+
+    async def asynchronous():
+        async with AsyncClient(broker.url, broker.token) as client:
+            await client.subscribe("clients", "n = 7", id="seven")
+            receipt = await client.publish("clients", {"n": 7})
+            assert receipt.matches == 3
+            async for event in client.feed("clients", subscription="seven", after="earliest"):
+                assert event.data == {"n": 7}
+                break
+            return [s.id async for s in client.subscriptions("clients", text="seven")]
+
+    assert asyncio.run(asynchronous()) == ["seven"]

@@ -1,0 +1,106 @@
+"""Several brokers on one PostgreSQL database."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+from tests.servers.postgresql import running_postgresql
+from tests.unit.broker_app import SCHEMA, SPACE, ApiCaller, TestClient
+
+from wherecast.broker.app.api import create_app
+from wherecast.broker.broker import Broker
+from wherecast.broker.settings import Settings
+
+IBM = {"symbol": "IBM", "price": 119.5}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two brokers that know of each other only through the database."""
+    with ExitStack() as stack:
+        settings = Settings(database=stack.enter_context(running_postgresql()).url)
+        brokers = [Broker(settings), Broker(settings)]
+        clients = [stack.enter_context(TestClient(create_app(settings, b))) for b in brokers]
+        token = brokers[0].first_token
+        assert brokers[1].first_token is None
+        one, two = (ApiCaller(client, broker, token) for client, broker in zip(clients, brokers, strict=True))
+        one("POST", "/v1/spaces", 201, json={"name": "quotes", "schema": SCHEMA})
+        yield one, two
+
+
+def test_what_one_broker_acknowledges_is_live_in_the_other(pair):
+    """A subscription matches the next event of any broker, and a change or a deletion does, too."""
+    one, two = pair
+    for n in range(5):
+        version = one(
+            "PUT", f"{SPACE}/subscriptions/s", 201 if n == 0 else 200, json={"filter": f"price > {n}"}
+        ).json()["version"]
+        told = two("POST", f"{SPACE}/publish", 200, json={"price": n + 0.5}).json()
+        assert (told["matches"], told["version"]) == (1, version)
+        assert one("POST", f"{SPACE}/publish", 200, json={"price": n - 0.5}).json()["matches"] == 0
+    two("DELETE", f"{SPACE}/subscriptions/s", 204)
+    assert one("POST", f"{SPACE}/publish", 200, json=IBM).json()["matches"] == 0
+
+
+def test_a_process_that_publishes_nothing_follows_by_itself(pair):
+    """The dry run of one broker has the subscriptions of the other without a publish in between."""
+    one, two = pair
+    one("PUT", f"{SPACE}/subscriptions/f", 201, json={"filter": "symbol = 'F'"})
+    for _ in range(100):
+        if two("POST", f"{SPACE}/match", 200, json={"event": {"symbol": "F"}}).json()["subscriptions"] == ["f"]:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the other broker does not follow")
+
+
+def test_feeds_have_the_events_of_all_brokers_in_one_order(pair):
+    """A feed of one broker has what both publish, and resumes at the other one."""
+    one, two = pair
+    start = one("GET", SPACE).json()["next_position"]
+    one("PUT", f"{SPACE}/subscriptions/all", 201, json={"filter": "price > 0", "subscriber": "ann"})
+    for n in range(6):
+        (one, two)[n % 2]("POST", f"{SPACE}/publish", 200, json={"price": n + 1})
+    first = one.messages(f"subscriber=ann&from={start - 1}", 3)
+    rest = two.messages(f"subscriber=ann&from={first[-1]['position']}", 3)
+    assert [m["data"]["price"] for m in first + rest] == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_idempotency_key_counts_in_all_brokers(pair):
+    """A request that is repeated at another broker is answered the same, and done once."""
+    one, two = pair
+    before = one("GET", SPACE).json()["next_position"]
+    told = [call("POST", f"{SPACE}/publish", 200, json=IBM, headers={"Idempotency-Key": "x"}).json() for call in pair]
+    assert told[0] == told[1]
+    assert two("GET", SPACE).json()["next_position"] == before + 1
+
+
+def test_a_grown_schema_reaches_the_other_broker(pair):
+    """An attribute that one broker adds can be used at the other within moments."""
+    one, two = pair
+    one("PATCH", SPACE, 200, json={"schema": {"volume": "bigint"}})
+    for _ in range(100):
+        if two("PUT", f"{SPACE}/subscriptions/v", json={"filter": "volume > 3"}).status_code == 201:
+            break
+        time.sleep(0.05)
+    assert one("POST", f"{SPACE}/publish", 200, json={"volume": 4}).json()["matches"] == 1
+
+
+def test_the_database_goes_and_comes_back(pair):
+    """Broken connections are clear errors, and the next request finds a new connection."""
+    one, _ = pair
+    one.broker.database.engine.dispose()
+    statuses = set()
+
+    def kill(connection, _):
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+    one.client.portal.call(one.broker.run, kill)
+    for _ in range(20):
+        statuses.add(one("POST", f"{SPACE}/publish", json={"price": 1}).status_code)
+    assert statuses <= {200, 503}
+    assert one("POST", f"{SPACE}/publish", 200, json={"price": 1}).json()["matches"] >= 1

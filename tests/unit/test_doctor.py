@@ -1,0 +1,90 @@
+"""`wherecast doctor` finds what is wrong and says what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import socket
+from types import SimpleNamespace
+
+from typer.testing import CliRunner
+
+from wherecast import Engine
+from wherecast.cli import doctor
+from wherecast.cli.app import app
+from wherecast.errors import WherecastError
+
+
+def findings(*args: str) -> tuple[int, dict[str, dict[str, str]]]:
+    done = CliRunner().invoke(app, ["doctor", "--json", *args])
+    return done.exit_code, {row["name"]: row for row in json.loads(done.stdout)}
+
+
+def test_a_sound_machine():
+    """Where everything is there, nothing is a problem, and the command succeeds."""
+    code, found = findings()
+    assert code == 0
+    assert {row["verdict"] for row in found.values()} <= {"ok", "note"}
+    assert "numba" in found["matching"]["found"]
+    text = CliRunner().invoke(app, ["doctor"]).stdout
+    assert all(name in text for name in found)
+
+
+def test_without_spark(monkeypatch):
+    """The extra is optional: that it is missing is a note with the line that installs it."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
+    code, found = findings()
+    assert code == 0
+    assert found["spark"]["verdict"] == "note"
+    assert "wherecast[spark]" in found["spark"]["advice"]
+    assert "java" not in found
+
+
+def test_without_java(monkeypatch):
+    """Spark without Java is a problem, and the advice is that of the session."""
+    monkeypatch.setattr("wherecast.spark.session._java_candidates", lambda environ: iter(()))
+    code, found = findings()
+    assert code == 1
+    assert "JAVA_HOME" in found["java"]["advice"]
+
+
+def test_full_disk(monkeypatch):
+    """Little room is a problem before it is an error in the middle of a job."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 20))
+    code, found = findings()
+    assert code == 1
+    assert found["disk"]["verdict"] == found["temporary"]["verdict"] == "problem"
+
+
+def test_no_place_for_kernels(monkeypatch, tmp_path):
+    """A cache that cannot be written is a problem: every process would compile."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    code, found = findings()
+    assert code == 1
+    assert "NUMBA_CACHE_DIR" in found["kernel cache"]["advice"]
+
+
+def test_matching_that_fails(monkeypatch):
+    """An engine that does not work, or answers wrongly, is a problem."""
+
+    def broken(engine, event):
+        raise WherecastError("no kernels")
+
+    monkeypatch.setattr(Engine, "match", broken)
+    assert "no kernels" in findings()[1]["matching"]["found"]
+    monkeypatch.setattr(Engine, "match", lambda engine, event: [])
+    assert "wrong answer" in findings()[1]["matching"]["found"]
+
+
+def test_port_in_use(monkeypatch):
+    """A port that somebody listens on is named."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(doctor, "_PORT", taken.getsockname()[1])
+        code, found = findings()
+    assert code == 0
+    assert "in use" in found["port"]["found"]
