@@ -62,8 +62,10 @@ LEAF_WORDS = 64
 #: Events that are matched at the same time; boxes that are brought into the cache at the same time, and matches that are kept until these
 #: are checked, both but for those of one leaf.
 BLOCK, WAITING, KEPT = 16, 192, 4096
-#: Fewer distinct rows than this are in the cache anyway.
-FAR_ROWS = 1 << 14
+#: Boxes that are asked for together.
+FETCHED = 64
+#: Fewer distinct rows than this are in the second-level cache, and asking for them costs more than it gains.
+FAR_ROWS = 1 << 17
 #: A root with more tests than this is not looked ahead at.
 FEW_TESTS = 4
 #: Added to the shift of a test: no clause filed under it takes NULL.
@@ -404,21 +406,11 @@ def move_down(ids: Ints, first: Scalar, end: Scalar) -> Scalar:
     return end - first
 
 
-@hot
-def settle(
-    row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-    list_codes: Ints, first: Scalar, done: Scalar, end: Scalar, waiting: Ints, kept: Ints, ends: Longs, out: Ints, n: Scalar,
-    begin: Scalar, ptr: Longs,
-) -> Scalar:  # fmt: skip
-    """Write the clauses that hold for the events done:end of the block that begins at `first`; the new end, -1 if `out` is too small.
-
-    The parts of a box are in four places of memory. Those of all boxes are asked for before the first is looked at: one by one, a
-    check took 300 ns on `wide`, nearly all of it waiting.
-    """
-    count = ends[end - 1 - first, 1]
-    if n + ends[end - 1 - first, 0] + count > out.size:
-        return np.int64(-1)
-    for i in range(count):
+@inlined
+def fetch_boxes(row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, waiting: Ints,
+                first: Scalar, end: Scalar) -> None:  # fmt: skip
+    """Bring the boxes of the waiting clauses first:end into the cache."""
+    for i in range(first, end):
         row = np.int64(row_ptr[waiting[i]])
         if number.size > 0:
             prefetch(number, row)
@@ -427,21 +419,41 @@ def settle(
             prefetch(lo, row)
             prefetch(hi, row)
     if number.size > 0 and lo.size > FAR_ROWS:
-        for i in range(count):
+        for i in range(first, end):
             row = np.int64(row_ptr[waiting[i]])
             for at in range(row, min(row + 4, np.int64(row_ptr[waiting[i] + 1]))):
                 place = np.int64(number[at])
                 prefetch(attr, place)
                 prefetch(lo, place)
                 prefetch(hi, place)
+
+
+@hot
+def settle(
+    row_ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+    list_codes: Ints, first: Scalar, done: Scalar, end: Scalar, waiting: Ints, kept: Ints, ends: Longs, out: Ints, n: Scalar,
+    begin: Scalar, ptr: Longs,
+) -> Scalar:  # fmt: skip
+    """Write the clauses that hold for the events done:end of the block that begins at `first`; the new end, -1 if `out` is too small.
+
+    The parts of a box are in four places of memory. Those of several boxes are asked for before the first is looked at: one by one, a
+    check took 300 ns on `wide`, nearly all of it waiting. More than fit the first-level cache would push each other out.
+    """
+    count = ends[end - 1 - first, 1]
+    if n + ends[end - 1 - first, 0] + count > out.size:
+        return np.int64(-1)
     held: Scalar = np.int64(0)
     checked: Scalar = np.int64(0)
+    fetched = np.int64(0)
     for event in range(done, end):
         while held < ends[event - first, 0]:
             out[n] = kept[held]
             n += 1
             held += 1
         while checked < ends[event - first, 1]:
+            if checked == fetched:
+                fetched = min(fetched + FETCHED, count)
+                fetch_boxes(row_ptr, number, attr, lo, hi, waiting, checked, fetched)
             clause = np.int64(waiting[checked])
             out[n] = clause
             n += box_holds(row_ptr, number, attr, lo, hi, codes, list_ptr, list_codes, event, clause)
