@@ -259,3 +259,26 @@ def test_formats_that_are_refused(form: str) -> None:
     """What cannot be exact is refused, with the letters that can."""
     with pytest.raises(FilterError, match="format"):
         Engine({"s": "string"}).subscribe("a", f"to_date(s, '{form}') IS NULL")
+
+
+REGEX_CALLS = [
+    "regexp_replace(s, '{}+', 'z') = 'z1'", "regexp_extract(s, '({}+)1', 1) = '{}'", "regexp_count(s, '{}') = 1",
+    "regexp_instr(s, '{}1') = 1", "regexp_substr(s, '{}+') = '{}'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", REGEX_CALLS)
+def test_patterns_of_many_filters(call):
+    """Filters that differ in their patterns are evaluated together, also for a batch of Arrow."""
+    engine = Engine({"s": "string"})
+    engine.subscribe_many({letter: call.replace("{}", letter) for letter in "abcde"})
+    events = pa.table({"s": ["a1", "b1", "c1", "x1", None] * 20})
+    assert engine.match_batch(events).to_lists() == [["a"], ["b"], ["c"], [], []] * 20
+
+
+def test_old_offsets_are_written_without_seconds():
+    """Local mean time of St. John's was 3:30:52 behind; like Java, a format shows the minutes that are whole."""
+    schema = Schema.of({"ts": "timestamp"}).in_time_zone("America/St_Johns")
+    engine = Engine(schema)
+    engine.subscribe("old", "date_format(ts, 'XXX') = '-03:30'")
+    assert engine.match({"ts": "1800-01-02T00:00:00Z"}) == ["old"]

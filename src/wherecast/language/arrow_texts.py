@@ -266,27 +266,36 @@ _LOOKS_AROUND = re.compile(r"(?<!\[)\^|\\[AbB]")
 _GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)|\(\?P<[^>]*>", re.DOTALL)
 
 
-def _plain_pattern(pattern: str) -> str | None:
-    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`)."""
+def _plain_pattern(pattern: Text) -> str | None:
+    """A pattern as RE2 has it, if its matches say all: `$` may stand before the end of a line (see `functions.regexes`).
+
+    None, too, if each text has a pattern of its own: Arrow takes one for all.
+    """
+    if not isinstance(pattern, str):
+        return None
     regex = check_pattern(pattern)
     text: str = regex.compiled.pattern
     return None if regex.before_line_end or _LOOKS_AROUND.search(text) else text
 
 
-def regexp_count(texts: Text, pattern: str) -> pa.Array | None:
+def regexp_count(texts: Text, pattern: Text) -> pa.Array | None:
     plain = _plain_pattern(pattern)
     return None if plain is None or isinstance(texts, str) else pc.count_substring_regex(texts, plain)
 
 
-def regexp_instr(texts: Text, pattern: str) -> pa.Array | None:
+def regexp_instr(texts: Text, pattern: Text) -> pa.Array | None:
+    if not isinstance(pattern, str):
+        return None
     regex = check_pattern(pattern)
     if isinstance(texts, str) or regex.before_line_end or not _are_ascii(*string_buffers(texts)):
         return None
     return pc.add(pc.find_substring_regex(texts, regex.compiled.pattern), 1)
 
 
-def regexp_extract(texts: Text, pattern: str, group: int = 1) -> pa.Array | None:
+def regexp_extract(texts: Text, pattern: Text, group: int = 1) -> pa.Array | None:
     """Arrow wants names for all groups."""
+    if not isinstance(pattern, str):
+        return None
     regex = check_pattern(pattern)
     if isinstance(texts, str) or regex.before_line_end or not 0 <= group <= regex.compiled.groups:
         return None
@@ -311,14 +320,14 @@ def _name_groups(pattern: str) -> tuple[str, list[str]]:
     return _GROUP.sub(name, pattern), names
 
 
-def regexp_substr(texts: Text, pattern: str) -> pa.Array | None:
+def regexp_substr(texts: Text, pattern: Text) -> pa.Array | None:
     found = regexp_extract(texts, pattern, 0)
     return None if found is None else pc.if_else(pc.equal(found, ""), pa.scalar(None, found.type), found)
 
 
-def regexp_replace(texts: Text, pattern: str, new: str) -> pa.Array | None:
+def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
     plain = _plain_pattern(pattern)
-    if plain is None or isinstance(texts, str):
+    if plain is None or not isinstance(pattern, str) or not isinstance(new, str) or isinstance(texts, str):
         return None
     pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
     groups = sum(isinstance(piece, int) for piece in pieces)

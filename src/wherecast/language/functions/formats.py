@@ -165,6 +165,7 @@ def write_moments(moments: Longs, form: str, zone: Zone) -> npt.NDArray[np.objec
     distinct, first, place = np.unique(keys // unit, return_index=True, return_inverse=True)
     clock = clocks[first]
     year, month, day = civil(clock // DAY_US)
+    offset = clock - moments[first]
     columns = {
         "year": year,
         "short_year": np.abs(year) % 100,
@@ -173,7 +174,7 @@ def write_moments(moments: Longs, form: str, zone: Zone) -> npt.NDArray[np.objec
         "day": day,
         **{name: clock // of % count for name, of, count in _CLOCK},
         "fraction": clock % 1_000_000,
-        "offset": (clock - moments[first]) // 60_000_000,
+        "offset": np.sign(offset) * (np.abs(offset) // 60_000_000),  # as Java: seconds of old offsets are left out
     }
     texts = [[other] * distinct.size if not run else _written(run, columns[other]) for run, other in pieces]
     made = np.fromiter(("".join(parts) for parts in zip(*texts, strict=True)), object, distinct.size)
