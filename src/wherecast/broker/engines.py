@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from wherecast.broker.core import EventsIn, FoundMatches, StoredSubscription, Su
 from wherecast.broker.store import subscriptions
 from wherecast.broker.store.spaces import StoredSpace
 from wherecast.engine.engine import Engine
-from wherecast.errors import WherecastError
+from wherecast.errors import EventError, WherecastError
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.syntax.limits import Limits
@@ -54,8 +55,9 @@ class SpaceEngine:
         """Match events of several publishers as one batch."""
         values = [value for part in events for value in part.values]
         if len(values) == 1:
-            numbers = np.array(self.engine.match(values[0]), np.int64)
-            return FoundMatches(np.zeros(numbers.size, np.int64), numbers, [])
+            with suppress(EventError):  # as a batch it is refused with its row, and the group goes on
+                numbers = np.array(self.engine.match(values[0]), np.int64)
+                return FoundMatches(np.zeros(numbers.size, np.int64), numbers, [])
         matches = self.engine.match_batch(values, on_error="skip")
         rows, numbers = matches.pairs()
         return FoundMatches(rows, numbers.astype(np.int64), matches.errors)

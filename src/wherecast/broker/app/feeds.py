@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response, WebSocket
 from fastapi.responses import StreamingResponse
@@ -37,15 +38,7 @@ class SseResponse(Response):
         """Send while the reader reads."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         with self.feed.opened():
-            sending = asyncio.create_task(self._send_all(send))
-            leaving = asyncio.create_task(_left(receive))
-            try:
-                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    sending.result()
-            finally:
-                sending.cancel()
-                leaving.cancel()
+            await _until_either(self._send_all(send), _left(receive))
 
     async def _send_all(self, send: Send) -> None:
         broker = self.feed.broker
@@ -121,15 +114,7 @@ async def feed_by_websocket(socket: WebSocket) -> None:
         return
     await socket.accept()
     with opened.opened():
-        sending = asyncio.create_task(_send_messages(socket, opened))
-        leaving = asyncio.create_task(_until_closed(socket))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            sending.cancel()
-            leaving.cancel()
+        await _until_either(_send_messages(socket, opened), _until_closed(socket))
 
 
 async def _send_messages(socket: WebSocket, opened: Feed) -> None:
@@ -153,3 +138,15 @@ async def _send_messages(socket: WebSocket, opened: Feed) -> None:
 async def _until_closed(socket: WebSocket) -> None:
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
+
+
+async def _until_either(sending: Coroutine[Any, Any, None], leaving: Coroutine[Any, Any, None]) -> None:
+    """Send until the reader leaves or sending ends; an error of sending is raised."""
+    tasks = asyncio.create_task(sending), asyncio.create_task(leaving)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
