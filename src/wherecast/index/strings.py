@@ -95,8 +95,7 @@ class StringCodes:
 
     def strings_at(self, places: npt.NDArray[np.int64]) -> list[str]:
         """Some of the constants, by their number."""
-        starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
-        return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def encode_text(self) -> Callable[[bytes], int]:
@@ -191,6 +190,12 @@ def join_texts(texts: list[bytes]) -> tuple[Longs, Bytes]:
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return offsets, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def texts_at(offsets: Longs, data: Bytes, places: Longs) -> list[str]:
+    """Some of the texts in Arrow's layout, by their number."""
+    starts, ends = offsets[places].tolist(), offsets[places + 1].tolist()
+    return [data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
 
 
 def check_texts(stored: StoredArrays) -> pa.Array:

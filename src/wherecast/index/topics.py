@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import Texts, check_texts, join_texts
+from wherecast.index.strings import Texts, check_texts, join_texts, texts_at
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import direct, frozen
@@ -79,8 +79,7 @@ class TopicCodes:
 
     def strings_at(self, places: Longs) -> list[str]:
         """Some of the patterns, by their number."""
-        starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
-        return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def _widest(self) -> int:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import Texts, check_texts, join_texts, lay_out
+from wherecast.index.strings import Texts, check_texts, join_texts, lay_out, texts_at
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
@@ -79,8 +79,7 @@ class WordCodes:
 
     def strings_at(self, places: Longs) -> list[str]:
         """Some of the words, by their number."""
-        starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
-        return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def _by_stem(self) -> dict[str, tuple[int, ...]]:
