@@ -68,7 +68,8 @@ def open_segments(path: str | os.PathLike[str]) -> tuple[Schema, str, tuple[Segm
         facts = snapshot.facts
         schema = Schema.from_json(str(facts["schema"]))
         matcher, version, about = str(facts["matcher"]), _count(facts["version"]), list(facts["segments"])
-        segments = tuple(_unpack(f"segment{n}/", a, snapshot.arrays, schema, matcher) for n, a in enumerate(about))
+        groups = _by_group(snapshot.arrays)
+        segments = tuple(_unpack(f"segment{n}", a, groups, schema, matcher) for n, a in enumerate(about))
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     except (WherecastError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
@@ -102,12 +103,23 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
     return arrays, facts | {"columns": segment.codebook.first_expression}
 
 
-def _unpack(prefix: str, facts: Mapping[str, Any], stored: Mapping[str, Any], schema: Schema, matcher: str) -> Segment:
+def _by_group(stored: Mapping[str, Any]) -> dict[tuple[str, str], Arrays]:
+    """The arrays of each part of each segment, from names such as `segment0/codes12/offsets`."""
+    groups: dict[tuple[str, str], Arrays] = {}
+    for name in stored:
+        segment, _, rest = name.partition("/")
+        part, _, own = rest.partition("/")
+        groups.setdefault((segment, part), {})[own] = stored[name]
+    return groups
+
+
+def _unpack(
+    name: str, facts: Mapping[str, Any], groups: Mapping[tuple[str, str], Arrays], schema: Schema, matcher: str
+) -> Segment:
     """A segment of mapped arrays; each part checks its own (see `index.bounds`), then those that it points into."""
 
-    def group(name: str) -> Arrays:
-        start = f"{prefix}{name}/"
-        return {n.removeprefix(start): stored[n] for n in stored if n.startswith(start)}
+    def group(part: str) -> Arrays:
+        return groups.get((name, part), {})
 
     programs = unpack_programs(facts["programs"], group("programs"), schema)
     expressions = open_expressions(group("expressions"), programs)

@@ -59,9 +59,9 @@ class StoredArrays:
 
     def _typed(self, name: str, dtypes: tuple[npt.DTypeLike, ...], dimensions: int) -> Numbers:
         array = self.array(name)
-        found = f"{getattr(array, 'dtype', type(array).__name__)}, {getattr(array, 'ndim', 1)}-D"
-        fits = isinstance(array, np.ndarray) and array.dtype in dtypes and array.ndim == dimensions
-        self.require(fits, name, f"has the wrong type ({found})")
+        if not (isinstance(array, np.ndarray) and array.dtype in dtypes and array.ndim == dimensions):
+            found = f"{getattr(array, 'dtype', type(array).__name__)}, {getattr(array, 'ndim', 1)}-D"
+            self.require(False, name, f"has the wrong type ({found})")
         return cast("Numbers", array)
 
     def within(self, values: Numbers, low: int, end: int, name: str) -> None:

@@ -87,9 +87,9 @@ def _shares(filters: Filters) -> Floats:
     """A guess at the share of events that are in the box of each clause: if it asks for values, one in as many as its column's filters name."""
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
     is_bounded = ~filters.null & ((filters.lo != KEY_MIN) | (filters.hi != KEY_MAX))
-    mixed = (filters.lo[is_bounded] * 31 + filters.hi[is_bounded]) * 31 + column[is_bounded]  # two alike do no harm
-    _, first = np.unique(mixed, return_index=True)
-    named = np.maximum(np.bincount(column[is_bounded][first], minlength=int(column.max(initial=0)) + 1), 1)
+    mixed = (filters.lo[is_bounded] * 31 + filters.hi[is_bounded]) & 0xFFFF_FFFF_FFFF  # two alike do no harm
+    asked = distinct(column[is_bounded].astype(np.int64) << 48 | mixed) >> 48
+    named = np.maximum(np.bincount(asked, minlength=int(column.max(initial=0)) + 1), 1)
     by_row = np.concatenate((np.where(is_bounded, 1.0 / named[column], 1.0), [1.0]))
     share = np.minimum.reduceat(by_row, filters.row_ptr[:-1]) if filters.row_ptr.size > 1 else np.zeros(0)
     share[np.diff(filters.row_ptr) == 0] = 1.0

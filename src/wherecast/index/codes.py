@@ -455,7 +455,7 @@ def _build_strings(
     n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
     keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
-    used = np.unique(np.concatenate(keys))
+    used = distinct(np.concatenate(keys))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
     lo[rows], hi[rows] = FIRST_CODE, FAR
     for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
@@ -497,7 +497,7 @@ def _build_literals(
     n_strings, place = len(strings), place_of[column[rows]]
     keys = place * n_strings + rank[filters.lo[rows] >> 2]
     others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
-    used = np.unique(np.concatenate((keys, *others)))
+    used = distinct(np.concatenate((keys, *others)))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
     lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
     made = literal_columns(strings, used % max(n_strings, 1), ptr)

@@ -304,7 +304,7 @@ def _patterns(test: TextTest, texts: list[str], pool: _Pool) -> list[int] | None
 
 
 def literals_of_tests(filters: Filters, schema: Schema, chosen: Longs) -> list[tuple[int, Longs, list[str]]]:
-    """The literals that text tests in the residuals of the chosen clauses ask for: column, clauses, literal of each."""
+    """The literals that text tests in the residuals of the chosen clauses ask for: column, clauses, and their literals, each once."""
     found = []
     order = chosen[np.argsort(filters.program[chosen], kind="stable")]
     bounds = np.searchsorted(filters.program[order], np.arange(len(filters.programs) + 1))
@@ -315,7 +315,7 @@ def literals_of_tests(filters: Filters, schema: Schema, chosen: Longs) -> list[t
             asked = test or gate
             if asked is None:
                 continue
-            texts = filters.programs[number].literals[asked.param][filters.program_row[clauses]].tolist()
+            texts = list(set(filters.programs[number].literals[asked.param][filters.program_row[clauses]].tolist()))
             literals = [None if test is None else test.literal(text) for text in texts]
             several = [literals] if None not in literals else [] if gate is None else _in_step(gate, texts)
             found += [(schema.number_of(asked.column), clauses, each) for each in several]

@@ -82,6 +82,22 @@ class Hash:
         return state, _BLOCK
 
 
+def join_spans(data: Bytes, first: Longs, end: Longs) -> Bytes:
+    """The spans of the data, one after the other."""
+    out = np.empty(int((end - first).sum()), np.uint8)
+    _copy_spans.for_size(first.size)(data, first, end, out)
+    return out
+
+
+@late
+def _copy_spans(data: Bytes, first: Longs, end: Longs, out: Bytes) -> None:
+    at = 0
+    for i in range(first.size):
+        for k in range(first[i], end[i]):
+            out[at] = data[k]
+            at += 1
+
+
 @late
 def digest_spans(
     data: Bytes, first: Longs, end: Longs, start: Words, read: int, sigma: Longs, room: Words, block: Bytes, out: Words

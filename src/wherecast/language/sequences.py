@@ -17,10 +17,10 @@ def distinct(values: Longs) -> Longs:
     return ordered[is_new]
 
 
-def pointer(sizes: Iterable[int], n: int) -> Longs:
+def pointer(sizes: Iterable[int] | Longs, n: int) -> Longs:
     """Where each of `n` sequences of these sizes begins, and the end."""
     ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.fromiter(sizes, np.int64, n), out=ptr[1:])
+    np.cumsum(sizes if isinstance(sizes, np.ndarray) else np.fromiter(sizes, np.int64, n), out=ptr[1:])
     return ptr
 
 

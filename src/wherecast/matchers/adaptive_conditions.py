@@ -31,6 +31,7 @@ from wherecast.kernels.descent import Projected
 from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
 from wherecast.kernels.guards import GUARD_BITS, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
+from wherecast.language.sequences import distinct, pointer, take_ranges
 from wherecast.matchers.projection import Projection, project
 
 #: Entries of the table that says the buckets of a column's codes.
@@ -128,30 +129,36 @@ def _count_elements(sample: EventCodes, widths: Ints, attribute: int) -> Longs:
 
 
 class _Codes:
-    """Which codes of each attribute some clause asks for."""
+    """Which codes of each attribute some clause asks for.
+
+    The codes of all attributes that may be renumbered stand in one array, and one more behind those of each.
+    """
 
     def __init__(self, widths: Ints) -> None:
-        self.widths = widths
-        self.cover: dict[int, Longs] = {}
+        self._is_small = widths <= RENUMBERED
+        self._ptr = pointer(np.where(self._is_small, widths + 1, 0), widths.size)
+        self._ends = np.zeros(self._ptr[-1], np.int64)  # intervals that begin at a code, less those that ended before
+        self._is_used = np.zeros(widths.size, bool)
 
     def add(self, rows: _Rows) -> None:
-        order = np.argsort(rows.attribute, kind="stable")
-        used = np.unique(rows.attribute)
-        bounds = np.searchsorted(rows.attribute[order], np.stack([used, used + 1]))
-        for i, a in enumerate(used.tolist()):
-            width, here = int(self.widths[a]), order[bounds[0, i] : bounds[1, i]]
-            if width <= RENUMBERED:
-                ends = np.bincount(rows.lo[here], minlength=width + 1)
-                ends -= np.bincount(rows.hi[here] + 1, minlength=width + 1)
-                self.cover[a] = self.cover.get(a, 0) + ends
+        here = np.flatnonzero(self._is_small[rows.attribute])
+        at = self._ptr[rows.attribute[here]]
+        self._ends += np.bincount(at + rows.lo[here], minlength=self._ends.size)
+        self._ends -= np.bincount(at + rows.hi[here] + 1, minlength=self._ends.size)
+        self._is_used[rows.attribute[here]] = True
 
-    def table(self, attribute: int) -> Ints:
-        """New codes of an attribute, all that nobody asks for as 0; empty: they stay as they are."""
-        if attribute in self.cover:
-            live = np.cumsum(self.cover[attribute][:-1]) > 0
-            if live.size - np.count_nonzero(live) > 1:
-                return np.where(live, np.cumsum(live), 0).astype(np.int32)
-        return np.zeros(0, np.int32)
+    def tables(self, attribute: Ints) -> tuple[Longs, Ints]:
+        """New codes of some attributes, all that nobody asks for as 0, and where each begins; empty: they stay as they are."""
+        live = np.cumsum(self._ends) > 0  # every interval ends within its attribute
+        seen = np.concatenate(([0], np.cumsum(live)))
+        n_dead = np.diff(self._ptr) - 1 - np.diff(seen[self._ptr])
+        is_changed = (self._is_used & (n_dead > 1))[attribute]
+        new = np.where(live, seen[1:] - np.repeat(seen[self._ptr[:-1]], np.diff(self._ptr)), 0)
+        places, ptr = take_ranges(self._ptr, attribute[is_changed])
+        kept = np.ones(places.size, bool)
+        kept[ptr[1:] - 1] = False  # the one behind
+        sizes = np.where(is_changed, np.diff(self._ptr)[attribute] - 1, 0)
+        return pointer(sizes, attribute.size), new[places[kept]].astype(np.int32)
 
 
 def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
@@ -167,16 +174,19 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Condi
     for block in blocks:
         rows = _read_rows(boxes, widths, *block)
         codes.add(rows)
-        found.append(np.unique(_column_keys(rows, counts)))
-    keys = np.unique(np.concatenate(found))
+        own_keys = _column_keys(rows, counts)
+        found.append(distinct(own_keys))
+    keys = distinct(np.concatenate(found))
     if keys.size > MOST_COLUMNS:
         raise LimitError(f"too many columns: {keys.size} needed, at most {MOST_COLUMNS}")
     columns = _projection((keys >> 32).astype(np.int32), widths, codes)
     batch = None if sample is None else project(columns, sample)
     parts = []
     for block in blocks:
-        rows = _read_rows(boxes, widths, *block)
-        column = np.searchsorted(keys, _column_keys(rows, counts)).astype(np.int32)
+        if len(blocks) > 1:  # else it is still there
+            rows = _read_rows(boxes, widths, *block)
+            own_keys = _column_keys(rows, counts)
+        column = np.searchsorted(keys, own_keys).astype(np.int32)
         parts.append(
             _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
         )
@@ -191,15 +201,12 @@ def _block_ends(boxes: Boxes) -> list[int]:
 
 
 def _projection(attribute: Ints, widths: Ints, codes: _Codes) -> Projection:
-    tables = [codes.table(a) for a in attribute.tolist()]
-    new_widths = [
-        int(t.max()) + 1 if t.size else int(widths[a]) for a, t in zip(attribute.tolist(), tables, strict=True)
-    ]
-    columns = Projection(
-        attribute, widths[attribute], np.array(new_widths, np.int32),
-        np.concatenate([[0], np.cumsum([t.size for t in tables])]).astype(np.int64),
-        np.concatenate([np.zeros(0, np.int32), *tables]),
-    )  # fmt: skip
+    ptr, table = codes.tables(attribute)
+    changed = np.flatnonzero(np.diff(ptr))
+    new_widths = widths[attribute]
+    if changed.size:
+        new_widths[changed] = np.maximum.reduceat(table, ptr[changed]) + 1
+    columns = Projection(attribute, widths[attribute], new_widths, ptr, table)
     return Projection(*(frozen(array) for array in columns))
 
 
@@ -240,15 +247,15 @@ def _constraints(
     list_end = np.cumsum(size)
     list_at = np.where(several, list_end - size, -1)
     hull_lo, hull_hi = lo[begin], hi[stop - 1]
-    codes = _sums(hi - lo + 1, begin)
+    codes = _sums(hi - lo + 1, begin, stop)
     row_column = np.repeat(column, stop - begin)
     row_chance = chances(columns, row_column, lo, hi, batch)
-    chance = passed = _sums(row_chance, begin)
+    chance = passed = _sums(row_chance, begin, stop)
     coarse = np.flatnonzero(columns.width[row_column] > EXACT_CODES)
     if coarse.size:  # many sets have no such column, and this is much memory
         shifts = bucket_shift(columns.width[row_column[coarse]])
         row_chance[coarse] = chances(columns, row_column[coarse], *_whole_cells(lo[coarse], hi[coarse], shifts), batch)
-        passed = _sums(row_chance, begin)
+        passed = _sums(row_chance, begin, stop)
     shift = filing_shift(hull_lo, hull_hi)
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
@@ -263,9 +270,15 @@ def _constraints(
     )  # fmt: skip
 
 
-def _sums(values: npt.NDArray[Any], begin: Longs) -> npt.NDArray[Any]:
-    """Sums over the rows of each constraint."""
-    return np.add.reduceat(values, begin) if begin.size else values
+def _sums(values: npt.NDArray[Any], begin: Longs, stop: Longs) -> npt.NDArray[Any]:
+    """Sums over the rows of each constraint; most have one."""
+    sums = values[begin]
+    several = np.flatnonzero(stop - begin > 1)
+    if several.size:
+        ptr = pointer((stop - begin)[several], several.size)
+        rows = np.repeat(begin[several] - ptr[:-1], np.diff(ptr)) + np.arange(ptr[-1])
+        sums[several] = np.add.reduceat(values[rows], ptr[:-1])
+    return sums
 
 
 def _whole_cells(lo: Ints, hi: Ints, shift: Ints) -> tuple[Ints, Ints]:

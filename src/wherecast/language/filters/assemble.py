@@ -25,10 +25,10 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
 from wherecast.language.expression import Attr, Node, Param, is_constant
 from wherecast.language.filters.bind import Ragged, StringPool, resolve
-from wherecast.language.filters.canonical import digest_filters, statement_writer
+from wherecast.language.filters.canonical import ResidualWords, digest_filters, statement_writer
 from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
-from wherecast.language.sequences import number_sequences, take_ranges
+from wherecast.language.sequences import distinct, number_sequences, take_ranges
 from wherecast.language.syntax.literals import Literals
 
 #: What a shape is made of. A residual without attributes is a set, too: everything or nothing.
@@ -289,19 +289,20 @@ def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
 
 def _residual_words(
     found: Settled, shift: Longs, templates: Templates, word_of: Longs, words: list[str]
-) -> dict[int, bytes]:
-    """The residuals of each clause that has some, in canonical words."""
+) -> ResidualWords:
+    """The residuals of each clause, in canonical words: in order, each once."""
+    out = np.full(found.source.size, -1, np.int64)
     some = np.flatnonzero(np.diff(templates.rest_ptr)[found.source])
+    if not some.size:
+        return ResidualWords([], out)
     places, ptr = take_ranges(templates.rest_ptr, found.source[some])
-    ranks = word_of[templates.rest[places] + np.repeat(shift[some], np.diff(ptr))].tolist()
-    ends, out = ptr.tolist(), {}
-    for i, clause in enumerate(some.tolist()):
-        first, end = ends[i], ends[i + 1]
-        if end - first == 1:
-            out[clause] = words[ranks[first]].encode()
-        else:
-            out[clause] = "\0".join([words[r] for r in sorted(set(ranks[first:end]))]).encode()
-    return out
+    owner = np.repeat(np.arange(some.size), np.diff(ptr))
+    both = distinct(owner << 32 | word_of[templates.rest[places] + shift[some][owner]])
+    ranks = both & 0xFFFFFFFF
+    ptr = np.searchsorted(both, np.arange(some.size + 1) << 32)
+    _, first, out[some] = np.unique(number_sequences(ptr, ranks), return_index=True, return_inverse=True)
+    spans = zip(ptr[first].tolist(), ptr[first + 1].tolist(), strict=True)
+    return ResidualWords(["\0".join([words[r] for r in ranks[a:b].tolist()]).encode() for a, b in spans], out)
 
 
 # -- programs of clauses that were put together -------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.nullable import Nullable, as_moments
 from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.patterns import find_form, prefix_end
+from wherecast.language.syntax.skeletons import TextNumbers
 from wherecast.language.syntax.words import longest_word
 
 
@@ -119,17 +120,16 @@ class StringPool:
     """Strings in order of arrival; ranked when all are in."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
+        self.ids = TextNumbers()
 
     def intern(self, strings: Sequence[str]) -> Longs:
-        ids = self.ids
-        return np.fromiter((ids.setdefault(s, len(ids)) for s in strings), np.int64, len(strings))
+        return np.fromiter(map(self.ids.__getitem__, strings), np.int64, len(strings))
 
     def ranked(self) -> tuple[list[str], Longs]:
         """The strings in order, and the rank of each id. Code point order is UTF-8 byte order."""
         ordered = sorted(self.ids)
         ranks = np.empty(len(ordered), np.int64)
-        ranks[np.fromiter((self.ids[s] for s in ordered), np.int64, len(ordered))] = np.arange(len(ordered))
+        ranks[self.intern(ordered)] = np.arange(len(ordered))
         return ordered, ranks
 
 

@@ -13,12 +13,13 @@ two filters collide would receive another's events.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.blake2 import Bytes, Hash
+from wherecast.kernels.blake2 import Bytes, Hash, join_spans
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
@@ -177,15 +178,25 @@ _MANY = 16
 _BOX, _WHOLE, _CLAUSE, _CLAUSES, _STRING = Hash(b"box"), Hash(b"whole"), Hash(b"clause"), Hash(b"clauses"), Hash()
 
 
-def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes] | None = None) -> bytes:
+class ResidualWords(NamedTuple):
+    """The residuals of clauses in canonical words."""
+
+    texts: list[bytes]  # each once
+    of_clause: Longs  # (clauses,) -1: it has none
+
+    def of(self, clause: int) -> bytes:
+        number = int(self.of_clause[clause])
+        return self.texts[number] if number >= 0 else b""
+
+
+def digest_filters(filters: Filters, schema: Schema, residuals: ResidualWords | None = None) -> bytes:
     """16 bytes per filter: the same for two filters exactly if their canonical forms are the same.
 
     `residuals` are the words of the clauses that have some, if they are known.
     """
     data, at = _row_bytes(filters, schema), filters.row_ptr * _ROW.itemsize
     residuals = _residual_words(filters) if residuals is None else residuals
-    has_words = np.zeros(filters.program.size + 1, bool)  # one more, for filters without clauses at the end
-    has_words[list(residuals)] = True
+    has_words = np.append(residuals.of_clause >= 0, False)  # one more, for filters without clauses at the end
     first, sizes = filters.clause_ptr[:-1], np.diff(filters.clause_ptr)
     kind = np.where((sizes == 1) & ~has_words[first], 0, 1)
     kind[_are_whole(filters)] = 2
@@ -196,42 +207,27 @@ def digest_filters(filters: Filters, schema: Schema, residuals: dict[int, bytes]
         out[others] = _digest_clauses(filters, others, data, at, residuals)
     else:
         for number in others.tolist():
-            words = [(data[at[c] : at[c + 1]].tobytes(), residuals.get(c, b"")) for c in filters.clauses_of(number)]
-            marks = {_CLAUSE.one(_clause_words(box, rest)) for box, rest in words}
+            words = [(data[at[c] : at[c + 1]].tobytes(), residuals.of(c)) for c in filters.clauses_of(number)]
+            marks = {_CLAUSE.one(_clause_head(len(box)) + box + rest) for box, rest in words}
             out[number] = np.frombuffer(_CLAUSES.one(b"".join(sorted(marks))), np.uint8)
     for number in np.flatnonzero(kind == 2).tolist():
         # The boxes of a cover say nothing that the residual does not.
-        out[number] = np.frombuffer(_WHOLE.one(residuals[int(first[number])]), np.uint8)
+        out[number] = np.frombuffer(_WHOLE.one(residuals.of(int(first[number]))), np.uint8)
     return out.tobytes()
 
 
-def _clause_words(box: bytes, rest: bytes) -> bytes:
-    # The number of bytes first, so that no residual can be taken for rows.
-    return b"%d:%b%b" % (len(box), box, rest)
+def _clause_head(size: int) -> bytes:
+    """What the words of a clause begin with: the bytes of its box, so that no residual can be taken for rows."""
+    return b"%d:" % size
 
 
-def _digest_clauses(filters: Filters, chosen: Longs, data: Bytes, at: Longs, residuals: dict[int, bytes]) -> Bytes:
+def _digest_clauses(filters: Filters, chosen: Longs, data: Bytes, at: Longs, residuals: ResidualWords) -> Bytes:
     """Digests of filters with several clauses, or with residuals: those of the sets of their clauses' digests.
 
-    This is what `digest_filters` does for one filter, for many at once: clauses of equal length are hashed in one call.
+    This is what `digest_filters` does for one filter, for many at once.
     """
     clauses, ptr = take_ranges(filters.clause_ptr, chosen)
-    marks = np.empty((clauses.size, 16), np.uint8)
-    plain = np.ones(clauses.size, bool)
-    for place, clause in enumerate(clauses.tolist()):
-        if clause in residuals:
-            box = data[at[clause] : at[clause + 1]].tobytes()
-            marks[place] = np.frombuffer(_CLAUSE.one(_clause_words(box, residuals[clause])), np.uint8)
-            plain[place] = False
-    lengths = at[clauses + 1] - at[clauses]
-    for length in np.unique(lengths[plain]).tolist():
-        here = np.flatnonzero(plain & (lengths == length))
-        head = np.frombuffer(b"%d:" % length, np.uint8)  # as in `_clause_words`
-        words = np.empty((here.size, head.size + length), np.uint8)
-        words[:, : head.size] = head
-        words[:, head.size :] = data[at[clauses[here]][:, None] + np.arange(length)]
-        starts = np.arange(here.size) * words.shape[1]
-        marks[here] = _CLAUSE.many(words.reshape(-1), starts, starts + words.shape[1])
+    marks = _digest_each_clause(clauses, data, at, residuals)
     owner = np.repeat(np.arange(chosen.size), np.diff(ptr))
     halves = marks.view(">u8")
     order = np.lexsort((halves[:, 1], halves[:, 0], owner))
@@ -240,6 +236,21 @@ def _digest_clauses(filters: Filters, chosen: Longs, data: Bytes, at: Longs, res
     is_new[1:] = (owner[1:] != owner[:-1]) | (marks[1:] != marks[:-1]).any(axis=1)
     ends = 16 * np.concatenate(([0], np.cumsum(np.bincount(owner[is_new], minlength=chosen.size))))
     return _CLAUSES.many(marks[is_new].reshape(-1), ends[:-1], ends[1:])
+
+
+def _digest_each_clause(clauses: Longs, data: Bytes, at: Longs, residuals: ResidualWords) -> Bytes:
+    """(clauses, 16): a clause is its head, the bytes of its rows and the words of its residuals."""
+    sizes, of_size = np.unique(at[clauses + 1] - at[clauses], return_inverse=True)
+    parts = [_clause_head(size) for size in sizes.tolist()]
+    rests = [b"", *residuals.texts]
+    pool = np.concatenate([np.frombuffer(b"".join([*parts, *rests]), np.uint8), data])
+    ptr = pointer(map(len, [*parts, *rests]), len(parts) + len(rests))
+    rest = len(parts) + 1 + residuals.of_clause[clauses]
+    shift = ptr[-1]
+    first = np.stack([ptr[of_size], shift + at[clauses], ptr[rest]], axis=1).reshape(-1)
+    end = np.stack([ptr[of_size + 1], shift + at[clauses + 1], ptr[rest + 1]], axis=1).reshape(-1)
+    ends = pointer((end - first).reshape(-1, 3).sum(axis=1), clauses.size)
+    return _CLAUSE.many(join_spans(pool, first, end), ends[:-1], ends[1:])
 
 
 def _row_bytes(filters: Filters, schema: Schema) -> Bytes:
@@ -272,13 +283,15 @@ def _are_whole(filters: Filters) -> Longs:
     return np.searchsorted(filters.clause_ptr, clauses, "right") - 1
 
 
-def _residual_words(filters: Filters) -> dict[int, bytes]:
+def _residual_words(filters: Filters) -> ResidualWords:
     """The residual of each clause that has one, in canonical words."""
     writers: dict[int, Callable[[int], frozenset[str]]] = {}
-    out = {}
+    number: dict[bytes, int] = {}
+    out = np.full(filters.program.size, -1, np.int64)
     for clause in np.flatnonzero(filters.program >= 0).tolist():
-        number = int(filters.program[clause])
-        if number not in writers:
-            writers[number] = residual_writer(filters.programs[number])
-        out[clause] = "\0".join(sorted(writers[number](int(filters.program_row[clause])))).encode()
-    return out
+        program = int(filters.program[clause])
+        if program not in writers:
+            writers[program] = residual_writer(filters.programs[program])
+        words = "\0".join(sorted(writers[program](int(filters.program_row[clause])))).encode()
+        out[clause] = number.setdefault(words, len(number))
+    return ResidualWords(list(number), out)

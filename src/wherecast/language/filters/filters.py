@@ -101,6 +101,8 @@ def concat_filters(parts: Sequence[Filters], schema: Schema) -> Filters:
 
     Work is done on the concatenated arrays, not part by part, so that a thousand batches of one filter join quickly.
     """
+    if len(parts) == 1 and len({p.residuals for p in parts[0].programs}) == len(parts[0].programs):
+        return parts[0]
     attr = np.concatenate([np.zeros(0, np.int16), *(p.attr for p in parts)])
     null = np.concatenate([np.zeros(0, bool), *(p.null for p in parts)])
     lo = np.concatenate([np.zeros(0, np.int64), *(p.lo for p in parts)])

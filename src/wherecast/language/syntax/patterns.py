@@ -55,24 +55,29 @@ class PatternForm(NamedTuple):
 @lru_cache(maxsize=1 << 16)
 def like_form(pattern: str) -> PatternForm:
     """The form of a LIKE pattern. Of several literals the longest is looked for, and the first one is a prefix already."""
+    plain = pattern.strip("%")
+    if plain and "%" not in plain and "_" not in plain and "\\" not in plain:  # most patterns
+        return _form_of_literal(plain, pattern[0] == "%", pattern[-1] == "%")
     parts = like_parts(pattern)
     prefix = parts[0][1] if parts and not parts[0][0] else ""
     literals = [text for is_wildcard, text in parts if not is_wildcard]
-    if len(parts) == len(literals):
-        return PatternForm("exact", prefix, WHOLE + prefix)
+    if not parts:
+        return _form_of_literal("", False, False)
     if len(literals) <= 1 and all(text == "%" for is_wildcard, text in parts if is_wildcard):
-        if not literals:
-            return PatternForm("any")
-        if prefix:
-            return PatternForm("prefix", prefix, AT_START + prefix)
-        name, mark = ("infix", ANYWHERE) if parts[-1][0] else ("suffix", AT_END)
-        return PatternForm(name, "", mark + literals[0])
+        return _form_of_literal(literals[0], parts[0][0], parts[-1][0]) if literals else PatternForm("any")
     later = [(len(text), i) for i, (is_wildcard, text) in enumerate(parts) if i and not is_wildcard]
     if not later:
         return PatternForm("general", prefix)
     _, chosen = max(later)
     mark = AT_END if chosen == len(parts) - 1 else ANYWHERE
     return PatternForm("prefixed" if prefix else "pieces", prefix, mark + parts[chosen][1])
+
+
+def _form_of_literal(text: str, is_open: bool, goes_on: bool) -> PatternForm:
+    """A literal with nothing but `%` before it (it is open) and behind it (it goes on)."""
+    if is_open:
+        return PatternForm("infix", "", ANYWHERE + text) if goes_on else PatternForm("suffix", "", AT_END + text)
+    return PatternForm("prefix", text, AT_START + text) if goes_on else PatternForm("exact", text, WHOLE + text)
 
 
 def find_form(kind: str, pattern: str) -> PatternForm:
