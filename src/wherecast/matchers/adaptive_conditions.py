@@ -154,7 +154,7 @@ class _Codes:
         n_dead = np.diff(self._ptr) - 1 - np.diff(seen[self._ptr])
         is_changed = (self._is_used & (n_dead > 1))[attribute]
         new = np.where(live, seen[1:] - np.repeat(seen[self._ptr[:-1]], np.diff(self._ptr)), 0)
-        places, ptr = take_ranges(self._ptr, attribute[is_changed])
+        places, ptr = take_ranges(self._ptr, attribute[is_changed].astype(np.int64))
         kept = np.ones(places.size, bool)
         kept[ptr[1:] - 1] = False  # the one behind
         sizes = np.where(is_changed, np.diff(self._ptr)[attribute] - 1, 0)
@@ -171,10 +171,15 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Condi
     codes, found = _Codes(widths), [np.zeros(0, np.int64)]
     sample = sample if sample is not None and sample.n_events else None
     counts = None if sample is None else cache(partial(_count_elements, sample, widths))
-    for block in blocks:
+
+    def read(block: tuple[int, int]) -> tuple[_Rows, Longs]:
         rows = _read_rows(boxes, widths, *block)
+        return rows, _column_keys(rows, counts)
+
+    read = cache(read) if len(blocks) == 1 else read
+    for block in blocks:
+        rows, own_keys = read(block)
         codes.add(rows)
-        own_keys = _column_keys(rows, counts)
         found.append(distinct(own_keys))
     keys = distinct(np.concatenate(found))
     if keys.size > MOST_COLUMNS:
@@ -183,9 +188,7 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Condi
     batch = None if sample is None else project(columns, sample)
     parts = []
     for block in blocks:
-        if len(blocks) > 1:  # else it is still there
-            rows = _read_rows(boxes, widths, *block)
-            own_keys = _column_keys(rows, counts)
+        rows, own_keys = read(block)
         column = np.searchsorted(keys, own_keys).astype(np.int32)
         parts.append(
             _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
