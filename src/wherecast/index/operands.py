@@ -137,7 +137,7 @@ def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     if pa.types.is_date32(array.type):
         array = array.cast(pa.int32()).cast(pa.int64())
     elif pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
+        array = array.view(pa.int64())
     if array.null_count:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     return np.asarray(array.to_numpy(zero_copy_only=False))

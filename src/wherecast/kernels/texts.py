@@ -241,7 +241,9 @@ def capitalise(offsets: Longs, data: Bytes, out: Bytes) -> None:
 
 
 @hot
-def measure_padded(offsets: Longs, data: Bytes, fill_ends: Longs, size: Scalar, cuts: Longs, sizes: Longs) -> Scalar:
+def measure_padded(
+    offsets: Longs, data: Bytes, fill_ends: Longs, size: Scalar, is_ascii: bool, cuts: Longs, sizes: Longs
+) -> Scalar:
     """For `pad_texts`: where each text is cut, and the bytes that it gets. Returns how many bytes all texts have then.
 
     `fill_ends` has the ends of the characters that are filled in.
@@ -249,8 +251,8 @@ def measure_padded(offsets: Longs, data: Bytes, fill_ends: Longs, size: Scalar, 
     total, n_fill = np.int64(0), fill_ends.size
     for i in range(cuts.size):
         start, end = offsets[i], offsets[i + 1]
-        missing = size - _count(data, start, end)
-        cuts[i] = end if missing >= 0 else _skip(data, start, end, size)
+        missing = size - (end - start if is_ascii else _count(data, start, end))
+        cuts[i] = end if missing >= 0 else start + size if is_ascii else _skip(data, start, end, size)
         sizes[i] = 0
         if missing > 0 and n_fill > 0:
             rest = missing % n_fill
@@ -269,11 +271,15 @@ def pad_texts(
         out_offsets[i] = at
         if not is_left:
             at = _copy(data, offsets[i], cuts[i], out, at)
-        k = 0
-        for _ in range(sizes[i]):
-            out[at] = fill[k]
-            at += 1
-            k = k + 1 if k + 1 < fill.size else 0
+        if fill.size == 1:
+            out[at : at + sizes[i]] = fill[0]
+            at += sizes[i]
+        else:
+            k = 0
+            for _ in range(sizes[i]):
+                out[at] = fill[k]
+                at += 1
+                k = k + 1 if k + 1 < fill.size else 0
         if is_left:
             at = _copy(data, offsets[i], cuts[i], out, at)
     out_offsets[cuts.size] = at

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,12 +54,16 @@ def _are_ascii(offsets: Longs, data: Bytes) -> bool:
 
 def _made_of(texts: pa.Array, offsets: Longs, data: Bytes) -> pa.Array:
     """New texts, NULL where those that they are made of are."""
+    return _null_as(texts, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _null_as(texts: pa.Array, *buffers: pa.Buffer) -> pa.Array:
+    """The texts of offsets and bytes, NULL where others are."""
     valid = None
     if texts.null_count:
         bitmap = texts.buffers()[0] if texts.offset % 8 == 0 else texts.is_valid().buffers()[1]
         valid = bitmap.slice(texts.offset // 8) if texts.offset % 8 == 0 else bitmap
-    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(texts.type, len(texts), buffers, -1 if texts.null_count else 0)
+    return pa.Array.from_buffers(texts.type, len(texts), [valid, *buffers], -1 if texts.null_count else 0)
 
 
 def _parts(texts: pa.Array, choose: Callable[..., None], *given: Any, ascii_matters: bool = False) -> pa.Array:
@@ -217,9 +222,13 @@ def _padded(is_left: bool) -> Callable[..., pa.Array | None]:
         if isinstance(texts, str) or not isinstance(fill, str) or len(texts) * size * 4 > _MOST_MADE:
             return None
         offsets, data = string_buffers(texts)
-        cuts, sizes = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
+        cuts, sizes, is_ascii = (
+            np.empty(len(texts), np.int64),
+            np.empty(len(texts), np.int64),
+            _are_ascii(offsets, data),
+        )
         fill_ends = np.cumsum([len(c.encode()) for c in fill], dtype=np.int64)
-        total = kernels.measure_padded(offsets, data, fill_ends, max(size, 0), cuts, sizes)
+        total = kernels.measure_padded(offsets, data, fill_ends, max(size, 0), is_ascii, cuts, sizes)
         ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(total + 7, np.uint8)
         kernels.pad_texts(offsets, data, _bytes(fill), is_left, cuts, sizes, ptr, out)
         return _made_of(texts, ptr, out)
@@ -293,31 +302,32 @@ def regexp_instr(texts: Text, pattern: Text) -> pa.Array | None:
 
 
 def regexp_extract(texts: Text, pattern: Text, group: int = 1) -> pa.Array | None:
-    """Arrow wants names for all groups."""
+    """Arrow wants names for all groups, and takes less time if there is one only."""
     if not isinstance(pattern, str):
         return None
     regex = check_pattern(pattern)
     if isinstance(texts, str) or regex.before_line_end or not 0 <= group <= regex.compiled.groups:
         return None
-    named, names = _name_groups(f"({regex.compiled.pattern})")
-    if len(names) != regex.compiled.groups + 1:
+    named, count = _name_group(f"({regex.compiled.pattern})", group)
+    if count != regex.compiled.groups + 1:
         return None
     found = pc.extract_regex(texts, named)
-    part = pc.struct_field(found, names[group])
-    empty = pa.scalar("", texts.type)
-    return pc.if_else(texts.is_valid(), pc.if_else(found.is_valid(), part, empty), pa.scalar(None, texts.type))
+    # Where nothing is found, Arrow's struct is NULL, and what stands below it is empty, as Spark wants it.
+    part = found.field("found")
+    assert part.offset == 0, "Arrow made it"
+    return _null_as(texts, *part.buffers()[1:])
 
 
-def _name_groups(pattern: str) -> tuple[str, list[str]]:
-    names: list[str] = []
+def _name_group(pattern: str, wanted: int) -> tuple[str, int]:
+    """A pattern whose only group is the wanted one, counted from 0, and how many it had."""
+    numbers = count()
 
     def name(found: re.Match[str]) -> str:
         if not found[0].startswith("("):
             return found[0]
-        names.append(f"g{len(names)}")
-        return f"(?P<{names[-1]}>"
+        return "(?P<found>" if next(numbers) == wanted else "(?:"
 
-    return _GROUP.sub(name, pattern), names
+    return _GROUP.sub(name, pattern), next(numbers)
 
 
 def regexp_substr(texts: Text, pattern: Text) -> pa.Array | None:

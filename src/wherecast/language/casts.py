@@ -144,6 +144,8 @@ def _to_floats(values: Values, source: Type, scale: int, target: Type) -> Values
 def _to_integers(values: Values, valid: Bools, source: Type, scale: int, target: Type) -> tuple[Values, Bools]:
     low, high = integer_range(WIDTH_OF[target])
     if source in FLOATS:
+        if values.size and values.min() >= low and values.max() < min(float(high), 2.0**63):  # and none is NaN
+            return values.astype(np.int64), valid
         whole = np.trunc(np.where(np.isnan(values), 0.0, values))
         fits = (
             ~np.isnan(values) & (whole >= float(low)) & (whole <= float(high))

@@ -161,6 +161,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 def _compare(node: Compare, scope: Scope) -> Nullable:
     scale = comparison_scale(node) if node.common is Type.DECIMAL else 0
+    if node.common in FLOATS and isinstance(node.right, Param) and node.op != "<=>":
+        found = _compare_doubles(node, scope)
+        if found is not None:
+            return found
     left, right = (comparable(side, node.common, scale, scope) for side in (node.left, node.right))
     both = both_valid(left.valid, right.valid)
     if left.is_arrow or right.is_arrow:
@@ -171,6 +175,21 @@ def _compare(node: Compare, scope: Scope) -> Nullable:
     if node.op == "<=>":
         return _same(np.asarray(np.equal(left.values, right.values), bool) & both, left, right)
     return Nullable(np.asarray(_COMPARE[node.op](left.values, right.values), bool), both)
+
+
+def _compare_doubles(node: Compare, scope: Scope) -> Nullable | None:
+    """Doubles beside one number for all rows. NaN is the greatest for Spark, so where order is asked for, the opposite is negated."""
+    right = evaluate(node.right, scope)
+    if not right.is_constant or node.left.type is Type.NULL or isinstance(node.left, Param):
+        return None
+    limit = to_double(node.right, Nullable(right.values[:1], right.valid[:1]))[0]
+    if np.isnan(limit):
+        return None
+    left = evaluate(node.left, scope)
+    values = to_double(node.left, left)
+    if node.op in (">", ">="):
+        return Nullable(~(values <= limit if node.op == ">" else values < limit), left.valid)
+    return Nullable(_COMPARE[node.op](values, limit), left.valid)
 
 
 def _same(equal: Bools, left: Nullable, right: Nullable) -> Nullable:

@@ -84,8 +84,10 @@ def instants(zone: Zone, walls: Longs) -> Longs:
 def walls(zone: Zone, moments: Longs) -> Longs:
     """The wall clocks that a zone shows at instants."""
     fixed = zone.fixed_us
-    if fixed is not None or not moments.size:
-        return moments + (fixed or 0)
+    if fixed == 0 or not moments.size:
+        return moments
+    if fixed is not None:
+        return moments + fixed
     moments = np.clip(moments, -(2**63) + DAY_US, 2**63 - 1 - DAY_US)
     return moments + _offsets(zone, moments, of_instants=True)
 
