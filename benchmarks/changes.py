@@ -3,7 +3,8 @@
     python benchmarks/changes.py [--loaded 1480000] [--changes 10000000] [--work DIR]
 
 Stock's subscriptions are loaded. Then, again and again, a subscription is removed and another is registered, one by one, as clients do.
-Ten times on the way, memory and match time are printed. In the end another process loads the subscriptions that stand now, and both match
+Ten times on the way, memory and match time are printed, and in the end once more after as many events as the engine waits for before it merges
+what changes have left. In the end another process loads the subscriptions that stand now, and both match
 the same events in turns of their own; the ratios are those of "many changes" to "built anew".
 """
 
@@ -16,6 +17,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from statistics import median
@@ -26,6 +28,7 @@ import pyarrow.parquet as pq
 
 from wherecast.bench.workloads.reference import draw_filters, make_workload
 from wherecast.engine.engine import Engine
+from wherecast.engine.log import EVENTS_PER_BUILD
 
 ROUNDS = 7
 
@@ -109,6 +112,11 @@ def main() -> None:
             show(f"{change + 2:,} changes", measure(engine, events, before))
     seconds, used = time.perf_counter() - begin, time.process_time() - spent
     print(f"{asked.changes / seconds:,.0f} changes/s, {used / asked.changes * 1e6:.0f} us of CPU each, with merges")
+    show("right after", measure(engine, events, before))
+    for _ in range(0, EVENTS_PER_BUILD * asked.loaded, len(events)):
+        engine.match_batch(events)
+    while any(thread.name == "wherecast-merge" for thread in threading.enumerate()):
+        time.sleep(0.1)
     mine = measure(engine, events, before)
     file = asked.work / "standing.parquet"
     now = [texts[t] if t < asked.loaded else others[t - asked.loaded] for t in text_of.tolist()]

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
@@ -41,6 +42,7 @@ from wherecast.engine.log import (
     LogReader,
     NextState,
     SegmentSlots,
+    Traffic,
     admit,
     carry_deaths,
     count_places,
@@ -126,6 +128,7 @@ class Engine:
         self._readable_state: tuple[EngineState, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
         self._reader = EventReader(self.schema, (), self._names)
         self._planner = Replanner()
+        self._traffic: Traffic | None = None  # where nothing is subscribed one by one, places stay as they are
 
     # -- registering ----------------------------------------------------------------------------------------------
 
@@ -136,6 +139,7 @@ class Engine:
         """
         entry = LogEntry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
+        self._traffic = self._traffic or Traffic()
 
         def put(state: EngineState) -> NextState:
             old = state.find(entry.id)
@@ -306,12 +310,17 @@ class Engine:
     def _merge_if_due(self) -> None:
         """Start a merge in the background if one is due and none is under way."""
         segments = self._state.segments
-        if first_to_merge(segments) < len(segments) and not self._merging.locked():
-            threading.Thread(target=self._merge_behind, name="wherecast-merge", daemon=True).start()
+        if first_to_merge(segments) < len(segments):
+            self._merge_behind(self.merge)
 
-    def _merge_behind(self) -> None:
+    def _merge_behind(self, merge: Callable[[], None]) -> None:
+        """Merge in the background, unless that is under way."""
+        if not self._merging.locked():
+            threading.Thread(target=self._run_merge, args=(merge,), name="wherecast-merge", daemon=True).start()
+
+    def _run_merge(self, merge: Callable[[], None]) -> None:
         try:
-            self.merge()
+            merge()
         except Exception:  # noqa: BLE001 - a thread of its own: nobody else would hear of it
             _log.exception("merging failed; the segments stay as they are")
 
@@ -328,6 +337,14 @@ class Engine:
                         state = self._sealed()
                 self._merge_from(state, first)
                 everything = False
+
+    def _merge_tail(self, first: int) -> None:
+        """Merge the segments from a number on, and the log."""
+        with self._merging:
+            with self._writing:
+                state = self._sealed()
+            if first < len(state.segments) - 1:
+                self._merge_from(state, first)
 
     def _merge_from(self, state: EngineState, first: int) -> None:
         old = state.segments[first:]
@@ -418,6 +435,10 @@ class Engine:
         state, segments, needed = self._readable()
         batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, names=self._names)
         self._planner.observe(batch, segments)
+        if self._traffic is not None and len(segments) > 1:
+            first = self._traffic.first_due(state, segments, len(batch))
+            if first < len(segments):
+                self._merge_behind(partial(self._merge_tail, first))
         return state, segments, batch
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
