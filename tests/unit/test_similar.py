@@ -61,7 +61,7 @@ def test_spellings(text: str) -> None:
     engine = Engine(SCHEMA)
     engine.subscribe_many({"plain": "SIMILAR(v, ARRAY(1.5, 2, -0.3)) > 0.1", "other": text})
     assert engine.match({"v": [1, 2, 3]}) == ["plain", "other"]
-    assert [segment.boxes.n_filters for segment in engine._state.segments] == [1]  # noqa: SLF001
+    assert [segment.boxes.n_filters for segment in engine._state.segments] == [1]
 
 
 def test_a_text_that_looks_like_a_call() -> None:
@@ -214,3 +214,31 @@ def test_codes_of_a_damaged_file(places: list[int]) -> None:
     programs = engine._state.segments[0].residuals.programs
     with pytest.raises(SnapshotError):
         VectorCodes.from_arrays({"places": np.array(places, np.int32)}).bind(programs)
+
+
+@pytest.mark.parametrize("law", ["spread", "in the rest"])
+def test_pruning_is_exact(law: str) -> None:
+    """Where the first numbers settle most pairs, and where events have nearly all of their length in the others.
+
+    The expectation adds from the first number to the last, as the definition says: `cumsum` does.
+    """
+    rng, size, n, m = np.random.default_rng(5), 256, 1_100, 40
+    asked, sent = (rng.normal(size=(k, size)).astype(np.float32) for k in (n, m))
+    sent[:20] = asked[:20] + np.float32(0.5) * sent[:20]
+    if law == "in the rest":
+        sent[:, :100] /= 100
+    dots, own, other = (
+        np.cumsum(products, axis=-1)[..., -1]
+        for products in (sent[:, None].astype(float) * asked[:m], sent.astype(float) ** 2, asked.astype(float) ** 2)
+    )
+    reached = np.clip(dots / np.sqrt(own[:, None] * other[:m]), -1, 1)
+    limits = [float(reached[i, i]) if i < 20 else 0.85 for i in range(n)]
+    engine = Engine({"v": f"vector({size})"})
+    engine.subscribe_many({i: similar("v", v, ">=", limits[i]).text for i, v in enumerate(asked.tolist())})
+    (codes,) = [c for s in engine._state.segments for c in s.codebook.codes if isinstance(c, VectorCodes)]
+    assert 0 < codes._conditions[0].prefix < size
+    found = engine.match_batch(pa.table({"v": pa.array(sent.tolist(), pa.list_(pa.float32()))})).to_lists()
+    for event, ids in zip(reached, found, strict=True):
+        expected = np.flatnonzero(event >= limits[:m]).tolist()
+        assert [i for i in sorted(ids) if i < m] == expected
+    assert any(ids for ids in found)

@@ -14,6 +14,9 @@ Both take a quick look with floats of 32 bits first and compute exactly what tha
 come from here (`quick_bounds`): for vectors of n numbers, one of them scaled to length 1 and rounded, n + 8 roundings of 2^-24 are
 more than can happen.
 
+A column multiplies only the first numbers, if these are likely to settle most pairs (`_prefix`): with independent numbers and a limit of 0.8, a third
+of them. That is a guess; what it costs when it is wrong is a look at the sums.
+
 The numbers of a vector stand in the literals of its program, once. A column only says which rows of which programs it is made of.
 """
 
@@ -39,6 +42,7 @@ from wherecast.kernels.similar import (
     AT_MOST,
     BELOW,
     collect_above,
+    collect_near,
     cosines_into,
     hold_pairs,
     squares_into,
@@ -52,6 +56,8 @@ from wherecast.language.nullable import Nullable, as_vectors
 _OPS = {">=": AT_LEAST, ">": ABOVE, "<": BELOW, "<=": AT_MOST}
 #: Events and vectors of one matrix product: sums of two megabytes, which the caches hold.
 _EVENTS, _VECTORS = 512, 1024
+#: A product is completed where more than one pair in 2^5 is left open: deciding one alone takes as long as about ten in a product.
+_SHARE_LEFT = 5
 #: Vectors that are longer or shorter are scaled by a power of two before they are multiplied.
 _LONGEST = 2.0**40
 
@@ -171,6 +177,8 @@ class _Conditions(NamedTuple):
     signs: npt.NDArray[np.float32]  # -1 where a similarity has to be below its limit: then its opposite has to be above
     reached: npt.NDArray[np.float32]  # what a sum, times its sign, has to reach
     sure: npt.NDArray[np.float32]  # and what is enough
+    prefix: int  # how many numbers are multiplied first; 0: all at once
+    rests: npt.NDArray[np.float32]  # at least the length of what that leaves of each vector
 
     @classmethod
     def of(cls, first: int, program: Program, statement: int, rows: Longs) -> _Conditions:
@@ -187,7 +195,10 @@ class _Conditions(NamedTuple):
             signs, reached, sure = np.ones(rows.size, np.float32), low, high
         else:
             signs, reached, sure = np.full(rows.size, -1, np.float32), -high, np.nextafter(-low, np.float32(np.inf))
-        return cls(first, literals, rows, exponents, limits, op, signs, reached, sure)
+        prefix, rests = 0, np.zeros(0, np.float32)
+        if op in (AT_LEAST, ABOVE) and not exponents.size and rows.size >= _VECTORS:
+            prefix, rests = _prefix(literals, rows, lengths, limits)
+        return cls(first, literals, rows, exponents, limits, op, signs, reached, sure, prefix, rests)
 
     def vectors(self, begin: int, end: int) -> npt.NDArray[np.float32]:
         """Some of the vectors; in place, if they follow each other."""
@@ -195,6 +206,37 @@ class _Conditions(NamedTuple):
         is_run = rows[-1] - rows[0] == rows.size - 1
         found = self.literals[rows[0] : rows[-1] + 1] if is_run else self.literals[rows]
         return np.ldexp(found, -self.exponents[begin:end, None]) if self.exponents.size else found
+
+
+#: Standard deviations of a sum, over events and vectors of independent numbers, that settle most pairs.
+_FAR = 4.5
+#: More numbers than this share are multiplied at once.
+_MOST_FIRST = 0.7
+#: Vectors of which a prefix is chosen.
+_SAMPLE = 2_048
+
+
+def _prefix(
+    literals: npt.NDArray[np.float32], rows: Longs, lengths: Floats, limits: Floats
+) -> tuple[int, npt.NDArray[np.float32]]:
+    """How many numbers are likely to settle most pairs, 0 if too many, and the lengths of the rests, rounded up."""
+    size, some = literals.shape[1], slice(None, None, max(1, rows.size // _SAMPLE))
+    squares = (literals[rows[some]].astype(np.float64) / lengths[some, None]) ** 2
+    left = 1 - np.cumsum(squares, axis=1).mean(axis=0)  # by how many numbers come first, less one
+    first = np.arange(1, size + 1)
+    settles = np.median(limits) - left >= _FAR * np.sqrt(first) / size
+    prefix = -(-(int(np.argmax(settles)) + 1) // 16) * 16 if settles.any() else size
+    if prefix > _MOST_FIRST * size:
+        return 0, np.zeros(0, np.float32)
+    rests = np.concatenate([_rests(literals[rows[at : at + _VECTORS]], prefix) for at in range(0, rows.size, _VECTORS)])
+    return prefix, rests
+
+
+def _rests(vectors: npt.NDArray[np.float32], prefix: int) -> npt.NDArray[np.float32]:
+    """The lengths of vectors without their first numbers, rounded up by more than adding and comparing floats can lose."""
+    lengths = np.linalg.norm(vectors[:, prefix:].astype(np.float64), axis=1)
+    rounded: npt.NDArray[np.float32] = ((1 + 2.0**-20) * lengths).astype(np.float32)
+    return rounded
 
 
 def _is_all(rows: Longs, literals: npt.NDArray[Any]) -> bool:
@@ -273,10 +315,14 @@ class VectorCodes:
         for conditions in self._conditions:
             for begin in range(0, conditions.rows.size, _VECTORS):
                 end = min(begin + _VECTORS, conditions.rows.size)
-                vectors = conditions.vectors(begin, end)
-                sums = room[:, : end - begin]
-                np.matmul(units, vectors.T, out=sums)
-                hits.collect(sums, conditions, begin, end)
+                vectors, sums = conditions.vectors(begin, end), room[:, : end - begin]
+                prefix = conditions.prefix
+                np.matmul(units[:, : prefix or None], vectors[:, : prefix or None].T, out=sums)
+                if prefix and not hits.add_near(sums, units, found, block, conditions, begin, end):
+                    sums += units[:, prefix:] @ vectors[:, prefix:].T
+                    prefix = 0
+                if not prefix:
+                    hits.collect(sums, conditions, begin, end)
             row, number, is_sure = hits.take()
             unsure = np.flatnonzero(~is_sure)
             if unsure.size:
@@ -335,8 +381,41 @@ class _Hits:
             )
             if at[0] == len(sums):
                 return
-            self._rows, self._found = _twice(self._rows), _twice(self._found)
-            self._is_sure = _twice(self._is_sure)
+            self._grow()
+
+    def add_near(
+        self,
+        sums: npt.NDArray[np.float32],
+        units: npt.NDArray[np.float32],
+        found: EventVectors,
+        block: Longs,
+        conditions: _Conditions,
+        begin: int,
+        end: int,
+    ) -> bool:
+        """Decide what sums over the first numbers leave open, pair by pair; False if that is much."""
+        rows, numbers = np.empty((2, sums.size >> _SHARE_LEFT), np.int64)
+        bounds = frozen(conditions.reached[begin:end]), frozen(conditions.rests[begin:end])
+        n = collect_near(sums, *bounds, _rests(units, conditions.prefix), begin, rows, numbers)
+        if n < 0:
+            return False
+        rows, numbers, held = rows[:n], numbers[:n], np.empty(n, np.bool_)
+        places, sure = conditions.rows[numbers], np.stack((conditions.reached[numbers], conditions.sure[numbers]))
+        ops = np.full(n, conditions.op, np.int64)
+        given = frozen(conditions.literals), block[rows], places, sure, conditions.limits[numbers], ops
+        hold_pairs(found.units, found.vectors, *given, held)
+        kept = np.flatnonzero(held)
+        while self._n + kept.size > self._rows.size:
+            self._grow()
+        self._rows[self._n : self._n + kept.size] = rows[kept]
+        self._found[self._n : self._n + kept.size] = numbers[kept]
+        self._is_sure[self._n : self._n + kept.size] = True
+        self._n += kept.size
+        return True
+
+    def _grow(self) -> None:
+        self._rows, self._found = _twice(self._rows), _twice(self._found)
+        self._is_sure = _twice(self._is_sure)
 
     def take(self) -> tuple[Ints, Ints, Bools]:
         """What there is; it begins anew."""

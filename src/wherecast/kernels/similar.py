@@ -13,19 +13,22 @@ lengths, u = 2^-24, whatever the order and with or without fused multiplication.
 *Many pairs.* The sums of a block of events and a block of vectors are one matrix product. `collect_above` finds those that pass their
 bound: it looks at 64 neighbours at a time without a branch, because hardly any passes.
 
+*Pruning.* A sum of the first numbers alone bounds the whole: by Cauchy and Schwarz, what is left is at most the product of the lengths of
+the two rests. Where limits are high, a third of the numbers settles nearly all pairs (`collect_near`); the others are decided one by one, or, if they are
+many, the product is completed.
+
 *Few pairs.* Where other conditions leave few candidates, `hold_pairs` reads the two vectors of each.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
-import numba
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Ints, Longs
-from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.jit import Scalar, hot, inlined, reordered
 
 #: How a similarity is compared with its limit.
 AT_LEAST, ABOVE, BELOW, AT_MOST = range(4)
@@ -81,20 +84,13 @@ def squares_into(vectors: Any, out: Any) -> None:
         out[i] = total
 
 
-def _quick_product(a: Any, b: Any) -> Scalar:
+@reordered
+def _quick(a: Any, b: Any) -> Scalar:
+    """The bounds hold for every order."""
     total = np.float32(0)
     for i in range(a.size):
         total += a[i] * b[i]
     return total
-
-
-# Additions may be reordered, and so go eight or sixteen at a time: the bounds hold for every order.
-_quick = cast(
-    "Any",
-    numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True, fastmath={"reassoc", "contract", "nsz"})(  # type: ignore[call-overload]
-        _quick_product
-    ),
-)
 
 
 @hot
@@ -154,4 +150,32 @@ def collect_above(
                     is_sure[n] = value >= sure[j]
                     n += 1
     at[0] = sums.shape[0]
+    return n
+
+
+@hot
+def collect_near(
+    sums: Any, reached: Any, rests: Any, row_rests: Any, first: Scalar, rows: Longs, found: Longs
+) -> Scalar:
+    """Pairs whose sum over their first numbers may still reach `reached`, and their number; -1 if there is no room for them.
+
+    `rests` and `row_rests` are at least the lengths of what was left out, of vectors and of rows.
+    """
+    n = 0
+    for row in range(sums.shape[0]):
+        rest = row_rests[row]
+        for begin in range(0, sums.shape[1], _TOGETHER):
+            end = min(begin + _TOGETHER, sums.shape[1])
+            hits = 0
+            for j in range(begin, end):
+                hits += sums[row, j] + rest * rests[j] >= reached[j]
+            if hits == 0:
+                continue
+            if n + hits > rows.size:
+                return -1
+            for j in range(begin, end):
+                if sums[row, j] + rest * rests[j] >= reached[j]:
+                    rows[n] = row
+                    found[n] = first + j
+                    n += 1
     return n
