@@ -1,13 +1,21 @@
-"""Topics and words against throw-away prototypes, in one run and one thread.
+"""Topics, words and vectors against throw-away prototypes, in one run and one thread.
 
-    python benchmarks/models.py topics|words [--subscriptions N] [--rounds N]
+    python benchmarks/models.py topics|words|vectors [--subscriptions N] [--rounds N]
 
 A million `topic MATCHES '...'` or `KEYWORDS(body, ...)` by default. The prototypes know nothing else: that of topics is given
 levels as numbers and no text, both only count. Wherecast hands out ids. Contestants take turns; a line has the median of each in
 processor time, microseconds per event, and what both found.
+
+The prototype of vectors is NumPy's matrix product of all events and all vectors, 100,000 of 384 numbers by default, and nothing else: what it finds is
+counted once, outside the measurement. `--law` says how they are drawn: `sphere` (independent normal numbers), `clusters` (embeddings: near 500 centres), and `guarded`
+(as sphere, with one of 1,000 symbols beside each).
 """
 
 from __future__ import annotations
+
+import os
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import argparse
 import json
@@ -30,6 +38,7 @@ class Workload(NamedTuple):
     filters: list[str]
     events: pa.Table
     count: Callable[[], int]
+    found: int | None = None  # where the prototype does not count
 
 
 # -- topics -------------------------------------------------------------------------------------------------------------
@@ -193,16 +202,57 @@ def _search_words(data: Any, offsets: Any, n: Any, table: Any, ptr: Any, rows: A
     return found
 
 
+# -- vectors ------------------------------------------------------------------------------------------------------------
+
+_SIZE = 384
+
+
+def vectors(n: int, law: str) -> Workload:
+    """Vectors of 384 numbers, and a limit that few similarities reach."""
+    rng, m = np.random.default_rng(16), 1_024
+
+    def draw(k: int) -> Any:
+        return rng.normal(size=(k, _SIZE)).astype(np.float32)
+
+    centres = draw(500)
+    asked, sent = draw(n), draw(m)
+    limit = 0.2
+    if law == "clusters":
+        asked, sent = (centres[rng.integers(0, 500, len(v))] + 0.4 * v for v in (asked, sent))
+        limit = 0.88
+    keys = [f" AND symbol = 's{i}'" if law == "guarded" else "" for i in rng.integers(0, 1_000, n)]
+    filters = [
+        f"SIMILAR(v, ARRAY({','.join(map(str, v))})) >= {limit}{key}" for v, key in zip(asked, keys, strict=True)
+    ]
+    symbols = [f"s{i}" for i in rng.integers(0, 1_000, m)]
+    numbers = pa.array(sent.ravel())
+    events = pa.table({"v": pa.FixedSizeListArray.from_arrays(numbers, _SIZE), "symbol": symbols})
+    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    sent /= np.linalg.norm(sent, axis=1, keepdims=True)
+    held = sent @ asked.T >= limit
+    if law == "guarded":
+        held &= np.array(symbols)[:, None] == np.array([key[15:-1] for key in keys])[None, :]
+    out = np.empty((m, n), np.float32)
+
+    def multiply() -> int:
+        np.matmul(sent, asked.T, out=out)
+        return 0
+
+    return Workload({"v": f"vector({_SIZE})", "symbol": "string"}, filters, events, multiply, int(held.sum()))
+
+
 # -- measuring ----------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("topics", "words"))
-    parser.add_argument("--subscriptions", type=int, default=1_000_000)
+    parser.add_argument("kind", choices=("topics", "words", "vectors"))
+    parser.add_argument("--subscriptions", type=int)
+    parser.add_argument("--law", choices=("sphere", "clusters", "guarded"), default="sphere")
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
-    workload = {"topics": topics, "words": words}[given.kind](given.subscriptions)
+    n = given.subscriptions or (100_000 if given.kind == "vectors" else 1_000_000)
+    workload = vectors(n, given.law) if given.kind == "vectors" else {"topics": topics, "words": words}[given.kind](n)
     engine = Engine(workload.schema)
     start = time.thread_time()
     engine.subscribe_many(pa.table({"id": np.arange(len(workload.filters)), "filter": workload.filters}))
@@ -214,6 +264,8 @@ def main() -> None:
 
     contestants = {"prototype": workload.count, "wherecast": ids}
     counts = {name: run() for name, run in contestants.items()}
+    if workload.found is not None:
+        counts["prototype"] = workload.found
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(given.rounds):
         for name, run in contestants.items():

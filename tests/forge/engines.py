@@ -91,6 +91,7 @@ def _mixed_filter(rng: random.Random) -> str:
         f"name MATCHES '{word}a/#' OR name MATCHES '+/{word}'",
         f"ANY_KEYWORD(name, '{word}', '{word}b', 'internationally')",
         f"high > low + {rng.randrange(5)}",
+        f"SIMILAR(vector, ARRAY({rng.randrange(1, 5)}, {rng.randrange(5)})) >= 0.{rng.randrange(10)}",
         f"name IN ('{word}', '{word}a') OR low < {rng.randrange(9)}",
         f"array_contains(tags, '{word}')",
         f"array_contains(tags, '{word}') AND array_contains(tags, 'z')",
@@ -109,6 +110,7 @@ def _mixed_event(rng: random.Random) -> dict[str, Any]:
         "name": rng.choice((None, rng.choice("abcdef") + rng.choice(("", "a", "b")))),
         "low": rng.randrange(10),
         "high": 1.5 * rng.randrange(10),
+        "vector": rng.choice((None, [rng.randrange(4), rng.randrange(4)])),
         "tags": rng.choice((None, [], rng.sample("abcdefz", 3))),
         "marks": [rng.randrange(9) for _ in range(rng.randrange(4))],
         "day": _DAY + dt.timedelta(rng.randrange(40)),
@@ -129,7 +131,7 @@ SHAPES = {
     "mixed": Shape(
         {
             "name": "string", "low": "long", "high": "double", "tags": "array<string>", "marks": "array<long>",
-            "day": "date", "seen": "timestamp", "flag": "boolean",
+            "day": "date", "seen": "timestamp", "flag": "boolean", "vector": "vector(2)",
         },
         _mixed_filter, _mixed_event, 120, lambda i: f"id-{i}" if i % 3 else i, is_changed=True,
     ),

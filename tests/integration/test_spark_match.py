@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.property.columns import events_table
-from tests.property.models import below, joined, keywords, negated, phrase, topic
+from tests.property.models import below, joined, keywords, negated, phrase, similar, topic
 from tests.property.strategies import Trial, make_trial
 from tests.property.terms import text
 
@@ -102,7 +102,7 @@ def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_topics_and_words(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+def test_topics_words_and_vectors(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     """What Spark SQL does not have goes through the pipeline as a naive evaluator says, partitioned, in a batch."""
     leaves = [
         *(topic("topic", pattern) for pattern in ("a/#", "+/b", "a/+/c", "#", "$s/#", "a/b")),
@@ -112,6 +112,11 @@ def test_topics_and_words(spark: SparkSession, tmp_path: Path, strategy: str) ->
             for is_any in (False, True)
         ),
         phrase("body", ["chip", "export"], str),
+        *(
+            similar("vector", [1.0, 2.0, float(i % 9)], op, limit)
+            for i in range(12)
+            for op, limit in ((">=", 0.9), ("<", 0.2))
+        ),
     ]
     conditions = [
         *leaves,
@@ -125,12 +130,15 @@ def test_topics_and_words(spark: SparkSession, tmp_path: Path, strategy: str) ->
             "topic": rng.choice([None, "a", "a/b", "a/b/c", "x/b", "$s/b"]),
             "body": rng.choice([None, "", "Chip export", "éxport: chip!", "chip", "e\u0301xport"]),
             "price": rng.choice([None, 1, 3]),
+            "vector": rng.choice([None, [0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [0.5, 1.0, 0.0], [-1.0, 0.0, 0.25]]),
         }
         for row in range(60)
     ]
-    schema = {"topic": "string", "body": "string", "price": "int"}
+    schema = {"topic": "string", "body": "string", "price": "int", "vector": "vector(3)"}
     build(spark, tmp_path, strategy, [(i, c.text) for i, c in enumerate(conditions)], schema)
-    types = pa.schema({"row": pa.int64(), "topic": pa.string(), "body": pa.string(), "price": pa.int32()})
+    types = pa.schema({
+        "row": pa.int64(), "topic": pa.string(), "body": pa.string(), "price": pa.int32(), "vector": pa.list_(pa.float64()),
+    })  # fmt: skip
     found = found_pairs(ws.match(frame(spark, pa.Table.from_pylist(events, types)), str(tmp_path)), "row")
     assert found == Counter((e["row"], i) for e in events for i, c in enumerate(conditions) if c.value(e) is True)
 

@@ -6,6 +6,8 @@ and NOT join conditions by the rules of SQL. Nothing here uses the package.
 
 from __future__ import annotations
 
+import math
+import operator
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -76,6 +78,31 @@ def _words(text: str) -> list[str]:
             words.append(unicodedata.normalize("NFC", unicodedata.normalize("NFD", last).casefold()))
             last = ""
     return words
+
+
+def cosine(own: Sequence[float], other: Sequence[float]) -> float | None:
+    """As docs/language.md says; the numbers are floats of 32 bits."""
+    dot = squares = others = 0.0
+    for x, y in zip(own, other, strict=True):
+        dot += x * y
+        squares += x * x
+        others += y * y
+    return max(-1.0, min(1.0, dot / math.sqrt(squares * others))) if squares and others else None
+
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, ">": operator.gt, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+
+
+def similar(name: str, vector: Sequence[float], op: str, limit: float) -> Condition:
+    """`SIMILAR(name, ARRAY(...)) op limit`."""
+
+    def value(event: Event) -> bool | None:
+        known = None if event.get(name) is None else cosine(event[name], vector)
+        return None if known is None else _COMPARE[op](known, limit)
+
+    return Condition(f"SIMILAR({name}, ARRAY({', '.join(map(repr, vector))})) {op} {limit!r}D", value)
 
 
 def keywords(name: str, wanted: Sequence[str], *, is_any: bool, stem: Callable[[str], str]) -> Condition:

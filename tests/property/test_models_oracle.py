@@ -1,7 +1,8 @@
-"""Topics and words, alone and mixed with other conditions under AND, OR and NOT, equal a naive evaluator."""
+"""Topics, words and similarity, alone and mixed with other conditions under AND, OR and NOT, equal a naive evaluator."""
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 
@@ -10,9 +11,10 @@ import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.property.models import Condition, Event, below, joined, keywords, negated, phrase, topic
+from tests.property.models import Condition, Event, below, cosine, joined, keywords, negated, phrase, similar, topic
 
 from wherecast import Engine
+from wherecast.index import expressions
 
 LEVELS = st.sampled_from(["a", "b", "", "é", "$x", "$", "ab"])
 NAMES = st.lists(LEVELS, min_size=1, max_size=5).map("/".join)
@@ -43,10 +45,31 @@ def of_words(draw: st.DrawFn) -> Condition:
     return keywords(name, wanted, is_any=draw(st.booleans()), stem=STEMS[name])
 
 
+#: Numbers of 32 bits: small ones, of which many vectors are parallel or at right angles, and any.
+NUMBERS = st.one_of(st.integers(-2, 2).map(float), st.floats(width=32, allow_nan=False, allow_infinity=False))
+VECTORS = st.lists(NUMBERS, min_size=3, max_size=3)
+
+
+@st.composite
+def of_vectors(draw: st.DrawFn) -> Condition:
+    """A limit that is often a similarity itself, or next to one."""
+    vector = draw(VECTORS.filter(any))
+    limit = draw(st.sampled_from([0.0, 0.5, 1.0, -1.0, 0.8, 1.5]))
+    if draw(st.booleans()):
+        limit = cosine(draw(VECTORS), vector) or limit
+        limit = draw(st.sampled_from([limit, math.nextafter(limit, 2), math.nextafter(limit, -2)]))
+    return similar("vector", vector, draw(st.sampled_from([">=", ">", "<", "<=", "="])), limit)
+
+
 TOPICS = st.builds(topic, st.just("topic"), patterns())
 PRICES = st.builds(below, st.just("price"), st.integers(0, 9))
 #: Leaves of each model, and all of them.
-LEAVES = {"topics": TOPICS, "words": of_words(), "all": st.one_of(TOPICS, of_words(), PRICES)}
+LEAVES = {
+    "topics": TOPICS,
+    "words": of_words(),
+    "vectors": of_vectors(),
+    "all": st.one_of(TOPICS, of_words(), of_vectors(), PRICES),
+}
 
 
 def mixed(leaves: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
@@ -62,9 +85,15 @@ def mixed(leaves: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     return st.recursive(leaves, joins, max_leaves=5)
 
 
-VALUES = {"topic": NAMES, "price": st.integers(0, 9), "body": BODIES, "title": BODIES}
+VALUES = {"topic": NAMES, "price": st.integers(0, 9), "body": BODIES, "title": BODIES, "vector": VECTORS}
 EVENTS = st.fixed_dictionaries({}, optional={name: st.one_of(st.none(), values) for name, values in VALUES.items()})
-SCHEMA = {"topic": "string", "price": "int", "body": "string", "title": {"type": "string", "language": "english"}}
+SCHEMA = {
+    "topic": "string",
+    "price": "int",
+    "body": "string",
+    "title": {"type": "string", "language": "english"},
+    "vector": "vector(3)",
+}
 
 
 def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Event], removed: frozenset[int]) -> None:
@@ -78,8 +107,12 @@ def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Even
 
 
 @pytest.mark.parametrize("leaves", LEAVES)
-def test_models_equal_the_naive_evaluator(leaves: str) -> None:
-    """In a batch and alone, after changes, after merging and after a snapshot; a filter's own text means the same."""
+def test_models_equal_the_naive_evaluator(leaves: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a batch and alone, after changes, after merging and after a snapshot; a filter's own text means the same.
+
+    Two conditions are enough for a column, so that columns and residuals both occur.
+    """
+    monkeypatch.setattr(expressions, "FEW_TEXT_USES", 2)
 
     @examples(50)
     @given(st.lists(mixed(LEAVES[leaves]), min_size=1, max_size=8), st.lists(EVENTS, min_size=1, max_size=6), st.data())

@@ -38,6 +38,7 @@ FIELDS = {
     "labels": "map<string,string>",
     "quote": {"type": "struct", "fields": {"bid": "double", "ask": "double"}},
     "odd name": "string",
+    "embedding": "vector(3)",
     "from": "string",
 }
 SCHEMA = Schema.of(FIELDS)

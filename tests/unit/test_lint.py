@@ -22,7 +22,7 @@ from wherecast.language.syntax.limits import Limits
 
 SCHEMA = {
     "symbol": "string", "price": "double", "high": "double", "low": "double", "volume": "int", "big": "bigint",
-    "open": "boolean", "day": "date", "tags": "array<string>", "quote.bid": "double",
+    "open": "boolean", "day": "date", "tags": "array<string>", "quote.bid": "double", "v": "vector(2)",
 }  # fmt: skip
 
 
@@ -63,7 +63,23 @@ BROKEN = {
         ("open AND symbol ILIKE '%_%'", "symbol ILIKE '%_%'", "a word that every match contains"),
     ],
     "short-literal": [("symbol LIKE '%x%'", "symbol LIKE '%x%'", "longer"), ("symbol RLIKE 'x[0-9]'", "symbol RLIKE 'x[0-9]'", "longer")],
+    "topic": [
+        ("symbol MATCHES 'a/%'", "symbol MATCHES 'a/%'", "+ for a level"),
+        ("open AND symbol NOT MATCHES '*/b'", "symbol NOT MATCHES '*/b'", "# for the rest"),
+    ],
+    "keyword": [
+        ("KEYWORDS(symbol, 'chip', 'export%')", "KEYWORDS(symbol, 'chip', 'export%')", "write 'export'"),
+        ("ANY_KEYWORD(symbol, '-chip', 'export')", "ANY_KEYWORD(symbol, '-chip', 'export')", "write 'chip'"),
+    ],
+    "similarity": [
+        ("SIMILAR(v, ARRAY(1, 2)) >= 80", "SIMILAR(v, ARRAY(1, 2)) >= 80", "0.8"),
+        ("open AND SIMILAR(v, ARRAY(1, 2)) > 1", "SIMILAR(v, ARRAY(1, 2)) > 1", "0.8"),
+        ("1.5 > SIMILAR(v, ARRAY(1, 2))", "1.5 > SIMILAR(v, ARRAY(1, 2))", "0.8"),
+        ("SIMILAR(v, ARRAY(1, 2)) >= -1.0", "SIMILAR(v, ARRAY(1, 2)) >= -1.0", "0.8"),
+        ("SIMILAR(v, ARRAY(1, 2)) < -1", "SIMILAR(v, ARRAY(1, 2)) < -1", "0.8"),
+    ],
     "unindexed": [
+        ("SIMILAR(v, ARRAY(1, 2)) > price", "SIMILAR(v, ARRAY(1, 2)) > price", "add a condition"),
         ("high > low", "high > low", "add a condition"),
         ("symbol = 'A' OR high > low", "high > low", "add a condition"),
         ("price IS NOT NULL AND length(symbol) > 3", "length(symbol) > 3", "add a condition"),
@@ -105,7 +121,10 @@ KEPT = {
     "cast": ["volume > 1.5", "volume = '5'", "big > volume", "symbol = '5'", "day > '2024-01-01'", "price IN (1, 2.5)"],
     "pattern": ["symbol LIKE 'a_%'", "symbol RLIKE 'abc[0-9]'", "symbol LIKE '%abc'", "symbol LIKE '%'"],
     "short-literal": ["symbol LIKE '%xy%'", "symbol LIKE 'x%'", "symbol RLIKE 'xyz'", "symbol = 'x'"],
-    "unindexed": ["symbol = 'A' AND high > low", "price > 5", "symbol LIKE '%abc%'", "array_contains(tags, 'a')"],
+    "topic": ["symbol MATCHES 'a/+/#'", "symbol LIKE 'a/%'", "lower(symbol) MATCHES 'a'"],
+    "keyword": ["KEYWORDS(symbol, 'chip', 'Straße')", "PHRASE(symbol, 'a-b')", "symbol LIKE '%chip%'"],
+    "similarity": ["SIMILAR(v, ARRAY(1, 2)) >= 1", "SIMILAR(v, ARRAY(1, 2)) > -1", "price > 1", "SIMILAR(v, ARRAY(1, 2)) BETWEEN -0.5 AND 0.8"],
+    "unindexed": ["SIMILAR(v, ARRAY(1, 2)) > 0.8", "symbol = 'A' AND high > low", "price > 5", "symbol LIKE '%abc%'", "array_contains(tags, 'a')"],
     "residual": ["symbol = 'A' AND price > 5", "symbol LIKE 'abc%'", "high > low", "symbol RLIKE '[a-z]'"],
     "redundant": [
         "price > 5 AND price < 9",

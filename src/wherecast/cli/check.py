@@ -209,6 +209,7 @@ def _shared(text: str, filters: Filters, schema: Schema) -> Iterator[tuple[str, 
         statement = statement_of(residual)
         if statement is not None:
             sql = render(statement.of, namer, lambda param: written_literal(param, literals[param.slot]))
+            sql = f"similar({sql}, ...)" if statement.reading is Reading.SIMILAR else sql
             yield sql, least_uses(statement.of)
 
 
@@ -249,7 +250,8 @@ def _page(checked: CheckedFilter) -> str:
 
 
 def _is_element_test(constraint: Constraint) -> bool:
-    return any(i.low is not None or i.high is not None for i in constraint.intervals)
+    is_asked = not constraint.attribute.size  # of a vector, filters only ask whether it is there
+    return is_asked and any(i.low is not None or i.high is not None for i in constraint.intervals)
 
 
 def _fields(text: str, checked: CheckedFilter) -> dict[str, object]:

@@ -79,7 +79,7 @@ class Explanation:
             lines.append(f"  clause {number}: {'holds' if clause.holds else 'fails'}")
             for depth, p in _with_parts(clause.predicates):
                 shown = f"   ({_shown(p.value)})" if _shown(p.value) else ""
-                lines.append(f"    {'  ' * depth}{_WORDS[p.holds]} {p.predicate}{shown}")
+                lines.append(f"    {'  ' * depth}{_WORDS[p.holds]} {_cut(p.predicate)}{shown}")
             if not clause.predicates:
                 lines.append("    ok   TRUE")
         return "\n".join(lines)
@@ -112,7 +112,15 @@ def _loaded(stored: object, attribute: Attribute) -> object:
 
 def _shown(value: object) -> str:
     """What an event has, in words; nothing where a predicate speaks of several attributes."""
-    return "" if value is NO_VALUE else "is NULL" if value is None else f"is {value!r}"
+    return "" if value is NO_VALUE else "is NULL" if value is None else f"is {_cut(repr(value))}"
+
+
+#: Characters of a predicate or value that are shown at its beginning and at its end, if it has more; vectors have thousands.
+_SHOWN = 120
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 2 * _SHOWN + 60 else f"{text[:_SHOWN]} ... {text[-_SHOWN:]}"
 
 
 _WORDS = {True: "ok  ", False: "FAIL", None: "NULL"}

@@ -26,6 +26,7 @@ from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.residuals import open_residuals
+from wherecast.index.similar import VectorCodes
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
 from wherecast.index.topics import TopicCodes
@@ -43,6 +44,7 @@ _CODES: dict[str, type[ColumnCodes]] = {
     "regexes": RegexCodes,
     "topics": TopicCodes,
     "words": WordCodes,
+    "vectors": VectorCodes,
 }
 
 
@@ -127,6 +129,9 @@ def _unpack(
     if columns > len(schema.columns):
         raise SnapshotError(f"{columns} columns where the schema has {len(schema.columns)}")
     codes = _open_codes(facts["codes"], schema, expressions, columns, group)
+    for own in codes:
+        if isinstance(own, VectorCodes):
+            own.bind(programs)
     codebook = Codebook(schema, codes, expressions, columns)
     residuals = open_residuals(group("residuals"), programs, codebook)
     filters = _count(facts["filters"])

@@ -32,6 +32,7 @@ from wherecast.index.expressions import ExpressionColumn
 from wherecast.index.literals import LiteralCodes, literal_columns
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
+from wherecast.index.similar import EventVectors, VectorCodes, event_vectors
 from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
 from wherecast.index.topics import TopicCodes
@@ -202,7 +203,7 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 ValueCodes = KeyCodes | StringCodes
 #: Codes of what a text has of all that filters look for: element i has code i + FIRST_LITERAL.
 TextSetCodes = LiteralCodes | RegexCodes | TopicCodes | WordCodes
-ColumnCodes = ValueCodes | TextSetCodes
+ColumnCodes = ValueCodes | TextSetCodes | VectorCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -314,6 +315,9 @@ class Codebook:
         """Codes of what the text of an expression contains, for one event."""
         expression, codes, attributes = self.expression(number), self.codes[number], self.schema.attributes
         assert expression is not None
+        if isinstance(codes, VectorCodes):
+            (attr,) = expression.attributes
+            return codes.encode(EventVectors.of(one_value(values.get(attr), attributes[attr])))[1]
         assert isinstance(codes, LiteralCodes | RegexCodes)
         found = expression.values(lambda attr: one_value(values.get(attr), attributes[attr]), 1, self.schema.zone)
         return codes.encode(found.texts)[1]
@@ -353,6 +357,9 @@ class Codebook:
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
         codes, expression = self.codes[number], self.expression(number)
+        if isinstance(codes, VectorCodes):
+            (attr,) = self.read_by(number)
+            return codes.encode(event_vectors(events, attr))
         if expression is not None:
             assert isinstance(codes, LiteralCodes | RegexCodes)
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
@@ -366,13 +373,15 @@ class Codebook:
 
 
 #: A column of a set in SQL, by what is taken from the text.
-_SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?"}
+_SET_TEXTS = {Reading.LITERALS: "contains({}, ?)", Reading.REGEXES: "{} RLIKE ?", Reading.SIMILAR: "similar({}, ?)"}
 
 
 def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     """Per array: NULL_CODE alone if it is NULL, else FIRST_CODE and the codes of its distinct non-null elements."""
     n = len(values)
     there = values.is_valid().to_numpy(zero_copy_only=False)
+    if isinstance(codes, KeyCodes) and codes.starts.size == 1 and not pc.list_flatten(values).null_count:
+        return _have_elements(values, there)  # filters only ask whether there is an array, or an element in it
     owner = pc.list_parent_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
     elements = codes.encode(pc.list_flatten(values))
     real = elements != NULL_CODE
@@ -383,6 +392,15 @@ def _encode_lists(codes: ValueCodes, values: pa.Array) -> tuple[Longs, Ints]:
     keep = np.ones(rows.size, bool)
     keep[1:] = (rows[1:] != rows[:-1]) | (flat[1:] != flat[:-1])
     return np.searchsorted(rows[keep], np.arange(n + 1)).astype(np.int64), flat[keep]
+
+
+def _have_elements(values: pa.Array, there: Bools) -> tuple[Longs, Ints]:
+    """The same where all elements have one code, the first after that of the array."""
+    has_some = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False) > 0
+    ptr = np.concatenate(([0], np.cumsum(1 + has_some)))
+    flat = np.full(ptr[-1], FIRST_CODE + 1, np.int32)
+    flat[ptr[:-1]] = np.where(there, FIRST_CODE, NULL_CODE)
+    return ptr, flat
 
 
 #: Makes the codes of a column, and the intervals of its rows that are not NULL.
@@ -526,6 +544,8 @@ def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: in
     own = number < len(schema.columns)
     if kind is KeyCodes:
         return partial(_key_codes, own and schema.is_set(number))
+    if kind is VectorCodes:
+        return _vector_codes
     if kind is TopicCodes:
         return partial(_set_codes, TopicCodes.of)
     if kind is WordCodes:
@@ -543,11 +563,18 @@ def _set_codes(
     return make([filters.strings[i] for i in used.tolist()]), code, code
 
 
-#: The codes of what is taken from a text.
+def _vector_codes(filters: Filters, real: Longs) -> tuple[VectorCodes, Ints, Ints]:
+    used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
+    code = (place + FIRST_LITERAL).astype(np.int32)
+    return VectorCodes.of([filters.strings[i] for i in used.tolist()], filters.programs), code, code
+
+
+#: The codes of what is taken from a text, or from a vector.
 _CODES_OF_SETS: dict[Reading, type[ColumnCodes]] = {
     Reading.LITERALS: LiteralCodes,
     Reading.LOWER_LITERALS: LiteralCodes,
     Reading.REGEXES: RegexCodes,
     Reading.TOPICS: TopicCodes,
     Reading.WORDS: WordCodes,
+    Reading.SIMILAR: VectorCodes,
 }

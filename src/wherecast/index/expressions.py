@@ -20,7 +20,8 @@ interval of codes, and the box of its clause says all there is to say. Three thi
 
 A text has two more kinds of columns, as an attribute has (see `columns`): the set of literals that occur in it serves
 `trim(a) LIKE '%x%'` and its kin, and the set of regular expressions that match it those that have no literal to look for. A
-pattern of several literals is gated by one of them and stays a residual.
+pattern of several literals is gated by one of them and stays a residual. A vector has a column of the conditions `SIMILAR(v, ...) >= t`
+that hold for it (see `similar`), but for those of clauses that leave few candidates.
 
 Whether an expression becomes a column is a question of cost: a column is computed for every event, a residual for
 candidates only. So an expression must be shared by a few clauses (`FEW_USES`), and by more if it works on texts, which
@@ -38,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.similar import element_name, find_similarity
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -100,6 +102,15 @@ def statement_of(residual: Residual) -> Statement | None:
     node, truth = residual.node, residual.truth
     if residual.is_whole or is_constant(node):
         return None
+    similarity = find_similarity(residual)
+    if similarity is not None:
+        literals = (similarity.vector, similarity.limit)
+        is_set = truth is Truth.TRUE
+        return (
+            Statement(similarity.attr, similarity.op, literals, Type.DOUBLE, 0, truth, Reading.SIMILAR)
+            if is_set
+            else None
+        )
     if isinstance(node, Compare):
         left, op, right = node.left, node.op, node.right
         if isinstance(left, Param):
@@ -316,6 +327,9 @@ def _uses(filters: Filters, schema: Schema) -> list[_Use]:
             if statement is not None:
                 names = _names(statement, program.literals, rows)
                 worth = np.ones(clauses.size)
+                if statement.reading is Reading.SIMILAR:
+                    few = _asks_for_values(filters)[clauses]
+                    names = [None if is_few else name for name, is_few in zip(names, few.tolist(), strict=True)]
                 if statement.reading is Reading.REGEXES:
                     worth[_guarded(filters, schema, clauses, attributes_of(statement.of))] = GUARDED_USE
                 uses.append(_Use(number, at, statement, clauses, rows, names, worth))
@@ -329,7 +343,7 @@ def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_
         names = [(write(row), *facts) for row in rows.tolist()]
     else:
         names = [(write(0), *facts)] * rows.size
-    if statement.reading is Reading.VALUE:
+    if statement.reading in (Reading.VALUE, Reading.SIMILAR):
         return names
     found = literals[statement.literals[0]][rows].tolist()
     return [None if _sought(statement, literal) is None else n for literal, n in zip(found, names, strict=True)]
@@ -342,6 +356,20 @@ def _guarded(filters: Filters, schema: Schema, clauses: Longs, attributes: froze
     owner = np.repeat(np.arange(filters.program.size), np.diff(filters.row_ptr))
     beside = ~np.isin(column, list(attributes))
     return np.bincount(owner[beside], minlength=filters.program.size)[clauses] > 0
+
+
+#: Values that filters name in a column before asking for one of them leaves few events.
+_MANY_VALUES = 8
+
+
+def _asks_for_values(filters: Filters) -> Bools:
+    """Which clauses ask a column for single values, of which filters name many: few events have them."""
+    column = np.where(filters.attr < 0, ~filters.attr, filters.attr).astype(np.int64)
+    rows = np.flatnonzero((filters.lo == filters.hi) & ~filters.null)
+    pairs = np.unique(np.stack((column[rows], filters.lo[rows])), axis=1)
+    named = np.bincount(pairs[0], minlength=int(column.max(initial=0)) + 1)
+    owner = np.repeat(np.arange(filters.program.size), np.diff(filters.row_ptr))
+    return np.bincount(owner[rows[named[column[rows]] >= _MANY_VALUES]], minlength=filters.program.size) > 0
 
 
 def _worthwhile(uses: list[_Use], most: int) -> dict[_Name, int]:
@@ -375,6 +403,9 @@ class _Values(NamedTuple):
 def _literal_values(use: _Use, filters: Filters, zone: Zone) -> _Values:
     statement, n = use.statement, use.clauses.size
     scope = ProgramScope(filters.programs[use.program].literals, use.rows, _no_attribute, zone)
+    if statement.reading is Reading.SIMILAR:
+        places = [element_name(use.program, use.number, row) for row in use.rows.tolist()]
+        return _Values(places, np.arange(n + 1), (True,) * n)
     if statement.reading is not Reading.VALUE:
         found = filters.programs[use.program].literals[statement.literals[0]][use.rows].tolist()
         sought = [each for literal in found if (each := _sought(statement, literal)) is not None]

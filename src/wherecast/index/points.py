@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wherecast.index.boxes import FIRST_CODE, EventCodes
-from wherecast.index.codes import Codebook, ValueCodes
+from wherecast.index.codes import Codebook, KeyCodes, ValueCodes
 from wherecast.index.literals import LiteralCodes, TextSearch
 from wherecast.index.strings import StringCodes
 from wherecast.index.topics import TopicCodes
@@ -158,6 +158,9 @@ def _make_writer(codebook: Codebook, attr: int, numbers: list[int]) -> Writer:
     if searches:
         return _write_text(own, searches.get(Reading.LITERALS), searches.get(Reading.LOWER_LITERALS))
     assert own is not None
+    codes = codebook.codes[own[0]]
+    if attribute.size and isinstance(codes, KeyCodes) and codes.starts.size == 1:
+        return _write_vector(own[0])
     return _write_elements(*own) if attribute.is_array else _write_value(*own)
 
 
@@ -186,6 +189,11 @@ def _write_elements(column: int, code_of: Callable[[Any], int]) -> Writer:
         point.write_set(column, sorted(codes))
 
     return write
+
+
+def _write_vector(column: int) -> Writer:
+    """Of an array that is never empty, where no filter asks for an element."""
+    return lambda _, point: point.write_set(column, (FIRST_CODE, FIRST_CODE + 1))
 
 
 def _write_text(

@@ -8,7 +8,7 @@ Opening parses and checks that text against the schema again; nothing is unpickl
 program can.
 
 Literals follow from the expressions, so their names are not stored. They lie one after the other, program by program, in
-the order of `_literal_keys`, in one array per kind: `ints`, `floats`, `texts` and `decimals` (in decimal digits). The
+the order of `_literal_keys`, in one array per kind: `ints`, `floats`, `vectors`, `texts` and `decimals` (in decimal digits). The
 literals of an IN list are the number of members of each row, in `sizes`, and the members themselves.
 """
 
@@ -29,6 +29,7 @@ from wherecast.errors import FilterError, SnapshotError
 from wherecast.index.arrow_file import StoredArray, is_count
 from wherecast.index.snapshot import Json
 from wherecast.language.casts import cast
+from wherecast.language.events.attributes import MAX_VECTOR
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import FLOATS, MAX_PRECISION, MOMENTS, NUMBERS, Digits, Type
 from wherecast.language.events.zone import UTC
@@ -48,11 +49,14 @@ from wherecast.language.syntax.sql import Checker, SlotKind
 #: Every compound operand of a stored text stands in parentheses, and what BETWEEN says once it says twice.
 _LIMITS = Limits(depth=2 * Limits().depth + 2, terms=1_000_000, regexes=1_000_000)
 _TEXTUAL = {Type.STRING: "", Type.BINARY: "X", **{kind: f"{kind.upper()} " for kind in MOMENTS}}
+_QUOTED = frozenset({*_TEXTUAL, Type.VECTOR})
 #: Placeholders; names in backticks and the digits of a type are not.
 _MARK = re.compile(r"`(?:[^`]|``)*+`|DECIMAL\([0-9]+, [0-9]+\)|'([0-9]{1,6})'|(?<!\w)([0-9]{1,6})(?!\w)")
 _DECIMAL = re.compile(r"-?[0-9]{1,100}")
 _FORMS = ("general", "exact", "prefix", "any", "suffix", "infix", "pieces", "prefixed", "folded")
 _DTYPES = {"ints": np.dtype(np.int64), "floats": np.dtype(np.float64), "sizes": np.dtype(np.int64)}
+#: The numbers of vectors; only snapshots that have some have the array.
+_VECTORS = "vectors"
 _TEXTS = ("texts", "decimals")
 
 LiteralKey = Param | tuple[Param, Type]
@@ -75,7 +79,7 @@ def pack_programs(programs: list[Program], schema: Schema) -> tuple[dict[str, Js
     """
     reader = _Reader(schema)
     texts = []
-    pools: dict[str, list[Any]] = {kind: [] for kind in (*_DTYPES, *_TEXTS)}
+    pools: dict[str, list[Any]] = {kind: [] for kind in (*_DTYPES, _VECTORS, *_TEXTS)}
     for program in programs:
         written = [_write_residual(residual, schema, reader) for residual in program.residuals]
         texts.append(json.dumps({"length": program.length, "rests": written}))
@@ -89,6 +93,8 @@ def pack_programs(programs: list[Program], schema: Schema) -> tuple[dict[str, Js
     arrays: dict[str, StoredArray] = {"programs": pa.array(texts, pa.large_string())}
     for kind, dtype in _DTYPES.items():
         arrays[kind] = np.concatenate([np.zeros(0, dtype), *pools[kind]]).astype(dtype)
+    if pools[_VECTORS]:
+        arrays[_VECTORS] = np.concatenate(pools[_VECTORS])
     arrays |= {kind: pa.array([t for part in pools[kind] for t in part], pa.large_string()) for kind in _TEXTS}
     return {"programs": len(programs)}, arrays
 
@@ -137,6 +143,7 @@ def _write_residual(residual: Residual, schema: Schema, reader: _Reader) -> dict
         known = _Literal(param.slot, param.type, param.digits, forms.get(id(param), "general"))
         number = numbers.setdefault((known, param.negative), len(numbers))
         mark = f"{_TEXTUAL[param.type]}'{number}'" if param.type in _TEXTUAL else str(number)
+        mark = f"ARRAY('{number}')" if param.type is Type.VECTOR else mark
         mark = f"-{mark}" if param.negative else mark
         return f"({mark})" if id(param) in apart else mark
 
@@ -181,7 +188,8 @@ def _read_residual(written: dict[str, Any], reader: _Reader) -> Residual:
 
 def _read_literal(written: list[Any]) -> _Literal:
     slot, kind, precision, scale, form = written
-    digits_fit = is_count(precision) and is_count(scale) and max(precision, scale) <= MAX_PRECISION
+    most = MAX_VECTOR if kind == Type.VECTOR else MAX_PRECISION
+    digits_fit = is_count(precision) and is_count(scale) and max(precision, scale) <= most
     if not is_count(slot) or slot >= 2**31 or not digits_fit or form not in _FORMS:
         raise ValueError(f"{written!r:.60} is not a literal")
     return _Literal(slot, Type(kind), (precision, scale), form)
@@ -207,7 +215,7 @@ class _Reader:
         if any(int(number) >= len(literals) for number, _ in marks):
             raise ValueError(f"{text!r:.100} has more literals than the {len(literals)} that are described")
         tree = parse_shape(Shape(text, tuple(span for _, span in marks)), _LIMITS)
-        kinds = tuple(SlotKind(Type.STRING if x.type in _TEXTUAL else x.type, x.digits) for x in literals)
+        kinds = tuple(SlotKind(Type.STRING if x.type in _QUOTED else x.type, x.digits) for x in literals)
         return Checker(self._schema, kinds, text, _LIMITS).condition(tree)
 
 
@@ -290,6 +298,8 @@ def _literal_keys(residuals: tuple[Residual, ...]) -> list[LiteralKey]:
 def _kind_of(key: LiteralKey) -> str:
     """Which array holds the values of a literal; the members of a list of doubles are their keys."""
     is_list, kind = (True, key[1]) if isinstance(key, tuple) else (False, key.type)
+    if kind is Type.VECTOR:
+        return _VECTORS
     if kind in FLOATS:
         return "ints" if is_list else "floats"
     return {Type.STRING: "texts", Type.BINARY: "texts", Type.DECIMAL: "decimals"}.get(kind, "ints")
@@ -297,6 +307,9 @@ def _kind_of(key: LiteralKey) -> str:
 
 def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, list[Any]]) -> None:
     kind = _kind_of(key)
+    if kind == _VECTORS:
+        pools[kind].append(found.ravel())
+        return
     values: Any = found
     if isinstance(key, tuple):
         rows = [sorted(row) for row in found]
@@ -308,17 +321,27 @@ def _pack_literals(key: LiteralKey, found: npt.NDArray[Any], pools: dict[str, li
         pools[kind].append([str(value) for value in values])
 
 
+_NO_VECTORS = np.zeros(0, np.float32)
+
+
 class _Pools:
     """The arrays of all literals, taken from front to back."""
 
     def __init__(self, arrays: Mapping[str, StoredArray]) -> None:
         self._pools: dict[str, Any] = {kind: _numbers_of(kind, dtype, arrays) for kind, dtype in _DTYPES.items()}
         self._pools |= {kind: _texts_of(kind, arrays) for kind in _TEXTS}
+        has_vectors = _VECTORS in arrays
+        self._pools[_VECTORS] = _numbers_of(_VECTORS, np.dtype(np.float32), arrays) if has_vectors else _NO_VECTORS
         self._at = dict.fromkeys(self._pools, 0)
 
     def literals(self, key: LiteralKey, length: int) -> npt.NDArray[Any]:
         """The next literal, one value per row; ValueError if there is not so much left."""
         kind = _kind_of(key)
+        if kind == _VECTORS and isinstance(key, Param):
+            vectors: npt.NDArray[Any] = self._take(kind, length * key.digits[0]).reshape(length, key.digits[0])
+            if not (np.isfinite(vectors).all() and vectors.any(axis=1).all()):
+                raise ValueError("a vector is zero, or has a number that is not finite")
+            return vectors
         if not isinstance(key, tuple):
             values = self._take(kind, length)
             return values if isinstance(values, np.ndarray) else _objects(_plain(kind, values), length)

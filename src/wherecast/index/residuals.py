@@ -32,6 +32,7 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.codes import Codebook
 from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
+from wherecast.index.similar import EventVectors, event_vectors, find_similarity, hold_similar
 from wherecast.index.text_columns import laid_out
 from wherecast.index.text_tests import TakenTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
@@ -44,7 +45,7 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Stored
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, attributes_of
+from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, Param, attributes_of
 from wherecast.language.filters.filters import Program
 from wherecast.language.filters.normalize import Residual
 from wherecast.language.functions.row import GrownTextError
@@ -129,8 +130,9 @@ class Residuals:
         left = np.flatnonzero(out & self._has_rest[self.program[residual_ids]]) if residual_ids.size else residual_ids
         if left.size:
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
+            vectors = lambda attr: event_vectors(events, attr)  # noqa: E731
             with numbering(events):
-                out[left] = self._hold(read, events.schema.zone, event_ids[left], residual_ids[left], rest)
+                out[left] = self._hold(read, vectors, events.schema.zone, event_ids[left], residual_ids[left], rest)
         return out
 
     @cached_property
@@ -147,12 +149,18 @@ class Residuals:
 
     def evaluate_one(self, values: Mapping[int, Stored], schema: Schema, residual_ids: Ints) -> Bools:
         """Whether what text tests leave of some residuals holds for one event, from the values that it has."""
-        read = lambda attr: one_value(values.get(attr), schema.attributes[attr])  # noqa: E731
-        return self._hold(read, schema.zone, np.zeros(residual_ids.size, np.int64), residual_ids, self._tests.rest)
+
+        def read(attr: int) -> Nullable:
+            return one_value(values.get(attr), schema.attributes[attr])
+
+        vectors = lambda attr: EventVectors.of(read(attr))  # noqa: E731
+        nothing = np.zeros(residual_ids.size, np.int64)
+        return self._hold(read, vectors, schema.zone, nothing, residual_ids, self._tests.rest)
 
     def _hold(
         self,
         read: Callable[[int], Nullable],
+        vectors: Callable[[int], EventVectors],
         zone: Zone,
         event_ids: npt.NDArray[Any],
         residual_ids: npt.NDArray[Any],
@@ -164,7 +172,8 @@ class Residuals:
         known: dict[int, Nullable] = {}
         order = np.argsort(which, kind="stable")
         numbers, starts = np.unique(which[order], return_index=True)
-        for number, pairs in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        groups = zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
+        for number, pairs in ((n, part) for n, group in groups for part in self._parts(n, group)):
             rows = event_ids[pairs]
 
             def attribute(index: int, rows: npt.NDArray[Any] = rows) -> Nullable:
@@ -177,12 +186,29 @@ class Residuals:
             truth = np.ones(pairs.size, bool)
             try:
                 for residual in residuals[number]:
-                    truth &= holds(residual.node, residual.truth, scope)
+                    similarity = find_similarity(residual)
+                    if similarity is None:
+                        truth &= holds(residual.node, residual.truth, scope)
+                    else:
+                        found = vectors(similarity.attr.index)
+                        truth &= hold_similar(similarity, found, rows, program.literals, self.rows[residual_ids[pairs]])
             except GrownTextError as grown:
                 grown.renumber(rows)
                 raise
             out[pairs] = truth
         return out
+
+    def _parts(self, program: int, pairs: Longs) -> list[Longs]:
+        """Pairs that are evaluated together: vectors are copied for it, of so many at most."""
+        if pairs.size <= _MOST_VECTORS or not any(
+            isinstance(key, Param) and key.type is Type.VECTOR for key in self.programs[program].literals
+        ):
+            return [pairs]
+        return [pairs[at : at + _MOST_VECTORS] for at in range(0, pairs.size, _MOST_VECTORS)]
+
+
+#: Pairs of vectors that are copied at once.
+_MOST_VECTORS = 1 << 15
 
 
 class ClauseResiduals:

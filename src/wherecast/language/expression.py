@@ -61,11 +61,12 @@ class Attr(Node):
     key: Type = Type.NULL
     digits: tuple[int, int] = (0, 0)
     language: str = ""  # whose stems words are compared by
+    size: int = 0  # of a vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param(Node):
-    """A literal, by its slot. `digits` is (precision, scale) where the type is DECIMAL."""
+    """A literal, by its slot. `digits` is (precision, scale) where the type is DECIMAL; of a VECTOR, its size and 0."""
 
     slot: int
     negative: bool = False

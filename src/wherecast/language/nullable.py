@@ -167,6 +167,25 @@ class ListValues(NamedTuple):
         return out
 
 
+def as_vectors(found: Nullable) -> npt.NDArray[np.float32]:
+    """Vectors of one size, one after the other; zeros where one is NULL."""
+    if found.lists is None:
+        if found.values.dtype != object:
+            return found.values  # literals
+        size = max(map(len, found.values.tolist()), default=0)
+        rows = [value or [0.0] * size for value in found.values.tolist()]
+        return np.array(rows, np.float32).reshape(len(rows), size)
+    flat = found.lists.elements.values.astype(np.float32)
+    n = found.valid.size
+    there = np.flatnonzero(found.lists.sizes)
+    size = int(found.lists.sizes.max(initial=0))
+    if there.size == n:
+        return flat.reshape(n, size)
+    out = np.zeros((n, size), np.float32)
+    out[there] = flat.reshape(there.size, size)
+    return out
+
+
 def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
     bitmap = array.buffers()[0] if array.null_count else None

@@ -71,7 +71,7 @@ _CANONICAL_ARRAY = {kind: pa.list_(row.canonical) for kind, row in ARROW.items()
 @lru_cache
 def element_of(attribute: Attribute) -> Attribute:
     """What stands for an element of an array, or for a key of a map."""
-    return replace(attribute, name="element", is_array=False, domain=None, value=None)
+    return replace(attribute, name="element", is_array=False, domain=None, value=None, size=0)
 
 
 def canonical_type(attribute: Attribute) -> pa.DataType:

@@ -28,6 +28,8 @@ from wherecast.language.events.zone import UTC, Zone
 
 MAX_ATTRIBUTES = 32_767  # positions are stored as 16-bit integers
 _MAX_DEPTH = 32  # of nested structs
+#: Numbers of a vector at most; the text of a filter has no room for more than a few times as many.
+MAX_VECTOR = 16_384
 _RESERVED_PREFIX = "__wherecast"
 
 
@@ -51,6 +53,8 @@ class Attribute:
 
     A map is an array of its keys, each of which has a value: kind and width are those of the keys, `value` is what the values
     are. So an index has a column of the keys that an event has, and whatever holds for arrays holds for maps.
+
+    A vector is an array of floats of 32 bits that has `size` elements, each of which is finite.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Attribute:
     coerce: bool = False  # take a text for the number or boolean that it says, or a number or boolean for its text
     value: Attribute | None = None  # of a map: stands for its values
     language: str = ""  # of a text: words are compared by stems, as Snowball's algorithm of this name gives them
+    size: int = 0  # of a vector: how many numbers it has
     #: the column and the fields in it that the name says, without backticks; and the name of a column for all of them
     path: tuple[str, ...] = field(init=False, repr=False, compare=False)
     column: str = field(init=False, repr=False, compare=False)
@@ -90,6 +95,8 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: coerce is for numbers, booleans and strings; leave it out")
         if self.language:
             _check_language(self)
+        if self.size:
+            _check_vector(self)
         if self.domain is not None:
             object.__setattr__(self, "domain", _check_domain(self, self.domain))
 
@@ -98,6 +105,8 @@ class Attribute:
         """The type as the written form has it: `integer`, `tinyint`, `array<string>`."""
         if self.value is not None:
             return f"map<{self.element_name},{self.value.type_name}>"
+        if self.size:
+            return f"vector({self.size})"
         return f"array<{self.element_name}>" if self.is_array else self.element_name
 
     @property
@@ -138,7 +147,7 @@ class Attribute:
     def fit_array(self, value: object, zone: Zone = UTC) -> list[Scalar | None] | None:
         """The canonical elements of an array value, or None for NULL."""
         if type(value).__module__ == "numpy" and getattr(value, "ndim", 0) == 1:
-            value = list(value)  # type: ignore[call-overload]
+            value = value.tolist() if self.size else list(value)  # type: ignore[attr-defined, call-overload]
         if is_missing(value):
             return None
         refuse_misplaced(value)
@@ -150,6 +159,8 @@ class Attribute:
                 elements.append(self.fit(element, zone))
             except UnfitValueError as misfit:
                 raise UnfitValueError(f"element {position}: {misfit}") from None
+        if self.size:
+            check_components(elements, self.size)
         return elements
 
     def fit_map(self, value: object, zone: Zone = UTC) -> list[tuple[Scalar, Scalar | None]] | None:
@@ -174,6 +185,28 @@ class Attribute:
             except UnfitValueError as misfit:
                 raise UnfitValueError(f"value of key {key!r:.60}: {misfit}") from None
         return list(fitted.items())
+
+
+def check_components(elements: list[Any], size: int) -> None:
+    """Refuse with UnfitValueError what is not a vector of so many numbers."""
+    if len(elements) != size:
+        raise UnfitValueError(f"expected a vector of {size} numbers, got {len(elements)}")
+    for position, element in enumerate(elements):
+        if element is None or not is_finite(element):
+            shown = "NULL" if element is None else element
+            raise UnfitValueError(f"element {position}: expected a finite number, got {shown}")
+
+
+def _check_vector(attribute: Attribute) -> None:
+    is_floats = attribute.type is Type.FLOAT and attribute.is_array and attribute.value is None
+    if not is_floats or attribute.domain is not None or attribute.coerce:
+        raise SchemaError(
+            f"attribute {attribute.name!r}: a vector is an array of FLOATs without a domain; leave the size out"
+        )
+    if not 0 < attribute.size <= MAX_VECTOR:
+        raise SchemaError(
+            f"attribute {attribute.name!r}: a vector of {attribute.size} numbers; use 1 to {MAX_VECTOR:,}, as in vector(384)"
+        )
 
 
 def _check_language(attribute: Attribute) -> None:

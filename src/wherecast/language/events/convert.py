@@ -105,6 +105,7 @@ def convert_array(attribute: Attribute, array: pa.Array, zone: Zone = UTC) -> Co
     convert = _convert_list if attribute.is_array else _convert_scalars
     try:
         part = (_convert_map if attribute.value is not None else convert)(attribute, array, zone)
+        part = _whole_vectors(part, attribute.size) if attribute.size else part
     except pa.ArrowInvalid as error:
         raise _too_large(attribute, error) from None
     return Converted(part.values, part.bad, lambda row: _explain(attribute, array, row))
@@ -156,6 +157,8 @@ def _convert_plain(attribute: Attribute, values: list[object], zone: Zone) -> pa
         found = set(map(type, elements)) - _NULL
     try:
         if found <= attribute.row.python:
+            if attribute.size:
+                return convert_array(attribute, whole_array(pa.array(values, canonical_type(attribute)), attribute))
             if found == {dt.datetime}:
                 return _convert_datetimes(attribute, values, elements, zone)
             if attribute.row.store is not None:
@@ -266,6 +269,25 @@ def _convert_list(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
     lists, offsets = _relisted(array, part.values, target)
     # The last list that starts at or before a bad element holds it: empty lists before it start there too.
     return _Part(lists, np.unique(np.searchsorted(offsets, part.bad, side="right") - 1))
+
+
+def _whole_vectors(part: _Part, size: int) -> _Part:
+    """Vectors among arrays of numbers; a row that has another size, a NULL in it or a number that is not finite is bad."""
+    lists = part.values
+    lengths = pc.list_value_length(lists)
+    has_size = pc.fill_null(pc.equal(lengths, size), True).to_numpy(zero_copy_only=False)
+    numbers = lists.flatten()
+    finite = pc.fill_null(pc.is_finite(numbers), False).to_numpy(zero_copy_only=False)
+    unfit = [part.bad, np.flatnonzero(~has_size)]
+    if not finite.all():
+        ends = np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+        unfit.append(np.searchsorted(ends, np.flatnonzero(~finite), side="right"))
+    bad = np.unique(np.concatenate(unfit))
+    if not bad.size:
+        return part
+    fits = np.ones(len(lists), bool)
+    fits[bad] = False
+    return _Part(pc.if_else(pa.array(fits), lists, pa.scalar(None, lists.type)), bad)
 
 
 def _convert_map(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:
@@ -635,7 +657,10 @@ def _explain(attribute: Attribute, array: pa.Array, row: int) -> str:
     one = array.slice(row, 1)
     if attribute.is_array and attribute.value is None and is_any_list(array.type):
         element, elements = element_of(attribute), _decode(one.flatten())
-        position = int(_convert_scalars(element, elements, UTC).bad[0])
+        unfit = _convert_scalars(element, elements, UTC).bad
+        if attribute.size and not unfit.size:
+            return _explain_value(attribute, one[0].as_py())
+        position = int(unfit[0])
         return f"element {position}: {_explain(element, elements, position)}"
     if isinstance(array.type, pa.BaseExtensionType):
         return f"expected {attribute.type_name}, got {array.type}"

@@ -27,6 +27,7 @@ UNUSABLE = "__wherecast_unusable"
 _PARAMETERS = re.compile(r"([a-z_]+)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\))?")
 _ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
 _MAP = re.compile(r"map\s*<([^,(]*(?:\([^)]*\))?\s*),(.*)>", re.DOTALL)
+_VECTOR = re.compile(r"vector\s*\(\s*([0-9]{1,9})\s*\)")
 _DOMAIN_KEYS = ("values", "min", "max", "precision")
 
 
@@ -159,6 +160,11 @@ def _read_type(name: str, written: str) -> Attribute:
         return map_attribute(
             *(_attribute_of(name, text, part.strip(), NAMES, is_array=False) for part in pair.groups())
         )
+    vector = _VECTOR.fullmatch(text)
+    if vector is not None and int(vector[1]):
+        return Attribute(name, Kind.FLOAT, is_array=True, bits=32, size=int(vector[1]))
+    if text.startswith("vector"):
+        raise SchemaError(f"attribute {name!r}: type {written} is not supported; write the size, as in vector(384)")
     array = _ARRAY.fullmatch(text)
     element = array[1].strip() if array else text
     return _attribute_of(name, text, element, NAMES, is_array=array is not None)

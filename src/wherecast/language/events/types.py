@@ -59,6 +59,7 @@ class Type(enum.StrEnum):
     DURATION = "interval day to second"
     ARRAY = "array"
     MAP = "map"
+    VECTOR = "vector"  # of a literal; an attribute that is a vector is an ARRAY of FLOATs
     NULL = "null"
 
 

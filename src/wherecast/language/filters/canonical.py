@@ -90,6 +90,8 @@ def value_writer(node: Node, literals: LiteralValues) -> Writer:
         return _fixed(f"#{node.index}")
     if isinstance(node, Param):
         values = literals[node]
+        if node.type is Type.VECTOR:
+            return lambda row: f"vector:{values[row].tobytes().hex()}"
         kind = f"{node.type}{node.digits if node.type is Type.DECIMAL else ''}"
         return lambda row: f"{kind}:{values[row : row + 1].tolist()[0]!r}"
     if isinstance(node, Const):

@@ -37,6 +37,7 @@ class Reading(enum.IntEnum):
     REGEXES = 3  # that match; only indexes have such columns (see `index.expressions`)
     TOPICS = 4  # patterns of MATCHES that hold
     WORDS = 5  # that KEYWORDS looks for
+    SIMILAR = 6  # vectors that a vector is similar to; only indexes have such columns
 
     __hash__ = int.__hash__  # that of an enumeration is Python, and every predicate of a filter is hashed
 

@@ -139,6 +139,8 @@ def written_literal(param: Param, text: LiteralText) -> str:
     """A literal as it was written (lists comma-separated, dates with their keyword)."""
     if isinstance(text, tuple):
         return ", ".join(written_literal(param, t) for t in text)
+    if param.type is Type.VECTOR:
+        return f"ARRAY({text[2:-2]})"
     keyword = f"{param.type.upper()} " if param.type in MOMENTS else "X" if param.type is Type.BINARY else ""
     escaped = text.replace("\\", "\\\\") if text.startswith("'") else text
     return f"{'-' if param.negative else ''}{keyword}{escaped}"

@@ -12,13 +12,26 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from wherecast.language.events.schema import Schema
-from wherecast.language.expression import Attr, Cast, Compare, Const, InList, Like, Node, Param, is_constant
+from wherecast.language.expression import (
+    FLIPPED,
+    Attr,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    InList,
+    Like,
+    Node,
+    Param,
+    is_constant,
+)
 from wherecast.language.filters.compile import ReadFilter
 from wherecast.language.filters.normalize import Clause
 from wherecast.language.filters.render import attribute_namer
-from wherecast.language.syntax.literals import unquote
+from wherecast.language.syntax.literals import number_body, unquote
 from wherecast.language.syntax.patterns import find_form
 from wherecast.language.syntax.skeletons import is_string, locate
+from wherecast.language.syntax.words import fold_word, words_of
 
 
 class Severity(enum.StrEnum):
@@ -142,8 +155,81 @@ def _cast(node: Node, of: Spelled) -> Words | None:
     return message, f"compare it with a {side.item.type}, or give the attribute the type {side.type}"
 
 
+def _calls(*names: str) -> Callable[[ReadFilter], Iterable[Node]]:
+    return lambda read: (node for node in read.node.walk() if isinstance(node, Call) and node.name in names)
+
+
+def _topic(node: Node, of: Spelled) -> Words | None:
+    assert isinstance(node, Call)
+    pattern = of.literal(node.args[1]) if isinstance(node.args[1], Param) else None
+    sign = next((sign for sign in "%*?" if pattern is not None and sign in pattern), None)
+    if sign is None:
+        return None
+    return (
+        f"{sign} stands for itself in a topic: the wildcards of MATCHES are + and #",
+        "write + for a level and # for the rest",
+    )
+
+
+def _keyword(node: Node, of: Spelled) -> Words | None:
+    """KEYWORDS of several words is one call for each, all of them at the same place."""
+    assert isinstance(node, Call)
+    literal = of.literal(node.args[1]) if isinstance(node.args[1], Param) else None
+    words = [] if literal is None else words_of(literal)
+    if literal is None or len(words) != 1 or fold_word(literal) == words[0]:
+        return None
+    return (
+        f"'{literal}' is looked for as the word '{words[0]}': only letters, digits and _ are part of words",
+        f"write '{words[0]}'",
+    )
+
+
+#: What a comparison with a number outside of -1 to 1 means, by operator: beyond 1, beyond -1, and at these ends.
+_BEYOND = {">=": "never", ">": "never", "<": "always", "<=": "always"}
+
+
+def _similarities(read: ReadFilter) -> Iterator[Node]:
+    for node in read.node.walk():
+        if _compared_similarity(node) is not None:
+            yield node
+
+
+def _compared_similarity(node: Node) -> tuple[str, Param] | None:
+    """How a similarity is compared, with which literal."""
+    if isinstance(node, Compare):
+        left, op, right = node.left, node.op, node.right
+        if isinstance(left, Param):
+            left, op, right = right, FLIPPED[op], left
+        if isinstance(left, Call) and left.name == "similar" and isinstance(right, Param) and op in _BEYOND:
+            return op, right
+    return None
+
+
+def _similarity(node: Node, of: Spelled) -> Words | None:
+    found = _compared_similarity(node)
+    assert found is not None
+    op, param = found
+    text = of.read.literals[param.slot]
+    try:
+        limit = float(number_body(text)) * (-1 if param.negative else 1) if isinstance(text, str) else 0.0
+    except ValueError:  # a text that is read as a number
+        return None
+    if (op in (">=", "<") and limit == -1) or (op in (">", "<=") and limit == 1):
+        says = "always" if op in (">=", "<=") else "never"
+    elif abs(limit) <= 1:
+        return None
+    else:
+        says = _BEYOND[op] if limit > 1 else "always" if _BEYOND[op] == "never" else "never"
+    return (
+        f"a similarity is from -1 to 1, so this is {says} true where there is one",
+        "compare it with a number such as 0.8",
+    )
+
+
 def _own_residuals(clause: Clause) -> list[Node]:
-    return [r.node for r in clause.residuals if not is_constant(r.node) and not r.is_whole]
+    """What is evaluated; a comparison of a similarity is indexed."""
+    residuals = [r for r in clause.residuals if not is_constant(r.node) and not r.is_whole]
+    return [r.node for r in residuals if _compared_similarity(r.node) is None]
 
 
 def _narrows(clause: Clause) -> bool:
@@ -197,6 +283,9 @@ SPELLING: tuple[SpellingRule, ...] = (
     SpellingRule("double-quotes", Severity.NOTE, _nodes(Param), _double_quotes),
     SpellingRule("cast", Severity.WARNING, _cast_comparisons, _cast),
     SpellingRule("pattern", Severity.WARNING, _nodes(Like), _pattern),
+    SpellingRule("topic", Severity.WARNING, _calls("topic_matches"), _topic),
+    SpellingRule("keyword", Severity.WARNING, _calls("keywords"), _keyword),
+    SpellingRule("similarity", Severity.WARNING, _similarities, _similarity),
     SpellingRule("short-literal", Severity.NOTE, _nodes(Like), _short_literal),
     SpellingRule(
         "unindexed", Severity.WARNING, _unindexed,

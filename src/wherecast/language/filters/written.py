@@ -25,6 +25,7 @@ from wherecast.language.filters.filters import Filters, LiteralValues
 from wherecast.language.filters.normalize import All, Residual, Truth, Values, push_truth
 from wherecast.language.filters.render import attribute_namer, describe_constraint, literal_text, render
 from wherecast.language.nullable import decimal_scale
+from wherecast.language.syntax.vectors import write_vector
 
 
 def write_filter(filters: Filters, schema: Schema, number: int) -> str:
@@ -132,7 +133,7 @@ def _write_scalar(param: Param, value: Any) -> str:
         number = int(value)
         is_long = param.type is Type.BIGINT and param.digits != (0, 0) and -(2**31) <= number < 2**31
         return f"{number}L" if is_long else str(number)
-    return literal_text(param.type, value)
+    return write_vector(value) if param.type is Type.VECTOR else literal_text(param.type, value)
 
 
 def _write_member(common: Type, key: Any) -> str:

@@ -1,14 +1,31 @@
-"""Functions for the other models of subscription, which Spark SQL does not have: topics and words."""
+"""Functions for the other models of subscription, which Spark SQL does not have: topics, words and similarity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from wherecast.kernels.jit import frozen
+from wherecast.kernels.similar import cosines_into
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
-from wherecast.language.expression import And, Attr, Call, Node, Or, Span
-from wherecast.language.functions.row import TEXT, Describe, Evaluate, Function, function, literal, row_by_row
-from wherecast.language.nullable import Nullable
+from wherecast.language.expression import And, Attr, Call, Node, Or, Param, Span
+from wherecast.language.functions.row import (
+    ARRAY,
+    TEXT,
+    Describe,
+    Evaluate,
+    Function,
+    Takes,
+    all_valid,
+    fault,
+    function,
+    literal,
+    row_by_row,
+)
+from wherecast.language.nullable import Nullable, as_vectors
 from wherecast.language.syntax.topics import check_topic_pattern, matches_topic
 from wherecast.language.syntax.words import check_keyword, check_phrase, has_keyword, has_phrase
 
@@ -32,6 +49,27 @@ def _each(join: type[And | Or]) -> Callable[[tuple[Node, ...], Span, Describe], 
         return calls[0] if len(calls) == 1 else join(items=calls, span=span)
 
     return build
+
+
+_VECTOR = Takes("a vector, such as ARRAY(0.1, 0.2)", (Type.VECTOR,), literal=True)
+
+
+def _similar(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
+    """The size of the attribute is part of the literal, so that it is read as such a vector."""
+    vector, literal_ = args
+    if not isinstance(vector, Attr) or not vector.size or not isinstance(literal_, Param):
+        message = f"SIMILAR needs an attribute that is a vector, as vector(384) in the schema, found {describe(vector)}"
+        raise fault(message, vector.span)
+    literal_ = replace(literal_, digits=(vector.size, 0))
+    return Call(name="similar", args=(vector, literal_), type=Type.DOUBLE, span=span)
+
+
+def _similarities(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    vectors, literals = (as_vectors(arg) for arg in args)
+    out = np.empty(len(vectors), np.float64)
+    places = np.arange(len(vectors))
+    cosines_into(frozen(vectors), frozen(literals), places, places, out)
+    return Nullable(np.nan_to_num(out), all_valid(args) & ~np.isnan(out))
 
 
 MODEL_FUNCTIONS: tuple[Function, ...] = (
@@ -74,5 +112,15 @@ MODEL_FUNCTIONS: tuple[Function, ...] = (
         check=check_phrase,
         says="whether `s` has these words, one after the other",
         example="phrase(symbol, 'export control')",
+    ),
+    function(
+        "similar",
+        "v, vector",
+        ARRAY,
+        _VECTOR,
+        build=_similar,
+        evaluate=_similarities,
+        says="the cosine of the angle between `v`, an attribute of type `vector(n)`, and a vector of as many numbers: from -1 to 1",
+        example="similar(embedding, array(0.1, -0.2, 0.3)) >= 0.8",
     ),
 )

@@ -32,6 +32,7 @@ from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.patterns import like_parts
 from wherecast.language.syntax.skeletons import LiteralText, Skeleton
 from wherecast.language.syntax.sql import SlotKind
+from wherecast.language.syntax.vectors import read_vectors
 
 #: What each slot of a variant holds; a text is the reason why the literal has no kind.
 SlotKinds = tuple[SlotKind | str, ...]
@@ -362,6 +363,8 @@ class Literals:
 
 
 def _read(param: Param, texts: Sequence[str], zone: Zone) -> npt.NDArray[Any]:
+    if param.type is Type.VECTOR:
+        return read_vectors(texts, param.digits[0])
     # With its sign from the start: the least integer has no positive.
     return read_literals(param.type, [f"-{t}" for t in texts] if param.negative else texts, zone)
 
@@ -587,6 +590,9 @@ class ProgramScope:
 
     def literal(self, param: Param) -> Nullable:
         values = self._literals[param]
+        if param.type is Type.VECTOR:
+            chosen = values[np.broadcast_to(self._one_row, self.length) if self._one_row >= 0 else self._rows]
+            return Nullable(chosen, np.ones(self.length, bool))
         if self._one_row >= 0:
             return repeated(values[self._one_row], values.dtype, self.length)
         return Nullable(values[self._rows], np.ones(self.length, bool))

@@ -495,6 +495,8 @@ class _Parser:
             return self._extract(lexeme, opening)
         if name in _WORDS:
             name, items = self._with_words(name, opening)
+        elif name == "similar":
+            items = self._similar(opening)
         else:
             items = self._listed(opening) if self.lexeme.key != ")" else ()
         wrong = check_count(name, FUNCTIONS[name], len(items))
@@ -533,6 +535,24 @@ class _Parser:
         if self.lexeme.key != ")":
             self._unclosed(opening, is_list=True)
         return name, tuple(items)
+
+    def _similar(self, opening: Lexeme) -> tuple[Tree, ...]:
+        """`SIMILAR(a, ARRAY(...))`: all numbers between the inner parentheses are one literal, a text of `skeletons`."""
+        if self.lexeme.key == ")":
+            return ()
+        items = [self._expression()]
+        if self.lexeme.key != ",":
+            return (items[0],) if self.lexeme.key == ")" else self._unclosed(opening, is_list=True)
+        self._advance()
+        if self.lexeme.key != "ARRAY" or self._peek().key != "(":
+            return (*items, *self._listed(opening))
+        array = self._advance()
+        paren = self._open()
+        if self.lexeme.kind != "string":
+            self._fail("SIMILAR needs a vector of numbers: SIMILAR(a, ARRAY(0.1, 0.2))", array, end=self.lexeme.end)
+        items.append(_literal(self._advance(), Type.VECTOR, array.start))
+        self._close(paren)
+        return tuple(items)
 
     def _form(self, lexeme: Lexeme, name: str, opening: Lexeme) -> Tree:
         if name in ("cast", "try_cast"):

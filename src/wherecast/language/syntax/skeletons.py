@@ -11,6 +11,8 @@ and only the skeleton, with numbered placeholders in place of the literals, is e
 does the cut in a single C call; a text with anything unusual in it (a backslash, a back-quoted name, a double quote,
 a comment) takes the careful path, which knows those tokens and produces the same form.
 
+The vector in `SIMILAR(a, ARRAY(0.1, 0.2))` is one literal, too: the text `'[0.1, 0.2]'`, brackets and quotes added.
+
 The values of an IN list are one literal, a `tuple`, so lists of different lengths share a skeleton and the cost of
 parsing does not depend on their length.
 
@@ -42,7 +44,8 @@ _NUMBER = rf"[0-9.]{_NUMBER_TAIL}"
 _FAST_CUT = re.compile(rf"(['0-9.](?:(?<=')[^']*+(?:''[^']*+)*+'|{_NUMBER_TAIL}))")
 # What has no end is left in the skeleton, where the parser finds it; a hint /*+ is not a comment in Spark either.
 _CAREFUL = re.compile(
-    rf"""(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
+    rf"""(?P<head>\b[sS][iI][mM][iI][lL][aA][rR]\s*+\((?:[^()'"`,]|`(?:[^`]|``)*+`)*+,\s*+[aA][rR][rR][aA][yY]\s*+\()(?P<vector>[^()'"`]*+)(?=\))
+    |(?P<comment>--(?:\\\n|[^\r\n])*+|/\*(?!\+)(?:[^*]|\*(?!/))*+\*/)
     |(?P<quoted>`(?:[^`]|``)*+`)
     |(?<!\w)[rR](?P<raw>'[^']*+'|"[^"]*+")
     |(?P<string>'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")
@@ -72,6 +75,7 @@ def cut_text(text: str) -> Cut:
         or "--" in text
         or "/*" in text
         or ("''" in text and "r'" in text.lower())
+        or ("," in text and ("ARRAY" in text or "rray" in text) and "imilar" in text.lower())
     )
     sizes: list[int] = []
     parts: list[str] = _split_carefully(text, sizes) if unusual else _FAST_CUT.split(text)
@@ -261,6 +265,10 @@ def _split_carefully(text: str, sizes: list[int]) -> list[str]:
             plain.append(" " * len(found))  # keeps every later position where it was
         elif token.lastgroup in ("quoted", "open"):
             plain.append(found)
+        elif token.lastgroup == "vector":
+            parts += ["".join(plain) + token["head"], f"'[{token['vector']}]'"]
+            sizes.append(len(token["vector"]))
+            plain = []
         elif token.lastgroup == "raw":
             body = found[2:-1].replace("'", "''")
             parts += ["".join(plain) + found[0], f"'{body}'"]
@@ -331,6 +339,11 @@ def _sign(comma: str) -> str:
     return match.group(1) if match else ""
 
 
+def is_vector(literal: LiteralText) -> bool:
+    """Whether a literal is the vector of a SIMILAR, or a text that looks like one."""
+    return isinstance(literal, str) and literal.startswith("'[")
+
+
 def is_string(literal: LiteralText) -> bool:
     """Whether a literal (or the first value of a list) is a string."""
     first = literal if isinstance(literal, str) else literal[0]
@@ -378,7 +391,10 @@ def literal_spans(text: str, cut: Cut | None = None) -> Iterator[Span]:
     (skeleton, literals), at = cut or cut_text(text), 0
     for before, literal in zip(skeleton, literals, strict=False):
         at += len(before)
-        end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))
+        if is_vector(literal) and text[at : at + 1] not in ("'", '"'):
+            end = text.index(")", at)
+        else:
+            end = _end_of_literal(text, at, 1 if isinstance(literal, str) else len(literal))
         yield at, end
         at = end
 
@@ -387,7 +403,7 @@ def _end_of_literal(text: str, at: int, count: int) -> int:
     for _ in range(count):
         # The r of a raw string belongs to the skeleton.
         token = _CAREFUL.search(text, at - (text[at - 1 : at] in ("r", "R")))
-        while token is not None and token.lastgroup not in ("string", "number", "raw"):
+        while token is not None and token.lastgroup not in ("string", "number", "raw", "vector"):
             token = _CAREFUL.search(text, token.end())
         assert token is not None, "the text was cut into as many literals"
         at = token.end()

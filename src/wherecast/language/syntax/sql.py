@@ -134,7 +134,8 @@ class Checker:
                 index=index, type=Type.MAP, element=value.type, digits=value.digits, key=attribute.type, span=span
             )
         if attribute.is_array:
-            return Attr(index=index, type=Type.ARRAY, element=attribute.type, digits=attribute.digits, span=span)
+            element, digits, size = attribute.type, attribute.digits, attribute.size
+            return Attr(index=index, type=Type.ARRAY, element=element, digits=digits, size=size, span=span)
         digits, language = attribute.digits, attribute.language
         return Attr(index=index, type=attribute.type, digits=digits, language=language, span=span)
 
