@@ -12,7 +12,7 @@ import pyarrow as pa
 from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import id_array
 from wherecast.engine.matches import Matches
-from wherecast.engine.sequence_state import FoundMatches
+from wherecast.engine.sequence_state import FoundPatterns
 from wherecast.language.events.html import html_table
 
 #: Matches that a notebook shows.
@@ -41,7 +41,7 @@ class PatternMatches:
 
     def __init__(
         self,
-        found: FoundMatches,
+        found: FoundPatterns,
         ids: list[SubscriptionId],
         keys: list[Any],
         matches: Matches,

@@ -24,6 +24,7 @@ from wherecast.kernels.sequences import (
     NONE,
     OUT_FULL,
     REFUSED,
+    SEEN,
     STATES,
     TIMERS,
     WORDS,
@@ -32,6 +33,7 @@ from wherecast.kernels.sequences import (
     PatternArrays,
     StateArrays,
     compact,
+    horizon,
     measure,
     replay,
     restore,
@@ -45,7 +47,7 @@ _MOST_EVENTS, _FIRST_MATCHES = 10_000, 1_024
 _FREE_WORDS = 256
 
 
-class Waiting(NamedTuple):
+class WaitingEvents(NamedTuple):
     """Events that satisfy a step, in the order of arrival."""
 
     times: Longs
@@ -55,15 +57,15 @@ class Waiting(NamedTuple):
     hits: Ints
 
     @classmethod
-    def none(cls, parts: int) -> Waiting:
+    def none(cls, parts: int) -> WaitingEvents:
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, np.zeros((parts, 0), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32))
 
-    def __add__(self, other: Waiting) -> Waiting:  # type: ignore[override]
+    def __add__(self, other: WaitingEvents) -> WaitingEvents:  # type: ignore[override]
         if not self.times.size:
             return other
         parts = max(len(self.keys), len(other.keys))
-        return Waiting(
+        return WaitingEvents(
             np.concatenate((self.times, other.times)),
             np.concatenate((self.positions, other.positions)),
             np.concatenate((_with_parts(self.keys, parts), _with_parts(other.keys, parts)), axis=1),
@@ -71,11 +73,13 @@ class Waiting(NamedTuple):
             np.concatenate((self.hits, other.hits)),
         )
 
-    def take(self, rows: Longs) -> Waiting:
+    def take(self, rows: Longs) -> WaitingEvents:
         counts = np.diff(self.hit_ptr)[rows]
         ptr = np.concatenate(([0], np.cumsum(counts)))
         places = np.repeat(self.hit_ptr[:-1][rows] - ptr[:-1], counts) + np.arange(ptr[-1])
-        return Waiting(self.times[rows], self.positions[rows], np.take(self.keys, rows, axis=1), ptr, self.hits[places])
+        return WaitingEvents(
+            self.times[rows], self.positions[rows], np.take(self.keys, rows, axis=1), ptr, self.hits[places]
+        )
 
 
 def _with_parts(keys: Ints, parts: int) -> Ints:
@@ -83,7 +87,7 @@ def _with_parts(keys: Ints, parts: int) -> Ints:
     return keys if len(keys) == parts else np.pad(keys, ((0, parts - len(keys)), (0, 0)))
 
 
-class FoundMatches(NamedTuple):
+class FoundPatterns(NamedTuple):
     """Matches by time: pattern and key by number, and the positions of their events, `ptr[i]` .. `ptr[i + 1] - 1`."""
 
     pattern: Ints
@@ -117,7 +121,7 @@ class SequenceState:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self._arrays)
 
-    def replay(self, patterns: PatternArrays, events: EventArrays, end: int, until: int) -> FoundMatches:
+    def replay(self, patterns: PatternArrays, events: EventArrays, end: int, until: int) -> FoundPatterns:
         """Replay the first `end` events in order, then fire all deadlines before `until`."""
         cursor, found = np.zeros(4, np.int64), []
         refuses = False
@@ -130,28 +134,28 @@ class SequenceState:
                 self._out = _new_matches(2 * self._out.pattern.size)
                 continue
             at = events.order[cursor[0]]
-            now, position = int(events.times[at]), int(events.positions[at])
+            now, serial = int(events.times[at]), int(self.counters[SEEN] + cursor[0])
             if status == HEAP_FULL or self.counters[REFUSED] >= self._retry:
-                has_room = self._make_room(patterns, now, position)
+                has_room = self._make_room(patterns, now, serial)
                 refuses = refuses or not has_room
             else:
                 refuses = True
         found.append(self._taken())
         return _joined(found) if len(found) > 1 else found[0]
 
-    def _taken(self) -> FoundMatches:
+    def _taken(self) -> FoundPatterns:
         n, m = int(self.counters[MATCHES]), int(self.counters[EVENTS])
         self.counters[[MATCHES, EVENTS]] = 0
         out = self._out
         ptr, events = out.ptr[: n + 1].copy(), out.events[:m].copy()
-        return FoundMatches(out.pattern[:n].copy(), out.key[:n].copy(), out.time[:n].copy(), ptr, events)
+        return FoundPatterns(out.pattern[:n].copy(), out.key[:n].copy(), out.time[:n].copy(), ptr, events)
 
     # -- room -----------------------------------------------------------------------------------------------------
 
-    def _make_room(self, patterns: PatternArrays, now: int, position: int) -> bool:
+    def _make_room(self, patterns: PatternArrays, now: int, serial: int) -> bool:
         """Drop what no longer matters, and grow; whether there is room now."""
         sizes = np.zeros(COUNTERS, np.int64)
-        measure(patterns, self._arrays, now, position, sizes)
+        measure(patterns, self._arrays, now, serial, sizes)
         need = _FREE_WORDS + 4 * int(patterns.wanted.max(initial=0))
         timers = 2 * int(sizes[TIMERS]) + int(sizes[STATES]) // 4 + 16
         words, slots = 2 * int(sizes[WORDS]) + need, int(sizes[STATES]) + 16
@@ -162,16 +166,16 @@ class SequenceState:
             if not has_room:
                 self._retry = int(self.counters[REFUSED]) + max(int(sizes[STATES]) // 4, 1)
                 words = int(sizes[WORDS])
-        self._move(patterns, _new_arrays(words, slots, timers), now, position, np.zeros(1, np.int64), None)
+        self._move(patterns, _new_arrays(words, slots, timers), now, serial, np.zeros(1, np.int64), None)
         return has_room
 
     def _move(
-        self, patterns: PatternArrays, new: StateArrays, now: int, position: int, key_ptr: Longs, is_used: Bools | None
+        self, patterns: PatternArrays, new: StateArrays, now: int, serial: int, key_ptr: Longs, is_used: Bools | None
     ) -> None:
         if is_used is None:  # marks that nobody reads
             parts = int(patterns.part.max(initial=0)) + 1
             key_ptr, is_used = np.zeros(parts, np.int64), np.zeros(self._most_key() + 1, bool)
-        compact(patterns, self._arrays, new, self.counters, now, position, key_ptr, is_used)
+        compact(patterns, self._arrays, new, self.counters, now, serial, key_ptr, is_used)
         self._arrays = new
 
     def _most_key(self) -> int:
@@ -188,6 +192,10 @@ class SequenceState:
         self._move(patterns, new, now, -1, key_ptr, is_used)
         return is_used
 
+    def horizon(self, patterns: PatternArrays) -> int:
+        """When there is something to do without another event: the first deadline, or the end of all windows; NEVER: never."""
+        return int(horizon(patterns, self._arrays))
+
     # -- storing --------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, Any]:
@@ -197,7 +205,7 @@ class SequenceState:
         return {
             "words": self._arrays.words[: self.counters[WORDS]],
             "places": places,
-            "refused": self.counters[[REFUSED]],
+            "counters": self.counters[[REFUSED, SEEN]],
         }
 
     @classmethod
@@ -214,7 +222,7 @@ class SequenceState:
         made._arrays.words[: words.size] = words
         bad = restore(patterns, frozen(words), frozen(places), made._arrays, made.counters, key_counts.astype(np.int32))
         stored.require(bad < 0, "words", f"has a state that is not whole, number {bad}")
-        made.counters[REFUSED] = stored.column("refused", np.int64, size=1)[0]
+        made.counters[[REFUSED, SEEN]] = stored.column("counters", np.int64, size=2)
         return made
 
 
@@ -233,10 +241,10 @@ def _new_matches(n: int) -> MatchArrays:
     return MatchArrays(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64), ptr, events)
 
 
-def _joined(found: list[FoundMatches]) -> FoundMatches:
+def _joined(found: list[FoundPatterns]) -> FoundPatterns:
     starts = np.cumsum([0, *(f.events.size for f in found)])
     ptr = [f.ptr[1:] + start for f, start in zip(found, starts, strict=False)]
-    return FoundMatches(
+    return FoundPatterns(
         np.concatenate([f.pattern for f in found]),
         np.concatenate([f.key for f in found]),
         np.concatenate([f.time for f in found]),

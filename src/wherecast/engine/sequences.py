@@ -26,7 +26,7 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import id_of, id_text
 from wherecast.engine.matches import Matches
 from wherecast.engine.pattern_matches import PatternMatches
-from wherecast.engine.sequence_state import BEGINNING, STATE_BYTES, FoundMatches, SequenceState, Waiting
+from wherecast.engine.sequence_state import BEGINNING, STATE_BYTES, FoundPatterns, SequenceState, WaitingEvents
 from wherecast.engine.sequence_tables import KeyTable, PatternColumns, RegisteredPattern
 from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, UnknownIdError
 from wherecast.index.bounds import StoredArrays
@@ -34,7 +34,7 @@ from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.sequences import EventArrays, PatternArrays
 from wherecast.language.events.arrow import canonical_type
 from wherecast.language.events.convert import convert_values
-from wherecast.language.events.events import EventBatch
+from wherecast.language.events.events import EventBatch, Events
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Kind
 from wherecast.language.expression import attributes_of
@@ -123,11 +123,12 @@ class Sequences:
         self._step_texts: list[str] = []  # by number, also of those that are free
         self._step_uses: Counter[int] = Counter()
         self._free_steps: list[int] = []
+        self._key_of: dict[str, int] = {}  # what is written behind PARTITION BY, to attribute
         self._parts: dict[int, int] = {}  # attribute to part
         self.keys: list[KeyTable] = [KeyTable(None, event_time.state_bytes)]
         self._arrays: PatternArrays | None = None
         self.state = SequenceState(event_time.state_bytes)
-        self.waiting = Waiting.none(1)
+        self.waiting = WaitingEvents.none(1)
         self.position = 0
         self.latest = self.watermark = BEGINNING
         self.late = self.untimed = self.hurried = 0
@@ -161,6 +162,8 @@ class Sequences:
         return read, -1 if read.key is None else self._find_key(read.key, text)
 
     def _find_key(self, key: StepText, text: str) -> int:
+        if key.text in self._key_of:
+            return self._key_of[key.text]
         try:
             node, _ = self._compiler.check(f"{key.text} IS NULL")
         except FilterError as error:
@@ -174,6 +177,7 @@ class Sequences:
             )
             end = key.start + len(key.text)
             raise FilterError("type", message, text=text, start=key.start, end=end)
+        self._key_of[key.text] = found
         return found
 
     def put_many(self, rows: Sequence[tuple[int, SubscriptionId, str]]) -> dict[int, FilterError | SubscriptionError]:
@@ -266,7 +270,7 @@ class Sequences:
     def packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and facts of a snapshot."""
         self._clean_up()
-        live = [(number, found) for number, found in enumerate(self._patterns) if found is not None]
+        live = list(self.numbered())
         sizes = [len(found.filters) for _, found in live]
         arrays = {
             "number": np.array([number for number, _ in live], np.int64),
@@ -350,7 +354,7 @@ class Sequences:
         for part, row in enumerate(keys):
             stored.within(row, -1, len(self.keys[part]), "waiting_keys")
         positions = stored.column("waiting_positions", np.int64, size=times.size)
-        self.waiting = Waiting(*(np.array(array) for array in (times, positions, keys, ptr, hits)))
+        self.waiting = WaitingEvents(*(np.array(array) for array in (times, positions, keys, ptr, hits)))
 
     # -- the stream -----------------------------------------------------------------------------------------------
 
@@ -380,7 +384,7 @@ class Sequences:
                 self._free, self._freed = self._free + self._freed, []
         return self._arrays
 
-    def _take_in(self, batch: EventBatch, rows: int, hit_ptr: Longs, hits: Ints, until: int | None) -> FoundMatches:
+    def _take_in(self, batch: EventBatch, rows: int, hit_ptr: Longs, hits: Ints, until: int | None) -> FoundPatterns:
         if sum(table.in_use for table in self.keys) > 2 * self._kept_keys + _FEW:
             self._clean_up()
         column = batch.array(self.event_time.index(self.schema))
@@ -390,7 +394,7 @@ class Sequences:
         self.late += int(np.count_nonzero(is_late))
         self.untimed += int(np.count_nonzero(~is_timed))
         chosen = np.flatnonzero(is_timed & ~is_late & (np.diff(hit_ptr) > 0))
-        new = Waiting(times, self.position + batch.rows, np.zeros((0, times.size), np.int32), hit_ptr, hits).take(
+        new = WaitingEvents(times, self.position + batch.rows, np.zeros((0, times.size), np.int32), hit_ptr, hits).take(
             chosen
         )
         events = self.waiting + new._replace(keys=self._number_keys(batch, chosen))
@@ -406,9 +410,32 @@ class Sequences:
             self.hurried += int(np.searchsorted(events.times[order], mark, "right")) - end
             end = int(np.searchsorted(events.times[order], mark, "right"))
         found = self.state.replay(self.arrays(), EventArrays(order, *events), end, mark)
-        self.waiting = events.take(np.sort(order[end:])) if end < order.size else Waiting.none(len(self.keys))
+        self.waiting = events.take(np.sort(order[end:])) if end < order.size else WaitingEvents.none(len(self.keys))
         self.watermark = mark
         return found
+
+    def numbered(self) -> Iterator[tuple[int, RegisteredPattern]]:
+        """All patterns with their numbers."""
+        return ((number, found) for number, found in enumerate(self._patterns) if found is not None)
+
+    @property
+    def step_texts(self) -> Sequence[str]:
+        """The filters of steps, by number."""
+        return self._step_texts
+
+    def read_batch(self, events: Events) -> EventBatch:
+        """Times and keys of events. Raises EventError."""
+        return EventBatch.read(self.schema, events, needed=self.attributes)
+
+    def key_texts(self, batch: EventBatch, part: int) -> pa.Array:
+        """The keys of events by one attribute, as texts; for patterns without PARTITION BY the empty text."""
+        for attribute, number in self._parts.items():
+            if number == part:
+                coded = batch.array(attribute).dictionary_encode()
+                row, known = self.schema.attributes[attribute].row, self.schema.attributes[attribute]
+                texts = pa.array([str(row.load(value, known)) for value in coded.dictionary.to_pylist()], pa.string())
+                return texts.take(coded.indices)
+        return pa.array([""] * len(batch), pa.string())
 
     def _number_keys(self, batch: EventBatch, chosen: Longs) -> Ints:
         keys = np.zeros((len(self.keys), chosen.size), np.int32)
@@ -433,7 +460,7 @@ class Sequences:
         found = (self._patterns[number] for number in numbers.tolist())
         return [one.id for one in found if one is not None]
 
-    def _keys_of(self, found: FoundMatches) -> list[Any]:
+    def _keys_of(self, found: FoundPatterns) -> list[Any]:
         """The keys of matches, as they came in events."""
         parts = self.arrays().part[found.pattern].tolist()
         return [self.keys[part].shown(key) for part, key in zip(parts, found.key.tolist(), strict=True)]

@@ -25,7 +25,7 @@ a heap; before an event is replayed, all earlier deadlines fire, in order. A dis
 `replay` returns where it stands, and `compact` copies what can still matter into arrays with more room. A state whose window has passed is not
 copied, so memory follows the keys of a window, not those ever seen.
 
-A state is `[pattern << 32 | key, position that used up its events, ...]`. Of a PATTERN with m steps, chain k (0 .. m - 2) is `[begin,
+A state is `[pattern << 32 | key, number of the event that used up those before, ...]`. Of a PATTERN with m steps, chain k (0 .. m - 2) is `[begin,
 k + 1 positions]`, and with THEN NOT `[deadline, m positions]` follow. Of a COUNT: `[size, first, capacity, (time, position) ...]`.
 """
 
@@ -46,8 +46,8 @@ NEVER = 2**62
 CHAINS, RING = 2, 5
 #: Why `replay` returned.
 DONE, OUT_FULL, STATE_FULL, HEAP_FULL = 0, 1, 2, 3
-#: Numbers that `replay` keeps: used words, states, timers; matches and their events; hits that found no room.
-WORDS, STATES, TIMERS, MATCHES, EVENTS, REFUSED, COUNTERS = 0, 1, 2, 3, 4, 5, 6
+#: Numbers that `replay` keeps: used words, states, timers; matches and their events; hits that found no room; events replayed.
+WORDS, STATES, TIMERS, MATCHES, EVENTS, REFUSED, SEEN, COUNTERS = 0, 1, 2, 3, 4, 5, 6, 7
 #: The room a ring begins with.
 _FIRST_RING = 4
 
@@ -261,7 +261,7 @@ def _count(patterns: PatternArrays, state: StateArrays, out: MatchArrays, counte
 
 @helper
 def _step(patterns: PatternArrays, state: StateArrays, out: MatchArrays, counters: Longs, key: Scalar, level: Scalar,
-          time: Scalar, position: Scalar) -> Scalar:  # fmt: skip
+          time: Scalar, position: Scalar, serial: Scalar) -> Scalar:  # fmt: skip
     """An event that satisfies one step of a PATTERN. Changes nothing unless it returns DONE."""
     pattern, words = key >> 32, state.words
     steps, has_not = patterns.steps[pattern], patterns.has_not[pattern]
@@ -277,7 +277,7 @@ def _step(patterns: PatternArrays, state: StateArrays, out: MatchArrays, counter
         at = _insert(patterns, state, counters, slot, key)
         if at < 0:
             return STATE_FULL
-    if words[at + 1] == position:
+    if words[at + 1] == serial:
         return DONE
     begin, before = time, at + CHAINS + _chain(level - 1) if level else at
     if level > 0:
@@ -312,7 +312,7 @@ def _step(patterns: PatternArrays, state: StateArrays, out: MatchArrays, counter
             _push(state.timer_times, state.timer_places, counters[TIMERS], words[armed], at)
             counters[TIMERS] += 1
     _clear(words, at, steps)
-    words[at + 1] = position
+    words[at + 1] = serial
     return DONE
 
 
@@ -327,7 +327,7 @@ def replay(events: EventArrays, end: Scalar, until: Scalar, patterns: PatternArr
     levels = patterns.use_ptr.shape[0]
     for n in range(cursor[0], end):
         event = events.order[n]
-        time, position = events.times[event], events.positions[event]
+        time, position, serial = events.times[event], events.positions[event], counters[SEEN] + n
         cursor[0] = n
         if _fire(patterns, state, out, counters, time) != DONE:
             return OUT_FULL
@@ -349,7 +349,7 @@ def replay(events: EventArrays, end: Scalar, until: Scalar, patterns: PatternArr
                     if patterns.steps[pattern] == 0:
                         status = _count(patterns, state, out, counters, key, time, position)
                     else:
-                        status = _step(patterns, state, out, counters, key, step, time, position)
+                        status = _step(patterns, state, out, counters, key, step, time, position, serial)
                     if status == STATE_FULL and refuses:
                         counters[REFUSED] += 1
                     elif status != DONE:
@@ -358,12 +358,15 @@ def replay(events: EventArrays, end: Scalar, until: Scalar, patterns: PatternArr
                 cursor[3] = 0
             cursor[2] = 0
         cursor[1] = 0
-    cursor[0] = end
-    return _fire(patterns, state, out, counters, until)
+    cursor[0] = max(cursor[0], end)
+    status = _fire(patterns, state, out, counters, until)
+    if status == DONE:
+        counters[SEEN] += end
+    return status
 
 
 @helper
-def _matters(patterns: PatternArrays, words: Longs, at: Scalar, now: Scalar, position: Scalar) -> Scalar:
+def _matters(patterns: PatternArrays, words: Longs, at: Scalar, now: Scalar, serial: Scalar) -> Scalar:
     """Whether a state can still have a part in a match."""
     pattern = words[at] >> 32
     if patterns.born[pattern] == NEVER:
@@ -373,7 +376,7 @@ def _matters(patterns: PatternArrays, words: Longs, at: Scalar, now: Scalar, pos
         size = words[at + 2]
         last = at + RING + 2 * ((words[at + 3] + size - 1) % words[at + 4])
         return size > 0 and now - words[last] <= window
-    if words[at + 1] == position:
+    if words[at + 1] == serial:
         return True
     for k in range(steps - 1):
         begin = words[at + CHAINS + _chain(k)]
@@ -383,14 +386,14 @@ def _matters(patterns: PatternArrays, words: Longs, at: Scalar, now: Scalar, pos
 
 
 @jit
-def measure(patterns: PatternArrays, state: StateArrays, now: Scalar, position: Scalar, sizes: Longs) -> None:
+def measure(patterns: PatternArrays, state: StateArrays, now: Scalar, serial: Scalar, sizes: Longs) -> None:
     """How many words, states and timers `compact` will keep."""
     sizes[:] = 0
     words = state.words
     for slot in range(state.table.shape[0]):
         if state.table[slot, 0] >= 0:
             at = state.table[slot, 1]
-            if _matters(patterns, words, at, now, position):
+            if _matters(patterns, words, at, now, serial):
                 pattern = words[at] >> 32
                 steps, has_not = patterns.steps[pattern], patterns.has_not[pattern]
                 sizes[WORDS] += _size(steps, has_not, words[at + 4] if steps == 0 else 0)
@@ -399,13 +402,13 @@ def measure(patterns: PatternArrays, state: StateArrays, now: Scalar, position: 
 
 
 @jit
-def compact(patterns: PatternArrays, old: StateArrays, new: StateArrays, counters: Longs, now: Scalar, position: Scalar,
+def compact(patterns: PatternArrays, old: StateArrays, new: StateArrays, counters: Longs, now: Scalar, serial: Scalar,
             key_ptr: Longs, is_used: Bools) -> None:  # fmt: skip
     """Copy what matters into new arrays (the table empty: -1), and mark the keys that are used: `key_ptr[part] + key`."""
     counters[WORDS] = counters[STATES] = counters[TIMERS] = 0
     for slot in range(old.table.shape[0]):
         key = old.table[slot, 0]
-        if key < 0 or not _matters(patterns, old.words, old.table[slot, 1], now, position):
+        if key < 0 or not _matters(patterns, old.words, old.table[slot, 1], now, serial):
             continue
         at, to, pattern = old.table[slot, 1], counters[WORDS], key >> 32
         steps, has_not = patterns.steps[pattern], patterns.has_not[pattern]
@@ -420,6 +423,32 @@ def compact(patterns: PatternArrays, old: StateArrays, new: StateArrays, counter
             _push(new.timer_times, new.timer_places, counters[TIMERS], new.words[to + _deadline(steps)], to)
             counters[TIMERS] += 1
         is_used[key_ptr[patterns.part[pattern]] + (key & 0xFFFFFFFF)] = True
+
+
+@jit
+def horizon(patterns: PatternArrays, state: StateArrays) -> Scalar:
+    """The first time after a deadline or, if there is none, after all windows; NEVER if there are no states."""
+    first, last, words = np.int64(NEVER), np.int64(NONE), state.words
+    for slot in range(state.table.shape[0]):
+        if state.table[slot, 0] < 0:
+            continue
+        at = state.table[slot, 1]
+        pattern = words[at] >> 32
+        steps, window = patterns.steps[pattern], patterns.window[pattern]
+        if steps == 0:
+            if words[at + 2] > 0:
+                newest = at + RING + 2 * ((words[at + 3] + words[at + 2] - 1) % words[at + 4])
+                last = max(last, words[newest] + window)
+            continue
+        for k in range(steps - 1):
+            begin = words[at + CHAINS + _chain(k)]
+            if begin != NONE:
+                last = max(last, begin + window)
+        if patterns.has_not[pattern] and words[at + _deadline(steps)] != NONE:
+            first = min(first, words[at + _deadline(steps)] + 1)
+    if first < NEVER:
+        return first
+    return last + 1 if last != NONE else np.int64(NEVER)
 
 
 @jit
