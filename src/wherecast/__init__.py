@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from wherecast.engine.explain import Explanation
     from wherecast.engine.lint import LintFinding, LintFindings, lint
     from wherecast.engine.matches import Matches
+    from wherecast.engine.pattern_matches import PatternMatch, PatternMatches
+    from wherecast.engine.sequences import EventTime
     from wherecast.errors import (
         EventError,
         FilterError,
@@ -41,6 +43,7 @@ __all__ = [
     "Client",
     "Engine",
     "EventError",
+    "EventTime",
     "Explanation",
     "FilterError",
     "LimitError",
@@ -49,6 +52,8 @@ __all__ = [
     "LintFindings",
     "MatcherError",
     "Matches",
+    "PatternMatch",
+    "PatternMatches",
     "PlanError",
     "Quarantined",
     "Registration",
@@ -69,10 +74,12 @@ _HOMES = {
     **dict.fromkeys(("AsyncClient", "Client"), "wherecast.broker.client.clients"),
     "BrokerError": "wherecast.broker.client.calls",
     **dict.fromkeys(("Engine", "Quarantined", "Registration"), "wherecast.engine.engine"),
+    "EventTime": "wherecast.engine.sequences",
     "Explanation": "wherecast.engine.explain",
     **dict.fromkeys(("LintFinding", "LintFindings", "lint"), "wherecast.engine.lint"),
     "Limits": "wherecast.language.syntax.limits",
     "Matches": "wherecast.engine.matches",
+    **dict.fromkeys(("PatternMatch", "PatternMatches"), "wherecast.engine.pattern_matches"),
     "Schema": "wherecast.language.events.schema",
 }
 

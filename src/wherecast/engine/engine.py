@@ -7,10 +7,11 @@ that fails.
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.explain import Explanation, explain_filter
+from wherecast.engine.explain import Explanation, PatternExplanation, explain_filter
 from wherecast.engine.ids import (
     IdColumn,
     IdList,
@@ -50,17 +51,21 @@ from wherecast.engine.log import (
 )
 from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
 from wherecast.engine.parallel import in_pieces, match_threaded
-from wherecast.engine.persist import open_segments, save_segments
+from wherecast.engine.pattern_matches import PatternMatches
+from wherecast.engine.persist import SEQUENCES, open_segments, open_sequences, open_steps, save_segments
 from wherecast.engine.planning import Replanner, count_candidates
 from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
+from wherecast.engine.sequences import EventTime, Sequences
 from wherecast.engine.subscriptions import (
     CompiledPart,
     Incoming,
     SubscriptionSource,
     compile_parts,
     read_subscriptions,
+    without_patterns,
 )
 from wherecast.errors import EventError, FilterError, SubscriptionError, UnknownIdError
+from wherecast.kernels.arrays import Longs
 from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
@@ -69,6 +74,7 @@ from wherecast.language.filters.filters import Filters
 from wherecast.language.filters.written import write_filter
 from wherecast.language.functions.row import GrownTextError
 from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.sequence import is_sequence
 from wherecast.matchers.registry import find_matcher
 from wherecast.progress import shown
 
@@ -108,10 +114,13 @@ class Engine:
         matcher: str = "adaptive",
         limits: Limits | None = None,
         strict: bool = False,
+        event_time: EventTime | str | None = None,
     ) -> None:
         """An engine without subscriptions.
 
         `schema` is a schema or anything that `Schema.of` takes: a mapping, a file, a table, a Spark DataFrame.
+        `event_time` is for patterns: the attribute that says when an event happened (by default the only timestamp of the
+        schema), or an `EventTime` with how late events may come.
         `strict` refuses events that lack an attribute which a filter needs, and have instead a name that differs only in
         case, or no name of the schema at all. Without it such names are logged, once each, by `wherecast.events`.
         """
@@ -129,21 +138,30 @@ class Engine:
         self._reader = EventReader(self.schema, (), self._names)
         self._planner = Replanner()
         self._traffic: Traffic | None = None  # where nothing is subscribed one by one, places stay as they are
+        self._event_time = event_time if isinstance(event_time, EventTime) else EventTime(event_time)
+        self._sequences: Sequences | None = None  # made with the first pattern
+        if event_time is not None:
+            self._event_time.index(self.schema)
 
     # -- registering ----------------------------------------------------------------------------------------------
 
     def subscribe(self, id: SubscriptionId, filter: str, *, priority: float = 0.0, replace: bool = False) -> None:
-        """Register one filter. Raises FilterError or SubscriptionError, and then changes nothing.
+        """Register one filter or pattern. Raises FilterError or SubscriptionError, and then changes nothing.
 
-        `priority` is what `Matches.top` sorts by, the highest first.
+        `priority` is what `Matches.top` sorts by, the highest first; patterns have none.
         """
+        if is_sequence(filter):
+            errors = self._subscribe_patterns([(0, check_id(id), filter)], replace)
+            if errors:
+                raise errors[0]
+            return
         entry = LogEntry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
         self._traffic = self._traffic or Traffic()
 
         def put(state: EngineState) -> NextState:
             old = state.find(entry.id)
-            if old is not None and not replace:
+            if (old is not None or self._is_pattern(entry.id)) and not replace:
                 raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
             version, segments, log, log_size, size = state
             log.put(entry, log_size)
@@ -151,6 +169,7 @@ class Engine:
             return NextState(new, () if old is None else (old,))
 
         self._change(put)
+        self._remove_patterns([entry.id])
 
     def subscribe_many(
         self,
@@ -170,17 +189,19 @@ class Engine:
         With `processes`, the filters are compiled on that many cores, in processes started for this call. It is worth it from some
         200,000 distinct texts on; the outcome is the same.
         """
-        incoming = read_subscriptions(subscriptions)
+        incoming, patterns = without_patterns(read_subscriptions(subscriptions))
         with shown(progress):  # not around all: what is published must not fail any more
             parts = compile_parts(self._compiler, incoming.texts, processes)
         errors = incoming.refused(chain.from_iterable(part.errors for part in parts))
-        good = np.delete(np.arange(incoming.text_of.size), list(errors))
+        good = np.delete(np.arange(incoming.text_of.size), [*errors, *(row for row, _, _ in patterns)])
         outcome = Registration(0, [])
 
         def add(state: EngineState) -> NextState:
             nonlocal outcome
             state = self._sealed() if good.size else state
-            rows, old = admit(state, incoming.ids, good, replace, errors)
+            rows, old = admit(
+                state, incoming.ids, self._not_patterns(incoming.ids, good, replace, errors), replace, errors
+            )
             outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
             if not rows.size:
                 return NextState(state)
@@ -192,11 +213,20 @@ class Engine:
             )
 
         self._change(add)
+        if self._sequences is not None and replace:
+            self._remove_patterns(id_at(incoming.ids, row) for row in good.tolist())
+        if patterns:
+            errors |= self._subscribe_patterns([row for row in patterns if row[0] not in errors], replace)
+            done = outcome.registered + sum(row not in errors for row, _, _ in patterns)
+            return Registration(done, _quarantined(incoming.ids, errors))
         return outcome
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
         id = check_id(id)
+        if self._is_pattern(id):
+            self._remove_patterns([id])
+            return
 
         def remove(state: EngineState) -> NextState:
             old = state.find(id)
@@ -207,6 +237,101 @@ class Engine:
 
         self._change(remove)
 
+    # -- patterns -------------------------------------------------------------------------------------------------
+
+    def _is_pattern(self, id: SubscriptionId) -> bool:
+        return self._sequences is not None and id in self._sequences
+
+    def _not_patterns(self, ids: IdColumn, rows: Longs, replace: bool, errors: dict[int, Any]) -> Longs:
+        """The rows whose ids no pattern has, or may be taken from one; errors get the others."""
+        if self._sequences is None or replace:
+            return rows
+        taken = [row for row in rows.tolist() if id_at(ids, row) in self._sequences]
+        for row in taken:
+            errors[row] = SubscriptionError(f"subscription {id_at(ids, row)!r} exists already; pass replace=True")
+        return rows[~np.isin(rows, taken)]
+
+    def _subscribe_patterns(
+        self, rows: Sequence[tuple[int, SubscriptionId, str]], replace: bool
+    ) -> dict[int, FilterError | SubscriptionError]:
+        """Register patterns in one step; the errors of those that cannot be, by row."""
+        errors: dict[int, FilterError | SubscriptionError] = {}
+        with self._writing:
+            sequences = self._watched()
+            with sequences.turn:
+                state, wanted = self._settled(), {}
+                for row, id, text in rows:
+                    is_taken = id in wanted or id in sequences or state.find(id) is not None
+                    if is_taken and not replace:
+                        errors[row] = SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
+                    else:
+                        wanted[id] = row, id, text
+                errors |= sequences.put_many(list(wanted.values()))
+                done = [id for id, (row, _, _) in wanted.items() if row not in errors]
+                old = [found for found in map(state.find, done) if found is not None]
+                self._publish(NextState(state._replace(version=state.version + 1, size=state.size - len(old)), old))
+        return errors
+
+    def _watched(self) -> Sequences:
+        """The patterns, of which there may be none yet."""
+        if self._sequences is None:
+            steps = Engine(self.schema, matcher=self.matcher, limits=self._compiler.limits, strict=self._names.strict)
+            self._sequences = Sequences(self.schema, self._compiler, self._event_time, steps)
+        return self._sequences
+
+    def _remove_patterns(self, ids: Iterable[SubscriptionId]) -> None:
+        if self._sequences is None:
+            return
+        with self._writing, self._sequences.turn:
+            gone = [id for id in ids if id in self._sequences]
+            for id in gone:
+                self._sequences.remove(id)
+            if gone:
+                state = self._settled()
+                self._publish(NextState(state._replace(version=state.version + 1)))
+
+    def _refuse_patterns(self, what: str) -> None:
+        if self._sequences:
+            raise SubscriptionError(f"this engine has {len(self._sequences):,} patterns, {what}")
+
+    def _refuse_match(self) -> None:
+        self._refuse_patterns(
+            "which need the events in their order: call engine.advance(events); its `matches` are those of the other filters"
+        )
+
+    def advance(
+        self,
+        events: Events,
+        *,
+        until: dt.datetime | None = None,
+        on_error: OnError = "raise",
+        threads: int = 1,
+    ) -> PatternMatches:
+        """Take in the next events of a stream: the patterns that they complete, and the matches of all other filters.
+
+        Events are put in the order of their times; those that come too late (see `EventTime`) are left out of patterns and
+        counted. `until` says that no event before this time will come any more; without events, it lets time pass.
+        An EventError leaves everything as it was.
+        """
+        sequences = self._watched()
+        with sequences.turn:
+            state, segments, needed = self._readable()
+            _, steps, step_needed = sequences.steps._readable()  # noqa: SLF001 - an engine of this one's own
+            wanted = needed | step_needed | sequences.attributes
+            batch = EventBatch.read(self.schema, events, on_error=on_error, needed=wanted, names=self._names)
+            self._planner.observe(batch, segments)
+            sequences.steps._planner.observe(batch, steps)  # noqa: SLF001
+
+            def match_all(batch: EventBatch) -> list[list[SegmentMatches | DenseMatches]]:
+                return [[self._match_part(s, batch, threads) for s in part] for part in (segments, steps)]
+
+            rows = len(batch) + len(batch.errors)
+            (parts, step_parts), batch = _within_limits(batch, on_error, match_all)
+            hits = Matches(step_parts, batch.rows, [], sequences.steps.version)
+            return sequences.advance(batch, rows, hits, Matches(parts, batch.rows, batch.errors, state.version), until)
+
+    # -- other engines --------------------------------------------------------------------------------------------
+
     def apply(self, delta: Engine, removed: IdList = ()) -> None:
         """Remove some subscriptions and add those of another engine, in one step.
 
@@ -215,6 +340,8 @@ class Engine:
         """
         if delta.schema != self.schema:
             raise SubscriptionError("the schemas differ; build the delta with the schema of this engine")
+        for engine in (self, delta):
+            engine._refuse_patterns("which `apply` does not take over; subscribe them one by one")  # noqa: SLF001
         gone = read_ids(removed)
         theirs, segments, _ = delta._readable()
         added = tuple(segment.detached(theirs.version) for segment in segments)
@@ -234,6 +361,7 @@ class Engine:
 
     def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
         """A new engine with the subscriptions whose filters `choose` selects; it is called with some filters at a time."""
+        self._refuse_patterns("which `subset` does not take over; leave them out")
         state, segments, _ = self._readable()
         parts = []
         for segment in segments:
@@ -367,6 +495,8 @@ class Engine:
 
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
+        if self._sequences:
+            self._refuse_match()
         state, segments, needed = self._readable()
         reader = self._reader
         if reader.needed is not needed:
@@ -399,6 +529,7 @@ class Engine:
         `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut
         into pieces that are matched in parallel.
         """
+        self._refuse_match()
         state, segments, batch = self._read(events, on_error)
         parts, batch = _within_limits(batch, on_error, lambda b: [self._match_part(s, b, threads) for s in segments])
         return Matches(parts, batch.rows, batch.errors, state.version)
@@ -411,6 +542,7 @@ class Engine:
 
     def count(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; faster than listing them."""
+        self._refuse_match()
         state, segments, batch = self._read(events, on_error)
 
         def count_all(batch: EventBatch) -> npt.NDArray[np.int64]:
@@ -444,6 +576,10 @@ class Engine:
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""
         id = check_id(id)
+        if self._sequences is not None and id in self._sequences:
+            pattern, engine = self._sequences[id], self._sequences.steps
+            steps = zip(pattern.read.steps, pattern.filters, strict=True)
+            return PatternExplanation((), tuple((step.text, engine.explain(event, n)) for step, n in steps))
         state, segments, _ = self._readable()
         for segment in segments:
             slot = segment.find(id, state.version)
@@ -466,6 +602,9 @@ class Engine:
         state, segments, _ = self._readable()
         alive = [s.live(state.version) for s in segments]
         types = {kind for s in segments for kind in s.subscriptions.ids.types}
+        if self._sequences:
+            alive.append(np.array([None, *(pattern.id for pattern in self._sequences)], object)[1:])
+            types |= {type(pattern.id) for pattern in self._sequences}
         return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
 
     def slots(self) -> int:
@@ -527,7 +666,7 @@ class Engine:
         """Write all subscriptions to a snapshot directory; an older snapshot there is replaced in one step."""
         state, segments, _ = self._readable()
         with shown(progress):
-            save_segments(path, self.schema, self.matcher, segments, state.version)
+            save_segments(path, self.schema, self.matcher, segments, state.version, self._sequences)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None, strict: bool = False) -> Self:
@@ -535,31 +674,41 @@ class Engine:
 
         Raises SnapshotError if it is damaged, not of Wherecast, or newer than this release.
         """
-        schema, matcher, segments, version, _ = open_segments(path)
+        schema, matcher, segments, version, snapshot = open_segments(path)
         engine = cls(schema, matcher=matcher, limits=limits, strict=strict)
         engine._state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
+        if SEQUENCES in snapshot.facts:
+            steps = cls(schema, matcher=matcher, limits=limits, strict=strict)
+            step_version, step_segments = open_steps(snapshot, schema, matcher)
+            size = sum(len(s) - s.deaths for s in step_segments)
+            steps._state = EngineState(step_version, step_segments, Log(), 0, size)
+            engine._sequences = open_sequences(snapshot, schema, engine._compiler, steps)
+            engine._event_time = engine._sequences.event_time
         return engine
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._state.size
+        return self._state.size + (len(self._sequences) if self._sequences is not None else 0)
 
     def __contains__(self, id: object) -> bool:
-        return self._find(id) is not None
+        return self._find(id) is not None or (self._sequences is not None and id in self._sequences)
 
     def __iter__(self) -> Iterator[SubscriptionId]:
         """The ids, in no order."""
         state, segments, _ = self._readable()
         for segment in segments:
             yield from segment.live(state.version).tolist()
+        yield from [pattern.id for pattern in self._sequences or ()]
 
     def __getitem__(self, id: SubscriptionId) -> str:
         """The filter of a subscription, as SQL. Raises UnknownIdError, which is a KeyError.
 
         It is a text of the same meaning, not the spelling that was given: an engine keeps compiled filters, and equal ones
-        once. `engine.subscribe(id, engine[id], replace=True)` changes nothing.
+        once. `engine.subscribe(id, engine[id], replace=True)` changes nothing. A pattern is given as it was written.
         """
+        if self._sequences is not None and id in self._sequences:
+            return self._sequences[id].text
         found = self._find(id)
         if found is None:
             raise UnknownIdError(f"no subscription {id!r:.80}")
@@ -592,6 +741,7 @@ class Engine:
                 if number != known:
                     known, text = number, write_filter(members.filters, self.schema, number)
                 yield id, text
+        yield from [(pattern.id, pattern.text) for pattern in self._sequences or ()]
 
     def _find(self, id: object) -> LogEntry | SegmentSlots | None:
         try:
@@ -617,6 +767,7 @@ class Engine:
             filters = segment.filters(np.array([segment.filter_of(slot) for slot in slots.tolist()], np.int64))
             for row, id in enumerate(segment.subscriptions.ids.take(slots).tolist()):
                 yield repr(id), write_filter(filters, self.schema, row)
+        yield from ((repr(pattern.id), pattern.text) for pattern in islice(self._sequences or (), _SHOWN))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Engine cannot be pickled or copied; use Engine.save(path) and Engine.open(path)")
@@ -635,10 +786,12 @@ class Engine:
     def stats(self) -> dict[str, Any]:
         """Sizes, and figures of the matcher of each segment."""
         state, segments, _ = self._readable()
+        watched = {"patterns": self._sequences.stats()} if self._sequences is not None else {}
         return {
-            "subscriptions": state.size,
+            "subscriptions": len(self),
             "version": state.version,
             "bytes": sum(s.nbytes for s in segments),
+            **watched,
             "segments": [
                 {
                     "subscriptions": len(s),

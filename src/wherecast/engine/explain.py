@@ -133,6 +133,28 @@ def _with_parts(predicates: Iterable[PredicateOutcome], depth: int = 0) -> Itera
         yield from _with_parts(predicate.parts, depth + 1)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class PatternExplanation(Explanation):
+    """Which steps of a pattern an event satisfies; `clauses` is empty. It `matches` if it satisfies one of them."""
+
+    steps: tuple[tuple[str, Explanation], ...] = ()
+
+    @property
+    def matches(self) -> bool:
+        return any(explanation.matches for _, explanation in self.steps)
+
+    def __str__(self) -> str:
+        return "\n".join(f"step {n}, {text}: {found}" for n, (text, found) in enumerate(self.steps, 1))
+
+    def __repr__(self) -> str:
+        held = sum(found.matches for _, found in self.steps)
+        return f"PatternExplanation({held} of {len(self.steps)} steps hold)"
+
+    def _repr_html_(self) -> str:
+        rows = [(n, "holds" if found.matches else "fails", text) for n, (text, found) in enumerate(self.steps, 1)]
+        return html_table(repr(self), ("step", "", "filter"), rows)
+
+
 def explain_filter(segment: Segment, number: int, events: EventBatch) -> Explanation:
     """Walk the clauses of one filter for the single event of a batch."""
     clauses = segment.boxes.clauses_of(number)

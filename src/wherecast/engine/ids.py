@@ -151,7 +151,7 @@ class Ids:
         column = ids if isinstance(ids, np.ndarray) else _compact(list(ids))
         if isinstance(column, np.ndarray):
             return cls(_narrow(column))
-        return cls(pa.array([_text(i) for i in column], pa.string()))
+        return cls(pa.array([id_text(i) for i in column], pa.string()))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -190,7 +190,7 @@ class Ids:
         slots, order = np.empty(len(ids), np.int64), frozen(self.order)
         if isinstance(self.values, pa.Array):
             listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
-            wanted = pa.array([_text(i) for i in listed], pa.string())
+            wanted = pa.array([id_text(i) for i in listed], pa.string())
             find_texts(*self._letters, order, *_letters(wanted), slots)
         elif isinstance(ids, np.ndarray):
             find_places(frozen(self.values), order, frozen(np.ascontiguousarray(ids)), slots)
@@ -203,7 +203,7 @@ class Ids:
         if isinstance(self.values, np.ndarray):
             return np.asarray(self.values[slots], np.int64)
         texts = self.values.take(pa.array(slots)).to_pylist()
-        return np.fromiter(map(_id_of, texts), object, len(texts))
+        return np.fromiter(map(id_of, texts), object, len(texts))
 
     @property
     def are_texts(self) -> bool:
@@ -214,7 +214,7 @@ class Ids:
         """Ids of a few slots, where `are_texts`: `take` without Arrow."""
         ptr, letters = self._letter_views
         texts = (str(letters[ptr[slot] : ptr[slot + 1]], "utf-8") for slot in slots)
-        return [_id_of(text) for text in texts]
+        return [id_of(text) for text in texts]
 
     @property
     def nbytes(self) -> int:
@@ -237,11 +237,13 @@ def open_ids(stored: StoredArrays) -> Ids:
     return Ids(values, order)
 
 
-def _text(id: SubscriptionId) -> str:
+def id_text(id: SubscriptionId) -> str:
+    """An id as it is stored beside others that are not all integers."""
     return f"s{id}" if isinstance(id, str) else f"i{id}"
 
 
-def _id_of(text: str) -> SubscriptionId:
+def id_of(text: str) -> SubscriptionId:
+    """The id that such a text is."""
     return text[1:] if text[0] == "s" else int(text[1:])
 
 

@@ -9,14 +9,16 @@ offset would crash the process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.engine.ids import open_ids
 from wherecast.engine.segment import ALIVE, Segment, Subscriptions
+from wherecast.engine.sequences import Sequences
 from wherecast.errors import SnapshotError, WherecastError
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, codes_of_column
@@ -33,7 +35,11 @@ from wherecast.index.topics import TopicCodes
 from wherecast.index.words import WordCodes
 from wherecast.language.events.schema import MAX_ATTRIBUTES, Schema
 from wherecast.language.filters.columns import columns_of
+from wherecast.language.filters.compile import Compiler
 from wherecast.matchers.registry import find_matcher
+
+if TYPE_CHECKING:
+    from wherecast.engine.engine import Engine
 
 Arrays = dict[str, Any]
 #: Codes by the name of their kind in a snapshot.
@@ -48,34 +54,81 @@ _CODES: dict[str, type[ColumnCodes]] = {
 }
 
 
+#: The fact and the group of arrays that patterns are.
+SEQUENCES = "sequences"
+
+
 def save_segments(
-    path: str | os.PathLike[str], schema: Schema, matcher: str, segments: tuple[Segment, ...], version: int
+    path: str | os.PathLike[str],
+    schema: Schema,
+    matcher: str,
+    segments: tuple[Segment, ...],
+    version: int,
+    sequences: Sequences | None = None,
 ) -> None:
-    """Write segments as they are alive at `version`."""
+    """Write segments as they are alive at `version`, and patterns."""
+    arrays, facts = _pack_all(segments, "segment", schema, version)
+    more: dict[str, Any] = {}
+    if sequences is not None:
+        with sequences.turn:
+            state, steps, _ = sequences.steps._readable()  # noqa: SLF001 - an engine inside an engine
+            own, about = sequences.packed()
+            arrays.update({f"{SEQUENCES}/{name}": array for name, array in own.items()})
+            step_arrays, step_facts = _pack_all(steps, "step", schema, state.version)
+            arrays.update(step_arrays)
+            more = {SEQUENCES: about | {"version": state.version, "segments": step_facts}}
+    write_snapshot(
+        path, arrays, {"schema": schema.to_json(), "matcher": matcher, "version": version, "segments": facts, **more}
+    )
+
+
+def _pack_all(
+    segments: tuple[Segment, ...], name: str, schema: Schema, version: int
+) -> tuple[Arrays, list[dict[str, Any]]]:
     arrays: Arrays = {}
     facts = []
     for number, segment in enumerate(segments):
         own, about = _pack(segment, schema, version)
-        arrays.update({f"segment{number}/{name}": array for name, array in own.items()})
+        arrays.update({f"{name}{number}/{part}": array for part, array in own.items()})
         facts.append(about)
-    write_snapshot(
-        path, arrays, {"schema": schema.to_json(), "matcher": matcher, "version": version, "segments": facts}
-    )
+    return arrays, facts
+
+
+def open_steps(snapshot: Snapshot, schema: Schema, matcher: str) -> tuple[int, tuple[Segment, ...]]:
+    """Version and segments of the filters that patterns are made of."""
+    with _of_engine(snapshot.path):
+        facts = snapshot.facts[SEQUENCES]
+        about = list(facts["segments"])
+        return _count(facts["version"]), _unpack_all("step", about, snapshot, schema, matcher)
+
+
+def open_sequences(snapshot: Snapshot, schema: Schema, compiler: Compiler, steps: Engine) -> Sequences:
+    """The patterns of a saved engine and what they know of their stream, given the engine of their steps."""
+    with _of_engine(snapshot.path):
+        start = f"{SEQUENCES}/"
+        arrays = {n.removeprefix(start): snapshot.arrays[n] for n in snapshot.arrays if n.startswith(start)}
+        return Sequences.unpacked(arrays, snapshot.facts[SEQUENCES], schema, compiler, steps)
+
+
+@contextmanager
+def _of_engine(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of what is in a file as errors of the file."""
+    try:
+        yield
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+    except (WherecastError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        raise SnapshotError(f"{path}: not a saved engine ({error}); save it again") from None
 
 
 def open_segments(path: str | os.PathLike[str]) -> tuple[Schema, str, tuple[Segment, ...], int, Snapshot]:
     """Schema, matcher name, segments and version of a saved engine."""
     snapshot = open_snapshot(path)
-    try:
+    with _of_engine(path):
         facts = snapshot.facts
         schema = Schema.from_json(str(facts["schema"]))
         matcher, version, about = str(facts["matcher"]), _count(facts["version"]), list(facts["segments"])
-        groups = _by_group(snapshot.arrays)
-        segments = tuple(_unpack(f"segment{n}", a, groups, schema, matcher) for n, a in enumerate(about))
-    except SnapshotError as error:
-        raise SnapshotError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-    except (WherecastError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
-        raise SnapshotError(f"{path}: not a saved engine ({error}); save it again") from None
+        segments = _unpack_all("segment", about, snapshot, schema, matcher)
     return schema, matcher, segments, version, snapshot
 
 
@@ -103,6 +156,13 @@ def _pack(segment: Segment, schema: Schema, version: int) -> tuple[Arrays, dict[
     arrays["expressions/places"] = np.array(found, np.int32).reshape(-1, 3).ravel()
     facts = {"filters": segment.boxes.n_filters, "codes": kinds, "programs": programs}
     return arrays, facts | {"columns": segment.codebook.first_expression}
+
+
+def _unpack_all(
+    name: str, facts: list[dict[str, Any]], snapshot: Snapshot, schema: Schema, matcher: str
+) -> tuple[Segment, ...]:
+    groups = _by_group(snapshot.arrays)
+    return tuple(_unpack(f"{name}{number}", about, groups, schema, matcher) for number, about in enumerate(facts))
 
 
 def _by_group(stored: Mapping[str, Any]) -> dict[tuple[str, str], Arrays]:

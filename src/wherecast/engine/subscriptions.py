@@ -8,14 +8,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.ids import IdColumn, arrow_values
+from wherecast.engine.ids import IdColumn, arrow_values, id_at
 from wherecast.engine.memory import give_back
 from wherecast.engine.processes import compile_on
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
 from wherecast.language.filters.compile import Compiled, Compiler, RowError
+from wherecast.language.syntax.sequence import is_sequence
 from wherecast.progress import progress
 
 #: What `subscribe_many` reads.
@@ -109,6 +111,25 @@ def read_subscriptions(source: SubscriptionSource) -> Incoming:
     return _from_lists([p[0] for p in pairs], [p[1] for p in pairs])
 
 
+#: What a pattern may begin with, in a form that Arrow's regular expressions know.
+_MAY_BE_PATTERN = r"(?i)^\s*(--|/\*|pattern|count)"
+
+
+def without_patterns(incoming: Incoming) -> tuple[Incoming, list[tuple[int, SubscriptionId, str]]]:
+    """The patterns among subscriptions, with their rows, and the rest: a filter stands in their place, to be left out."""
+    texts = incoming.texts
+    numbers: Iterable[int] = range(len(texts))
+    if isinstance(texts, ArrowTexts):
+        numbers = texts.matching(_MAY_BE_PATTERN)
+    found = {number: texts[number] for number in numbers if is_sequence(texts[number])}
+    if not found:
+        return incoming, []
+    rows = np.flatnonzero(np.isin(incoming.text_of, list(found))).tolist()
+    patterns = [(row, id_at(incoming.ids, row), found[int(incoming.text_of[row])]) for row in rows]
+    rest = ["TRUE" if number in found else text for number, text in enumerate(texts)]
+    return incoming._replace(texts=rest), [row for row in patterns if row[0] not in incoming.errors]
+
+
 def _known(names: Sequence[Any]) -> list[str]:
     """The columns to read, of those there are."""
     for name in ("id", "filter"):
@@ -152,6 +173,14 @@ class ArrowTexts(Sequence[Any]):
             first, end, _ = at.indices(len(self))
             return arrow_values(self._column.slice(first, max(end - first, 0)))
         return arrow_values(self._column.slice(range(len(self))[at], 1))[0]
+
+    def matching(self, pattern: str) -> list[int]:
+        """The numbers of the texts in which Arrow finds a regular expression."""
+        try:
+            found = pc.match_substring_regex(self._column, pattern).fill_null(False)
+        except pa.ArrowException:  # not UTF-8: such a text is refused when it is compiled
+            return list(range(len(self)))
+        return np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
 
     def __iter__(self) -> Iterator[Any]:
         for first in range(0, len(self), PART):
