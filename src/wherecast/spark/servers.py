@@ -157,7 +157,7 @@ class Rebalancer:
         plan = self._follow(index, manifest)
         if plan is None or not isinstance(plan.partition, EventSpace):
             return None
-        plan.partition.seen += count_buckets(events, index, manifest.plan, plan.partition.table.size)
+        plan.partition.seen += count_buckets(events, index, manifest.plan, plan.partition.n_buckets)
         if imbalance(plan.partition.loads()) <= self.threshold or manifest.version != index.latest():
             return None
         try:
@@ -203,7 +203,7 @@ class CountTask:
         """Buckets with events, and how many."""
         plan = open_plan(self.url, self.plan)
         assert isinstance(plan.partition, EventSpace)
-        total = np.zeros(plan.partition.table.size, np.int64)
+        total = np.zeros(plan.partition.n_buckets, np.int64)
         for batch in batches:
             events = batch.rename_columns(list(self.columns))
             total += plan.partition.count_events(EventBatch.read(plan.schema, events, on_error="skip"))
