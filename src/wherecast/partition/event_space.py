@@ -212,9 +212,9 @@ class EventSpace:
                 (lost[:, None] * self.n_servers + everywhere).ravel(),
             )
         )
-        owners, held = np.divmod(np.unique(pairs), self.n_servers)
+        owners, servers = np.divmod(np.unique(pairs), self.n_servers)
         ptr = np.searchsorted(owners, np.arange(signatures.unrouted.size + 1))
-        return Placement(ptr, held.astype(np.int32))
+        return Placement(ptr, servers.astype(np.int32))
 
     @staticmethod
     def _weigh_copies(placement: Placement, weights: Longs) -> int:

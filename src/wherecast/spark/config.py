@@ -16,6 +16,9 @@
     [subscriptions]
     path = "subscriptions.parquet"      # id, filter and the subscriber's columns
     format = "parquet"
+    id = "rule_id"                      # optional: what the table calls its ids; default id
+    filter = "condition"                # optional: and its filters; default filter
+    options = {header = true}           # optional: Spark's for this format
     sequence = 0                        # number of the last change that the table contains, where there are changes
 
     [plan]
@@ -93,6 +96,9 @@ class SubscriptionsConfig:
     path: str
     format: str = "parquet"
     sequence: int = 0
+    id: str = "id"
+    filter: str = "filter"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from wherecast.spark.feeds import ChangeFeed, feed_of
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
 from wherecast.spark.sync import SyncReport, sync_rules
+from wherecast.spark.tidying import finish_tidying, tidy_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -145,10 +146,11 @@ class TableQuery:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End after the look that is under way."""
+        """End after the look that is under way, and after layers are merged that are being merged."""
         self._stopping.set()
         self._wake.set()
         self._thread.join()
+        finish_tidying(self._index)
 
     def exception(self) -> Exception | None:
         """Why the last look failed; None if it did not."""
@@ -180,6 +182,7 @@ class TableQuery:
                 self._ended += 1
                 self._looked.notify_all()
             if self._interval_s is None:
+                finish_tidying(self._index)
                 return
             self._wake.wait(self._interval_s)
 
@@ -194,3 +197,4 @@ class TableQuery:
         self._failure = None
         if synced is not None and synced.committed:
             self._outcomes.append(synced)
+            tidy_beside(active_session(), self._index, synced.manifest)

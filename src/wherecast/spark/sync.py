@@ -39,7 +39,7 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import concat_filters
 from wherecast.progress import progress
 from wherecast.spark.build import How, build_version
-from wherecast.spark.changes import KEPT_VERSIONS, MOST_LAYERS, tidy, with_layers
+from wherecast.spark.changes import with_layers
 from wherecast.spark.columns import NameRule
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
@@ -104,7 +104,6 @@ def sync_rules(rules: DataFrame, index: Index, only: pa.Table | None = None) -> 
         SubscriptionError: Ids are there twice, or a column is missing or has another type than in the index.
         IndexStoreError: The index has numbered changes.
     """
-    spark = rules.sparkSession
     while True:
         with index.change() as manifest:
             if manifest.sequence:
@@ -122,8 +121,6 @@ def sync_rules(rules: DataFrame, index: Index, only: pa.Table | None = None) -> 
             "sync: added=%d changed=%d removed=%d refused=%d version=%d index=%s",
             *(synced.added, synced.changed, synced.removed, synced.refused, synced.version, index.url),
         )
-        if synced.committed and max(map(len, synced.manifest.servers)) > MOST_LAYERS:
-            tidy(spark, index, KEPT_VERSIONS)
         return synced
 
 
