@@ -263,8 +263,9 @@ def demo(
 ) -> None:
     """Stream stock quotes through Spark to the subscriptions they match, while subscriptions change.
 
-    Generates quotes and alerts, builds an index over 8 servers, matches micro-batches into Parquet, and shows how it went:
-    live, as a summary, and as a page with plots. Less than two minutes on 2 cores.
+    Generates quotes and alerts, matches them in a stream into Parquet, edits a rule on the way, does a part of the work in plain
+    Spark SQL, and spreads the rules over 8 servers. Shows quotes with the alerts they fired: live, as a summary, and as a page
+    with plots. About 90 seconds on 2 cores.
 
     \b
     Examples:

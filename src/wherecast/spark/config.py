@@ -44,6 +44,7 @@
     kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
+    goes_on = false                     # optional: whether a stream that has written elsewhere may go on in an empty folder
 
     [dead_letters]                      # optional: events that do not fit the schema
     kind = "parquet"
@@ -136,6 +137,7 @@ class SinkConfig:
     table: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_column: str = "batch_id"
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

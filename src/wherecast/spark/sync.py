@@ -302,15 +302,18 @@ def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: Da
     plan = index.plan(manifest)
     strategy = cast("Strategy", "broadcast" if plan is None else plan.strategy)
     how = How(Schema.from_json(manifest.schema), strategy, len(manifest.servers))
-    live, there = F.coalesce("live", F.lit(0)) == 1, F.coalesce("n", F.lit(0)) > 0
-    counted = differing.where("id IS NOT NULL").agg(
+    with progress("building the index", 2) as step:
+        built, _, refused = build_version(index, rows, how, step)
+    bad = from_arrow(rows.sparkSession, refused.select(["id"]).rename_columns(["bad"]), "bad string").distinct()
+    known = differing.where("id IS NOT NULL").join(bad, F.col("id").cast("string") == F.col("bad"), "left")
+    # A rule that was live and whose edit is refused is removed, as it is where a version is laid over.
+    live, there = F.coalesce("live", F.lit(0)) == 1, (F.coalesce("n", F.lit(0)) > 0) & F.col("bad").isNull()
+    counted = known.agg(
         F.count_if(~live & there).alias("added"),
         F.count_if(live & there).alias("changed"),
         F.count_if(live & ~there).alias("removed"),
     )
     counts = counted.collect()[0].asDict()
-    with progress("building the index", 2) as step:
-        built, _, refused = build_version(index, rows, how, step)
     built = replace(built, id_column=manifest.id_column, filter_column=manifest.filter_column)
     committed = index.commit(replace(built, parent=manifest.version, synced=True))
     return SyncReport(committed, **counts, refused=len(refused), committed=True), refused
