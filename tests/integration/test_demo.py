@@ -100,5 +100,15 @@ def test_page_stands_alone(demo: tuple[Path, Any]) -> None:
     assert page.count("<svg") == page.count("</svg>") == 4
     for label in ("micro-batch", "thousand per second", "seconds", "share of all servers, %", "thousands"):
         assert f"<!-- {label}" in page or label in page
+    for part in (
+        "alerts they fired",
+        "A rule edited live",
+        "by mail",
+        "Its first match",
+        "plain Spark SQL",
+        "Second act: 8 servers",
+    ):
+        assert part in page
+    assert page.index("fired the alert") < page.index("The run in figures")
     assert not re.search(r"""(?:src|href)=["'](?!#)""", page)
     assert "<script" not in page

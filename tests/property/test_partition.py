@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, field
 
@@ -109,7 +110,7 @@ def change(plan: Plan, model: Model, rng: random.Random) -> Plan:
         ("insert", "insert", "remove", "remove", "rebuild", "rebalance", "join", "leave", "observe", "send")
     )
     if kind == "insert":
-        weights = np.array([rng.randint(1, 5) for _ in chosen], np.int64)
+        weights = np.array([rng.choice((1, 2, 5, 3000)) for _ in chosen], np.int64)  # some make hot keys
         placement = plan.insert(model.some(chosen), weights)
         assert placement.ptr.size == len(chosen) + 1
         model.weights[chosen] += weights
@@ -148,7 +149,7 @@ def change_servers(partition: EventSpace, kind: str, model: Model, rng: random.R
 def live_through(strategy: str, trial: Trial, servers: int, rng: random.Random) -> None:
     """Build a plan, let things happen to it, and check it after each."""
     model = Model.of(trial, rng)
-    model.weights[:] = [rng.choice((0, 1, 1, 4)) for _ in model.texts]
+    model.weights[:] = [rng.choice((0, 1, 1, 4, 5000)) for _ in model.texts]
     try:
         plan = build(model, strategy, servers, rng)
     except PlanError:
@@ -224,6 +225,44 @@ def test_pure_equality_sends_an_event_to_at_most_one_server(pairs, asked, server
     assert np.all(reached[wanted] == 1)
     if summary == "dictionary":
         assert not reached[~wanted].any()
+
+
+@examples(30)
+@given(
+    weights=st.lists(st.sampled_from([1, 40, 1_000, 30_000, 900_000]), min_size=1, max_size=12),
+    asked=st.lists(st.integers(0, 12), max_size=40),
+    servers=st.integers(1, 9),
+    residual=st.booleans(),
+    changes=st.lists(st.sampled_from(["rebalance", "join", "leave", "observe", "send"]), max_size=4),
+)
+def test_hot_keys_are_shared_and_every_event_is_matched_once(weights, asked, servers, residual, changes) -> None:
+    """However skewed the keys are: the servers that hold the filter of an event's key are reached once together."""
+    schema = Schema.of({"a": "integer"})
+    filters = Compiler(schema).compile_many([f"a = {a}" for a in range(len(weights))]).filters
+    policy = "residual" if residual and servers > 1 else "replicate"
+    partition = EventSpace.build(filters, np.array(weights), schema, servers, attributes=["a"], unrouted=policy)
+    events = EventBatch.read(schema, [{"a": a} for a in asked])
+    plan = Plan(schema, partition)
+    for step in ["", *changes]:
+        match step:
+            case "rebalance":
+                plan.rebalance(1.1)
+            case "join":
+                plan.partition.add_server()
+            case "leave" if plan.n_servers > 2:
+                plan.partition.remove_server(plan.n_servers - 1)
+            case "observe":
+                plan.partition.observe(EventBatch.read(schema, [{"a": 0}] * 5_000))
+            case "send":
+                plan = Plan.from_bytes(plan.to_bytes())
+        placement, routes = plan.place(filters), plan.route(events)
+        homes = [set(placement.servers[a:b].tolist()) for a, b in itertools.pairwise(placement.ptr)]
+        for event, key in enumerate(asked):
+            reached = routes.servers[routes.event_ids == event].tolist()
+            assert len(reached) <= 1
+            if key < len(weights):
+                assert set(reached) <= homes[key]
+                assert reached
 
 
 @examples(15)

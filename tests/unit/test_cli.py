@@ -45,7 +45,19 @@ def test_version():
     assert run("--version").stdout.strip() == f"wherecast {wherecast.__version__}"
 
 
-COMMANDS = ["check", "lint", "match", "demo", "doctor", "serve", "subscribe", "publish", "tail", "subscriptions"]
+COMMANDS = [
+    "check",
+    "init",
+    "lint",
+    "match",
+    "demo",
+    "doctor",
+    "serve",
+    "subscribe",
+    "publish",
+    "tail",
+    "subscriptions",
+]
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])

@@ -299,6 +299,50 @@ class TestLoad:
             new.carry_over(old)
             assert new.seen.sum() == seen
 
+    @pytest.mark.parametrize(
+        ("skew", "servers"),
+        [("one key with a tenth", 50), ("three keys with all", 20), ("zipf", 50), ("one key", 7), ("halves", 16)],
+    )
+    def test_hot_keys_are_shared(self, skew, servers):
+        """No server does 1.3 times the work of another, every event goes to one server, and few copies are made."""
+        filters = stocks(3_000)
+        weights = {
+            "one key with a tenth": np.where(np.arange(3_000) == 7, 40_000, 120),
+            "three keys with all": np.where(np.arange(3_000) < 3, 1_000_000, 1),
+            "zipf": 10_000_000 // (1 + np.arange(3_000)),
+            "one key": np.where(np.arange(3_000) == 7, 10**9, 1),
+            "halves": np.maximum(10**9 // 2 ** np.minimum(np.arange(3_000), 60), 1),
+        }[skew]
+        partition = EventSpace.build(filters, weights, SCHEMA, servers, attributes=["symbol"])
+        assert balance.imbalance(partition.loads()) <= 1.3
+        routes = partition.route(quotes(*[f"S{i % 40}" for i in range(4_000)]))
+        assert routes.event_ids.tolist() == list(range(4_000))
+        hot = routes.servers[int(weights.argmax()) :: 40]
+        assert len(set(hot.tolist())) > 1
+        homes = np.diff(partition.place(filters).ptr)
+        assert np.median(homes) == 1  # only keys in the bucket of a hot one have copies, too
+        assert "hot keys" in partition.explain()
+
+    def test_a_key_that_becomes_hot_is_shared_online(self):
+        """Rebalancing cuts a bucket that no move could mend, and moves its shares; a plan saved before shares is read."""
+        filters = stocks(400)
+        partition = EventSpace.build(filters, ones(filters), SCHEMA, 8, attributes=["symbol"])
+        assert partition.stats()["shared_buckets"] == 0
+        partition.observe(quotes(*["S7"] * 50_000, *[f"S{i % 400}" for i in range(4_000)]))
+        assert balance.imbalance(partition.loads()) > 5
+        moves = partition.rebalance(1.5)
+        assert 0 < moves.buckets.size < 30
+        assert balance.imbalance(partition.loads()) <= 1.5
+        assert partition.stats()["shared_buckets"] == 1
+        assert len(set(partition.route(quotes(*["S7"] * 100)).servers.tolist())) > 2
+        stored = partition.arrays()
+        assert EventSpace.from_arrays(stored, SCHEMA).route(quotes("S1")).servers.size == 1
+        fresh = EventSpace.build(filters, ones(filters), SCHEMA, 8, attributes=["symbol"]).arrays()
+        del fresh["extra"]
+        assert EventSpace.from_arrays(fresh, SCHEMA).extra.size == 0
+        with pytest.raises(PlanError, match="contradict"):
+            EventSpace.from_arrays({**stored, "extra": stored["extra"] + 10**6}, SCHEMA)
+
     def test_rebalancing_comes_back_within_the_threshold(self):
         """Skewed inserts unbalance; a few moves mend it, and filters go only where the moves say."""
         filters = stocks(2000)

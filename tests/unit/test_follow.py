@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,3 +101,65 @@ def _index() -> Any:
     index.latest = lambda: index.number
     index.read = lambda: SimpleNamespace(id_column="rule_id")
     return index
+
+
+def test_files_that_are_being_replaced_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state that an overwrite goes through is passed over, and the table is read when it is whole again."""
+    synced: list[int] = []
+    monkeypatch.setattr(follow, "sync_rules", lambda rules, _: synced.append(len(rules.inputFiles())))
+    folder = tmp_path / "rules v1"
+    (folder / "day=1").mkdir(parents=True)
+    listed: list[int] = []
+
+    def files() -> list[str]:
+        return [path.as_uri() for path in sorted(folder.rglob("*.parquet"))]
+
+    def read() -> Any:
+        listed.append(1)
+        found = files()  # a DataFrame keeps the files that it was made with
+        return SimpleNamespace(inputFiles=lambda: found)
+
+    def look() -> int:
+        polled.sync(SimpleNamespace(url="index"))  # type: ignore[arg-type]
+        return len(synced)
+
+    polled = follow.Polled(read)
+    (folder / "day=1" / "a.parquet").touch()
+    (folder / "b.parquet").touch()
+    assert look() == 1
+    (folder / "_SUCCESS").touch()
+    assert look() == 2
+    for path in (folder / "_SUCCESS", folder / "b.parquet"):
+        path.unlink()
+    assert look() == 2, "a mark that was there is missing"
+    (folder / "day=1" / "a.parquet").unlink()
+    assert look() == 2, "no files"
+    (folder / "_temporary").mkdir()
+    (folder / "c.parquet").touch()
+    (folder / "_SUCCESS").touch()
+    assert look() == 2, "somebody is writing"
+    (folder / "_temporary").rmdir()
+    seen = files()
+    (folder / "d.parquet").touch()
+    counted = len(listed)
+    monkeypatch.setattr(
+        follow.TableFiles,
+        "of",
+        classmethod(
+            lambda cls, rules: cls(frozenset(seen if len(listed) == counted + 1 else files()), None, True, False)
+        ),
+    )
+    assert look() == 2, "the files were moved in while it looked"
+    monkeypatch.undo()
+    monkeypatch.setattr(follow, "sync_rules", lambda rules, _: synced.append(len(rules.inputFiles())))
+    assert look() == 3
+    assert synced == [2, 2, 2]
+
+
+def test_tables_without_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database has none, and neither has a folder before its first file."""
+    synced: list[Any] = []
+    monkeypatch.setattr(follow, "sync_rules", lambda rules, _: synced.append(rules))
+    polled = follow.Polled(lambda: SimpleNamespace(inputFiles=list))  # type: ignore[arg-type,return-value]
+    polled.sync(SimpleNamespace(url="index"))  # type: ignore[arg-type]
+    assert len(synced) == 1

@@ -18,8 +18,8 @@ import pytest
 from tests.examples import scaled
 from tests.unit.index_versions import commit, manifest_of, write
 
-from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
+from wherecast.spark import tidying
 from wherecast.spark.clean import Pins, pinned_versions
 from wherecast.spark.index import Index
 from wherecast.spark.layers import open_layers
@@ -298,7 +298,7 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 ) -> None:
     """It is logged and tried again later."""
     index = Index(tmp_path)
-    monkeypatch.setattr(changes_module, "compact", lambda *_: None)
+    monkeypatch.setattr(tidying, "compact", lambda *_: None)
     for error in (FileNotFoundError("gone"), IndexStoreError("a pin is damaged")):
 
         def fail(*_: Any, error: Exception = error) -> None:
@@ -306,7 +306,7 @@ def test_a_clean_up_that_fails_does_not_end_the_changes(
 
         monkeypatch.setattr(Index, "clean", fail)
         with caplog.at_level(logging.WARNING, logger="wherecast.spark"):
-            changes_module.tidy(None, index, 1)  # type: ignore[arg-type]
+            tidying.tidy(None, index, 1)  # type: ignore[arg-type]
         assert str(error) in caplog.text
 
 

@@ -266,16 +266,17 @@ def test_other_sinks_tell_streams_apart() -> None:
         assert not sink.holds(Batch(0, "two", "a"))
 
 
-def test_an_output_that_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The stream goes on, because another sink may be meant, and the log says that earlier batches are not there."""
-    take(Parquet(str(tmp_path / "out")), Batch(0, "one", "a"), 1)
-    assert caplog.text == ""
-    shutil.rmtree(tmp_path / "out")
-    take(Parquet(str(tmp_path / "out")), Batch(1, "one", "b"), 2)
-    assert (
-        "is empty, and the stream is at batch 1; if its output was deleted, start with a new checkpoint" in caplog.text
-    )
-    assert found(tmp_path / "out") == [2]
+def test_an_output_that_was_deleted(tmp_path: Path) -> None:
+    """The stream is refused, unless it is told that it goes on in a new folder."""
+    out = str(tmp_path / "out")
+    take(Parquet(out), Batch(0, "one", "a"), 1)
+    shutil.rmtree(out)
+    with pytest.raises(SinkError, match="is empty, and the stream is at batch 1: its earlier output was deleted"):
+        take(Parquet(out), Batch(1, "one", "b"), 2)
+    assert not Path(out).exists()
+    take(Parquet(out, goes_on=True), Batch(1, "one", "b"), 2)
+    take(Parquet(out), Batch(2, "one", "c"), 3)
+    assert found(tmp_path / "out") == [2, 3]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))

@@ -101,6 +101,42 @@ def check(
     check_filter(text, schema, as_json=as_json)
 
 
+@app.command()
+def init(
+    events: Annotated[
+        Path,
+        typer.Argument(exists=True, metavar="EVENTS", help="A sample: a file (.jsonl, .csv, .parquet) or a folder."),
+    ],
+    rules: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, metavar="RULES", help="Ids, filters and any other columns.")
+    ],
+    out: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="The file to write.")] = Path(
+        "pipeline.toml"
+    ),
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="The column of the ids. Default: found by its name.")
+    ] = None,
+    filter_column: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="NAME", help="The column of the filters. Default: found by looking."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented pipeline.toml for `wherecast pipeline`, from a sample of the events and the rules.
+
+    Rules that would be refused are shown. The file works as it is; change what you like.
+
+    \b
+    Examples:
+      wherecast init events.jsonl rules.csv
+      wherecast init events/ rules.parquet --id rule_id --filter condition
+    """
+    from wherecast.cli.init import InitJob, write_pipeline
+
+    gc.enable()
+    write_pipeline(InitJob(events, rules, out, id_column, filter_column, force))
+
+
 class FailOn(enum.StrEnum):
     """The findings that make `lint` fail."""
 
@@ -227,8 +263,9 @@ def demo(
 ) -> None:
     """Stream stock quotes through Spark to the subscriptions they match, while subscriptions change.
 
-    Generates quotes and alerts, builds an index over 8 servers, matches micro-batches into Parquet, and shows how it went:
-    live, as a summary, and as a page with plots. Less than two minutes on 2 cores.
+    Generates quotes and alerts, matches them in a stream into Parquet, edits a rule on the way, does a part of the work in plain
+    Spark SQL, and spreads the rules over 8 servers. Shows quotes with the alerts they fired: live, as a summary, and as a page
+    with plots. About 90 seconds on 2 cores.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ class ChangeLog:
         """Half of the changes replace a filter, a quarter are new subscriptions, a quarter delete one."""
         random = self.market.random
         kinds = random.choice(3, count, p=(0.5, 0.25, 0.25))
-        ids = random.integers(0, self.subscriptions, count)
+        ids = random.integers(min(1, self.subscriptions - 1), self.subscriptions, count)  # 0 is edited by hand
         new = int((kinds == 1).sum())
         ids[kinds == 1] = self.subscriptions + np.arange(new)
         self.subscriptions += new
@@ -53,8 +53,15 @@ class ChangeLog:
                 "op": ["delete" if kind == 2 else "upsert" for kind in kinds],
                 "id": ids,
                 "filter": [None if kind == 2 else text for kind, text in zip(kinds, filters, strict=True)],
+                **self.market.owners(count, self.subscriptions),
             }
         )
+
+    def edit(self, id: int, text: str, subscriber: str) -> pa.Table:
+        """One rule, changed by somebody."""
+        self.sequence += 1
+        row = {"sequence": self.sequence, "op": "upsert", "id": id, "filter": text, "subscriber": subscriber}
+        return pa.Table.from_pylist([{**row, "channel": CHANNELS[0]}])
 
 
 class AlertMarket:
@@ -71,15 +78,13 @@ class AlertMarket:
 
     def subscriptions(self, count: int) -> pa.Table:
         """`id`, `filter`, and whom to tell: columns `subscriber` and `channel`."""
+        return pa.table({"id": np.arange(count), "filter": self.filters(count), **self.owners(count, count)})
+
+    def owners(self, count: int, subscriptions: int) -> dict[str, list[str]]:
+        """Whom to tell, and how; a person has three of the subscriptions."""
+        people = self.random.integers(0, max(subscriptions // 3, 1), count)
         channels = self.random.choice(len(CHANNELS), count)
-        return pa.table(
-            {
-                "id": np.arange(count),
-                "filter": self.filters(count),
-                "subscriber": [f"user-{n}" for n in self.random.integers(0, max(count // 3, 1), count)],
-                "channel": [CHANNELS[c] for c in channels],
-            }
-        )
+        return {"subscriber": [f"user-{n}" for n in people], "channel": [CHANNELS[c] for c in channels]}
 
     def filters(self, count: int) -> list[str]:
         """Alerts of four kinds, each on one symbol or a few."""

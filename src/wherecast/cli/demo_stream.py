@@ -17,12 +17,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from wherecast.cli.demo_acts import busiest, fired_quotes, first_match, spread_out, try_sql
 from wherecast.cli.demo_market import SCHEMA, AlertMarket, ChangeLog
-from wherecast.cli.demo_page import DemoResult, write_page
+from wherecast.cli.demo_page import DemoResult, describe_quote, write_page
 from wherecast.cli.failures import usage_error
 from wherecast.cli.pipeline import follow
 from wherecast.cli.report import note_first_compilation, say
-from wherecast.language.events.events import EventBatch
 from wherecast.spark.config import read_config
 from wherecast.spark.pipeline import Pipeline, open_pipeline
 from wherecast.spark.progress import BatchProgress, Watch, add_up, live_view
@@ -54,9 +54,7 @@ file = "schema.json"
 path = "subscriptions.parquet"
 
 [plan]
-strategy = "event-space"
-servers = {SERVERS}
-rebalance = 2.0
+strategy = "auto"
 
 [events]
 source = "files"
@@ -74,7 +72,9 @@ path = "matches"
 [spark]
 "spark.sql.shuffle.partitions" = {SERVERS}
 """
-_OURS = ("index", "checkpoint", "events", "changes", "matches")
+_OURS = ("index", "checkpoint", "events", "changes", "matches", "servers")
+#: The rule that is edited while the stream runs, who does it, and how long before the end.
+_EDITED, _EDITOR = 0, "you"
 
 
 @dataclass(slots=True)
@@ -85,15 +85,18 @@ class Demo:
     changes: ChangeLog
     batches: int
     """Files of events, each a micro-batch."""
+    edit: str
+    """What the rule that is edited live becomes."""
     written: list[tuple[int, float]] = field(default_factory=list)
-    """Of each file of changes: its last sequence number, and when it was written (Unix time)."""
+    """Of each file of changes: its last sequence number, and when it was written (Unix time). The first is the edit."""
 
     def feed(self, done: int) -> None:
         """Write the next changes when it is time, never so late that no batch is left to see them."""
-        due = min(done, self.batches - 2) // _CHANGES_EVERY
+        due = 1 + min(done - 1, self.batches - 3) // _CHANGES_EVERY if done else 0
         if due > len(self.written):
             count = max(4, int(self.changes.subscriptions * _CHANGED_SHARE))
-            _put(self.changes.write(count), self.out / "changes" / f"{len(self.written):03d}.parquet")
+            changes = self.changes.write(count) if self.written else self.changes.edit(_EDITED, self.edit, _EDITOR)
+            _put(changes, self.out / "changes" / f"{len(self.written):03d}.parquet")
             self.written.append((self.changes.sequence, time.time()))
 
 
@@ -109,11 +112,12 @@ def run_stream_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -
         step = time.perf_counter()
         built = pipeline.build()
         build_s = time.perf_counter() - step
-        say(f"built the index on {SERVERS} servers in {build_s:.1f} s")
-        assert built.plan is not None
-        say(built.plan.partition.explain())
+        say(
+            f"built the index in {build_s:.1f} s; the plan: {'broadcast' if built.plan is None else built.plan.strategy}"
+        )
         batches = _run(pipeline, demo)
-        result = _result(pipeline, demo, batches, n_subscriptions, build_s)
+        say(f"second act: the same rules on {SERVERS} servers, and a part of the work in plain Spark SQL")
+        result = _result(pipeline, demo, batches, build_s)
     _show(result)
     page = write_page(out / "report.html", result)
     typer.echo(f"\nthe page with plots: {page}")
@@ -124,6 +128,7 @@ def run_stream_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -
 def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -> Demo:
     market, begin = AlertMarket(seed), time.time() - BATCHES
     sizes = [len(part) for part in np.array_split(np.empty(n_events), min(BATCHES, n_events))]
+    quotes: list[pa.Table] = []
     try:
         _make_room(out)
         for name in ("events", "changes"):
@@ -132,11 +137,12 @@ def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -
         pq.write_table(market.subscriptions(n_subscriptions), out / "subscriptions.parquet")
         for number, size in enumerate(sizes):
             file = out / "events" / f"{number:03d}.parquet"
-            _put(market.quotes(size), file)
+            quotes.append(market.quotes(size))
+            _put(quotes[-1], file)
             os.utime(file, times=(begin + number, begin + number))  # a stream takes files by age
     except OSError as error:
         raise usage_error(f"'{out}' cannot be written: {error.strerror or error}") from None
-    return Demo(out, ChangeLog(market, n_subscriptions), len(sizes))
+    return Demo(out, ChangeLog(market, n_subscriptions), len(sizes), f"symbol = '{busiest(quotes)}' AND volume >= 1000")
 
 
 def _make_room(out: Path) -> None:
@@ -174,25 +180,29 @@ def _run(pipeline: Pipeline, demo: Demo) -> list[BatchProgress]:
         return follow(running, batches_of, (show,), until=lambda batches: len(batches) >= demo.batches)
 
 
-def _result(
-    pipeline: Pipeline, demo: Demo, batches: list[BatchProgress], n_subscriptions: int, build_s: float
-) -> DemoResult:
-    index = pipeline.index
+def _result(pipeline: Pipeline, demo: Demo, batches: list[BatchProgress], build_s: float) -> DemoResult:
+    index, out, spark = pipeline.index, demo.out, pipeline.spark
     plan = index.plan(index.read())
-    assert plan is not None
-    events = pa.concat_tables(pq.read_table(file) for file in sorted((demo.out / "events").iterdir()))
-    routes = plan.route(EventBatch.read(plan.schema, events))
-    per_server = np.bincount(routes.servers, minlength=plan.n_servers)
+    files = sorted((out / "events").iterdir())
+    subscriptions = pq.read_table(out / "subscriptions.parquet")
+    filters = dict(zip(subscriptions["id"].to_pylist(), subscriptions["filter"].to_pylist(), strict=True))
+    before = filters[_EDITED]
+    for file in sorted((out / "changes").glob("*.parquet")):
+        changes = pq.read_table(file)
+        filters.update(zip(changes["id"].to_pylist(), changes["filter"].to_pylist(), strict=True))
     sequences = {manifest.version: manifest.sequence for manifest in index.manifests()}
     return DemoResult(
-        n_subscriptions,
+        subscriptions.num_rows,
         demo.changes.sequence,
         build_s,
+        "broadcast" if plan is None else plan.strategy,
         batches,
         add_up(batches),
-        plan.partition.loads().tolist(),
-        per_server.tolist(),
         live_delays(demo.written, batches, sequences),
+        fired_quotes(out, batches[-1].batch, filters),
+        first_match(out, batches, _EDITED, _EDITOR, before, demo.edit, demo.written[0][1]) if demo.written else None,
+        try_sql(spark, subscriptions, files[-1]),
+        spread_out(spark, out / "subscriptions.parquet", out / "servers", files[-3:], SERVERS),
     )
 
 
@@ -210,9 +220,22 @@ def live_delays(
 
 
 def _show(result: DemoResult) -> None:
+    _show_quotes(result)
     table = Table("what", "measured", title="the run", title_justify="left")
     for name, value in result.figures():
         table.add_row(name, value)
+    typer.echo()
+    Console(highlight=False).print(table, markup=False)
+
+
+def _show_quotes(result: DemoResult) -> None:
+    table = Table("quote", "fired the alert", "of", title="quotes with alerts they fired", title_justify="left")
+    for fired in result.fired:
+        for number, alert in enumerate(fired.alerts):
+            told = f"{alert.subscriber}, by {alert.channel}"
+            table.add_row("" if number else describe_quote(fired.quote), alert.filter, told)
+        if fired.total > len(fired.alerts):
+            table.add_row("", f"and {fired.total - len(fired.alerts):,} more", "")
     typer.echo()
     Console(highlight=False).print(table, markup=False)
 

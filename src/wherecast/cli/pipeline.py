@@ -263,7 +263,8 @@ def _show_status(found: PipelineStatus) -> None:
         )  # fmt: skip
     Console(highlight=False).print(table, markup=False)
     held = found.subscriptions
-    typer.echo(f"the current version holds {sum(held):,} subscriptions, {min(held):,} to {max(held):,} a server")
+    spread = f"; servers hold {min(held):,} to {max(held):,} each" if len(held) > 1 else ""
+    typer.echo(f"the current version has {found.total:,} subscriptions{spread}")
     typer.echo(f"batches committed: events {_upto(found.events_batch)}, changes {_upto(found.changes_batch)}")
     if found.batches:
         table = Table("batch", "index", "events", "matches", "dropped", "bad", "seconds")

@@ -11,6 +11,7 @@ they still do not, only the buckets are told.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,9 +24,12 @@ from wherecast.kernels.arrays import Bools
 from wherecast.kernels.dispatch import BY_BLOOM, BY_DICTIONARY, UNTESTED, dispatch_events
 from wherecast.language.events.events import EventBatch
 from wherecast.partition.protocol import Routes
+from wherecast.partition.shares import Owners, deal
 from wherecast.partition.signatures import event_columns, sign_events
 from wherecast.partition.summary import Bloom, Dictionary, buckets_of
 
+#: Where dealing begins in a batch, so that small batches do not all begin with the same server.
+_TURNS = itertools.count()
 _NO_HASHES, _NO_LONGS = np.zeros(0, np.uint64), np.zeros(0, np.int64)
 
 
@@ -34,9 +38,10 @@ class Dispatcher(NamedTuple):
 
     attributes: tuple[int, ...]
     seed: int
-    table: npt.NDArray[np.int32]  # (buckets,) the server of each
+    table: npt.NDArray[np.int32]  # (buckets,) the server of each, of a shared one the first
     summary: Bloom | Dictionary | None  # None: every event goes to the server of its bucket
     residual: int | None  # the server that sees all events, if there is one
+    shared: Owners | None = None  # the servers of each bucket, where some have several
 
     def route(self, events: EventBatch) -> Routes:
         """Pairs of event and server; at most one per event, and one more with a residual server."""
@@ -48,10 +53,20 @@ class Dispatcher(NamedTuple):
         elif isinstance(self.summary, Dictionary):
             test, keys, counts = BY_DICTIONARY, self.summary.keys, self.summary.counts
         n = dispatch_events(
-            *event_columns(events, self.attributes), np.uint64(self.seed), self.table,
+            *event_columns(events, self.attributes), np.uint64(self.seed), self._marked(),
             test, ptr, words, keys, counts, -1 if self.residual is None else self.residual, event_ids, servers,
         )  # fmt: skip
+        dealt = np.flatnonzero(servers[:n] < 0)
+        if dealt.size:
+            assert self.shared is not None
+            servers[dealt] = deal(~servers[dealt].astype(np.int64), self.shared, next(_TURNS))
         return Routes(event_ids[:n], servers[:n])
+
+    def _marked(self) -> npt.NDArray[np.int32]:
+        """The table with the complement of its number for a bucket that several servers share."""
+        if self.shared is None:
+            return self.table
+        return np.where(np.diff(self.shared.ptr) > 1, ~np.arange(self.table.size), self.table).astype(np.int32)
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +86,7 @@ class SignatureCover:
 
     @classmethod
     def of(cls, dispatcher: Dispatcher, server: int) -> SignatureCover:
-        """What one server of a dispatcher wants."""
+        """What one server of a dispatcher wants. A shared bucket is the first owner's alone: a tree deals no events out."""
         buckets, summary = dispatcher.table == server, dispatcher.summary
         if isinstance(summary, Bloom):
             summary = summary.take(np.flatnonzero(buckets))

@@ -6,7 +6,9 @@ Event Distribution Network, section III.A. The signature of a filter (`signature
 buckets, and an indirection table says which server owns a bucket. More buckets than servers make the load even, and
 moving a bucket is changing one entry. The weight of a bucket is its expected work: the rate of its events times the
 subscriptions behind it. The rate is at first the number of its distinct signatures, the paper's estimate; every event seen
-(`observe`) counts as one more, so the estimate gives way to what is measured. `balance` deals and moves buckets.
+(`observe`) counts as one more, so the estimate gives way to what is measured. `balance` deals and moves buckets. A bucket
+heavier than a server's fair share, such as that of a symbol that everybody watches, belongs to several servers, and its events are
+dealt out among them (`shares`).
 
 The *ledger* is an exact dictionary of all signatures with their subscriptions. From it come the weights, and from it
 the summaries that dispatchers get are built, and built anew after removals.
@@ -25,15 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import PlanError
-from wherecast.kernels.arrays import Longs, Words
+from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import Filters
-from wherecast.partition import balance
+from wherecast.language.sequences import take_ranges
+from wherecast.partition import balance, shares
 from wherecast.partition.balance import Moves
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
+from wherecast.partition.shares import Owners, Table
 from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
 from wherecast.partition.summary import BITS_PER_SIGNATURE, Bloom, Dictionary, buckets_of
 
@@ -81,7 +85,9 @@ class EventSpace:
         self.unrouted = 0  # subscriptions
         self.total = 0  # subscriptions
         self.copies = 0  # subscriptions times servers that hold them, as they were placed
-        self.table = balance.assign_buckets(np.zeros(n_buckets), self._owners)  # over the owners of buckets only
+        #: the owner of each entry: one per bucket, then those of `extra`; over the owners of buckets only
+        self.table = balance.assign_buckets(np.zeros(n_buckets), self._owners)
+        self.extra = np.zeros(0, np.int64)  # the buckets of further entries, see `shares`
         self._bloom = Bloom.build(self.ledger.signatures(), n_buckets, bits)
         self._built_for = 0
 
@@ -123,7 +129,7 @@ class EventSpace:
         policy = unrouted or choose_policy(int(weights.sum()) - lost, lost, n_servers)
         new = cls(schema, chosen, n_servers, policy=policy, ratio=ratio, summary=summary, bits=bits, seed=seed)
         new._count(signatures, weights)
-        new.table = balance.assign_buckets(new.weights(), new._owners)
+        new.table, new.extra = shares.assign(new.weights(), new._owners, new._divisible())
         new.copies = new._weigh_copies(new._place(signatures), weights)
         new.rebuild()
         return new
@@ -160,9 +166,9 @@ class EventSpace:
             )
         self.copies -= min(self._weigh_copies(self._place(signatures), weights), self.copies)
         gone = self.ledger.take(signatures.hashes, by_signature)
-        buckets = buckets_of(signatures.hashes, self.table.size)
-        self.subscriptions -= np.bincount(buckets, by_signature, self.table.size).astype(np.int64)
-        self.signatures -= np.bincount(buckets[gone], minlength=self.table.size)
+        buckets = buckets_of(signatures.hashes, self.n_buckets)
+        self.subscriptions -= np.bincount(buckets, by_signature, self.n_buckets).astype(np.int64)
+        self.signatures -= np.bincount(buckets[gone], minlength=self.n_buckets)
         self.unrouted -= lost
         self.total -= int(weights.sum())
 
@@ -178,7 +184,7 @@ class EventSpace:
 
     def rebuild(self) -> None:
         """Build the summary anew from the signatures that are left."""
-        self._bloom = Bloom.build(self.ledger.signatures(), self.table.size, self.bits)
+        self._bloom = Bloom.build(self.ledger.signatures(), self.n_buckets, self.bits)
         self._built_for = len(self.ledger)
 
     def _sign(self, filters: Filters) -> Signatures:
@@ -188,26 +194,27 @@ class EventSpace:
         """Enter filters in the ledger, and return the signatures that are new."""
         by_signature = weights[signatures.owners()]
         fresh = self.ledger.add(signatures.hashes, by_signature)
-        buckets = buckets_of(signatures.hashes, self.table.size)
-        self.subscriptions += np.bincount(buckets, by_signature, self.table.size).astype(np.int64)
-        self.signatures += np.bincount(buckets[fresh], minlength=self.table.size)
+        buckets = buckets_of(signatures.hashes, self.n_buckets)
+        self.subscriptions += np.bincount(buckets, by_signature, self.n_buckets).astype(np.int64)
+        self.signatures += np.bincount(buckets[fresh], minlength=self.n_buckets)
         self.unrouted += int(weights[signatures.unrouted].sum())
         self.total += int(weights.sum())
         return signatures.hashes[fresh]
 
     def _place(self, signatures: Signatures) -> Placement:
-        servers = self.table[buckets_of(signatures.hashes, self.table.size)] + self._first
+        held = self._held()
+        places, ptr = take_ranges(held.ptr, buckets_of(signatures.hashes, self.n_buckets))
         lost = np.flatnonzero(signatures.unrouted)
         everywhere = np.arange(self.n_servers if self.policy == "replicate" else 1)
         pairs = np.concatenate(
             (
-                signatures.owners() * self.n_servers + servers,
+                np.repeat(signatures.owners(), np.diff(ptr)) * self.n_servers + held.servers[places],
                 (lost[:, None] * self.n_servers + everywhere).ravel(),
             )
         )
-        owners, held = np.divmod(np.unique(pairs), self.n_servers)
+        owners, servers = np.divmod(np.unique(pairs), self.n_servers)
         ptr = np.searchsorted(owners, np.arange(signatures.unrouted.size + 1))
-        return Placement(ptr, held.astype(np.int32))
+        return Placement(ptr, servers.astype(np.int32))
 
     @staticmethod
     def _weigh_copies(placement: Placement, weights: Longs) -> int:
@@ -220,12 +227,22 @@ class EventSpace:
         tested = self._bloom if self.summary == "bloom" else self.ledger
         residual = 0 if self.policy == "residual" and self.unrouted else None
         return Dispatcher(
-            self.attributes, self.seed, self.table + self._first, None if self._drops_none else tested, residual
+            self.attributes,
+            self.seed,
+            self.table[: self.n_buckets] + self._first,
+            None if self._drops_none else tested,
+            residual,
+            self._held() if self.extra.size else None,
         )
 
     def route(self, events: EventBatch) -> Routes:
         """At most one server per event, and the residual one."""
         return self.dispatcher().route(events)
+
+    @property
+    def sends_to_one(self) -> bool:
+        """Unless a residual server sees all events too."""
+        return self.dispatcher().residual is None
 
     def in_vain(self, events: EventBatch, routes: Routes) -> npt.NDArray[np.bool_]:
         """Which of these routes lead to a server that has no filter of the event's signature, and none without any."""
@@ -243,13 +260,13 @@ class EventSpace:
         signatures = sign_events(events, self.attributes, self.seed)
         if not self._drops_none:
             signatures = signatures[self.ledger.may_hold(signatures)]
-        return np.bincount(buckets_of(signatures, self.table.size), minlength=self.table.size)
+        return np.bincount(buckets_of(signatures, self.n_buckets), minlength=self.n_buckets)
 
     def carry_over(self, before: Partition) -> None:
         """Go on with the events that another partition saw, if its buckets are the same."""
         if not isinstance(before, EventSpace):
             return
-        if (before.attributes, before.seed, before.table.size) == (self.attributes, self.seed, self.table.size):
+        if (before.attributes, before.seed, before.n_buckets) == (self.attributes, self.seed, self.n_buckets):
             self.seen = before.seen.copy()
 
     @property
@@ -269,6 +286,23 @@ class EventSpace:
         """How many servers own buckets; in `table` they are numbered from 0."""
         return self.n_servers - int(self._first)
 
+    @property
+    def n_buckets(self) -> int:
+        """How many there are, shared or not."""
+        return self.signatures.size
+
+    def _held(self) -> Owners:
+        """The servers of each bucket."""
+        return shares.owners(Table(self.table + self._first, self.extra), self.n_buckets)
+
+    def _divisible(self) -> Bools:
+        """Buckets that are worth sharing if they are heavy."""
+        most: Bools = np.maximum(self.subscriptions, self.seen) >= shares.WORTH_SHARING
+        return most
+
+    def _entry_weights(self) -> npt.NDArray[np.float64]:
+        return shares.entry_weights(self.weights(), self.extra)
+
     def weights(self) -> npt.NDArray[np.float64]:
         """Expected work per bucket: the rate of its events times the subscriptions that each of them meets."""
         met = self.subscriptions + (self.unrouted if self.policy == "replicate" else 0)
@@ -276,18 +310,33 @@ class EventSpace:
 
     def loads(self) -> npt.NDArray[np.float64]:
         """Expected work per server; the residual server meets every event."""
-        loads = balance.server_loads(self.weights(), self.table, self._owners)
+        loads = balance.server_loads(self._entry_weights(), self.table, self._owners)
         if self.policy == "replicate":
             return loads
         return np.concatenate(([float((self.signatures + self.seen).sum()) * self.unrouted], loads))
 
     def rebalance(self, threshold: float) -> Moves:
-        """Move the fewest buckets that bring the imbalance of the owners back within a threshold."""
-        return self._move(balance.rebalance(self.weights(), self.table, self._owners, threshold))
+        """Move few buckets, or shares of heavy ones, that bring the imbalance of the owners back within a threshold.
+
+        A bucket that has become heavier than a server's fair share is cut into shares first; those that stay where they are cost
+        nothing. The numbers of shares follow those of the buckets.
+        """
+        weights = self.weights()
+        moves = balance.rebalance(self._entry_weights(), self.table, self._owners, threshold)
+        after = balance.apply_moves(self.table, moves)
+        fair = weights.sum() / self._owners
+        if balance.imbalance(balance.server_loads(self._entry_weights(), after, self._owners)) > threshold and fair > 0:
+            heavy = np.where(self._divisible(), weights, 0.0)
+            cut = shares.shares_within(heavy, fair / 2, self._owners, self.extra)
+            wide = np.concatenate((self.table, self.table[cut[self.extra.size :]]))
+            more = balance.rebalance(shares.entry_weights(weights, cut), wide, self._owners, threshold)
+            if more.buckets.size:
+                self.table, self.extra, moves = wide, cut, more
+        return self._move(moves)
 
     def add_server(self) -> Moves:
         """Let a server join, with the next number; it takes its share of the buckets."""
-        moves = balance.add_server(self.weights(), self.table, self._owners)
+        moves = balance.add_server(self._entry_weights(), self.table, self._owners)
         self.n_servers += 1
         return self._move(moves)
 
@@ -301,7 +350,7 @@ class EventSpace:
         if self._owners == 1:
             raise PlanError(f"server {server} cannot leave: no other would be left to own buckets; add one first")
         leaving = max(server - int(self._first), 0)
-        moves = self._move(balance.remove_server(self.weights(), self.table, self._owners, leaving))
+        moves = self._move(balance.remove_server(self._entry_weights(), self.table, self._owners, leaving))
         self.table = self.table - (self.table > leaving)
         self.n_servers -= 1
         return moves
@@ -323,6 +372,7 @@ class EventSpace:
             "facts": np.array(facts, np.int64),
             "attributes": np.array(self.attributes, np.int64),
             "table": self.table,
+            "extra": self.extra,
             "signatures": self.signatures,
             "subscriptions": self.subscriptions,
             "seen": self.seen,
@@ -340,24 +390,29 @@ class EventSpace:
             summary=_SUMMARIES[summary], bits=bits, seed=seed,
         )  # fmt: skip
         new.table = table
+        new.extra = np.array(arrays.get("extra", np.zeros(0)), np.int64)  # older plans have no shares
         new.signatures, new.subscriptions, new.seen = (
             np.array(arrays[name]) for name in ("signatures", "subscriptions", "seen")
         )
         new.unrouted, new.total, new.copies, new._built_for = unrouted, total, copies, built_for
         new.ledger = Dictionary.from_arrays({n: arrays[f"ledger_{n}"] for n in ("signatures", "counts")})
         new._bloom = Bloom.from_arrays({n: arrays[f"bloom_{n}"] for n in ("ptr", "words")})
-        sizes = {a.size for a in (table, new.signatures, new.subscriptions, new.seen)} | {new._bloom.n_buckets}
-        if len(sizes) != 1 or not table.size or table.min() < 0 or table.max() >= new._owners:
+        n, extra = new.n_buckets, new.extra
+        sizes = {a.size for a in (new.signatures, new.subscriptions, new.seen)} | {new._bloom.n_buckets}
+        sound = len(sizes) == 1 and n > 0 and table.size == n + extra.size
+        if not sound or table.min() < 0 or table.max() >= new._owners or np.any((extra < 0) | (extra >= n)):
             raise PlanError("the arrays of the plan contradict each other; save it again")
         return new
 
     def stats(self) -> dict[str, Any]:
         """Figures. `summary_bytes` is what the dispatcher holds, `replication` copies per subscription."""
         tested = self._bloom if self.summary == "bloom" else self.ledger
-        words = np.bincount(self.table, self._bloom.bytes_per_bucket(), self._owners)
+        held = self._bloom.bytes_per_bucket()[shares.buckets_of_entries(self.n_buckets, self.extra)]
+        words = np.bincount(self.table, held, self._owners)
         return {
             "routing_attributes": [self.schema.attributes[a].name for a in self.attributes],
-            "buckets": int(self.table.size),
+            "buckets": self.n_buckets,
+            "shared_buckets": int(np.unique(self.extra).size),
             "signatures": len(self.ledger),
             "subscriptions": self.total,
             "unrouted": self.unrouted,
@@ -379,10 +434,19 @@ class EventSpace:
             f"event-space over {self.n_servers:,} servers, routed by {names}",
             f"  {f['subscriptions']:,} subscriptions, {f['signatures']:,} signatures in {f['buckets']:,} buckets",
             f"  load: largest / smallest {f['imbalance']:.2f}; {f['replication']:.2f} copies per subscription",
+            *self._explain_shares(f["shared_buckets"]),
             f"  summary: {self.summary}, {f['summary_bytes']:,} bytes at the dispatcher; {passing}",
             f"  unrouted: {self._explain_unrouted()}",
         ]
         return "\n".join(lines)
+
+    def _explain_shares(self, shared: int) -> list[str]:
+        if not shared:
+            return []
+        shares_of = f"{shared:,} buckets, each" if shared > 1 else "1 bucket,"
+        return [
+            f"  hot keys: {shares_of} heavier than a server's fair share: several servers hold it and take its events in turn"
+        ]
 
     def _explain_unrouted(self) -> str:
         if not self.unrouted:

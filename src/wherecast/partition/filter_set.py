@@ -199,6 +199,10 @@ class FilterSet:
 
     # -- events ---------------------------------------------------------------------------------------------------
 
+    @property
+    def sends_to_one(self) -> bool:
+        return bool(self.n_servers == 1)
+
     def route(self, events: EventBatch) -> Routes:
         """Every server with a box that holds the event."""
         return self.maps().route(self.axes.encode(events))

@@ -112,6 +112,11 @@ class Plan:
     def n_servers(self) -> int:
         return self.partition.n_servers
 
+    @property
+    def sends_to_one(self) -> bool:
+        """Whether every event goes to one server at most."""
+        return self.partition.sends_to_one
+
     def place(self, filters: Filters) -> Placement:
         """Where filters live or would live."""
         return self.partition.place(filters)

@@ -39,6 +39,10 @@ class Partition(Protocol):
     strategy: ClassVar[str]
     n_servers: int
 
+    @property
+    def sends_to_one(self) -> bool:
+        """Whether every event goes to one server at most."""
+
     def place(self, filters: Filters) -> Placement:
         """Where these filters live or would live; changes nothing."""
 
@@ -76,6 +80,10 @@ class Broadcast:
     def __init__(self, n_servers: int, total: int = 0) -> None:
         self.n_servers = n_servers
         self.total = total  # subscriptions
+
+    @property
+    def sends_to_one(self) -> bool:
+        return True
 
     def place(self, filters: Filters) -> Placement:
         """Every server."""

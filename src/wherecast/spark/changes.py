@@ -74,7 +74,6 @@ from wherecast.spark.rules import (
     rule_struct,
     struct_rows,
 )
-from wherecast.spark.servers import compact
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Checkpoint
@@ -88,10 +87,12 @@ from wherecast.spark.subscriptions import (
     text_column,
     text_fault,
 )
+from wherecast.spark.tidying import KEPT_VERSIONS, MOST_LAYERS, finish_tidying, tidy_beside
 from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
 
@@ -463,15 +464,28 @@ def _per_server(
 
 # Following a change log
 
-#: Layers that a server may have before they are merged: each costs a little for every event.
-MOST_LAYERS = 16
-#: Versions kept beside those that are pinned.
-KEPT_VERSIONS = 10
 _DEAD_LETTERS = "sequence bigint, op string, id string, filter string, message string, error string"
 
 
 class ChangesQuery(ReportingQuery[ChangeReport]):
     """A stream of changes that is being applied to an index."""
+
+    def __init__(self, query: StreamingQuery, reports: Reports[ChangeReport], index: Index) -> None:
+        super().__init__(query, reports)
+        self._index = index
+
+    def stop(self) -> None:
+        """End the stream, and wait for layers that are being merged."""
+        self.query.stop()
+        finish_tidying(self._index)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's name for it
+        """Wait for the end of the stream, and for layers that are being merged; with a timeout, whether the end has come."""
+        if timeout is not None:
+            return self.query.awaitTermination(timeout)  # type: ignore[arg-type]  # it takes seconds of any type
+        self.query.awaitTermination()
+        finish_tidying(self._index)
+        return None
 
 
 def follow_changes(
@@ -490,7 +504,7 @@ def follow_changes(
     Rows that cannot be applied (refused ones and late ones) are counted in the `reports` of the query and
     logged, and go to `dead_letters`, where there is such a sink, with their reason in `error`.
 
-    Once a server has more than `most_layers` layers, they are merged, and versions that neither a stream has pinned nor
+    Once a server has more than `most_layers` layers, they are merged beside (`tidying`), and versions that neither a stream has pinned nor
     are among the newest `keep_versions` are removed. `check_files` is as for `stream`.
     """
     index = Index(index) if isinstance(index, str) else index
@@ -501,7 +515,7 @@ def follow_changes(
     reports = Reports(index, checkpoint, ChangeReport)
     runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions, check_files)
     writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
-    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports)
+    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,21 +550,7 @@ class ChangeRunner:
                 time.perf_counter() - begin,
             )
         )
-        if max(map(len, applied.manifest.servers)) > self.most_layers:
-            tidy(changes.sparkSession, self.index, self.keep_versions)
-
-
-def tidy(spark: SparkSession, index: Index, keep_versions: int) -> None:
-    """Merge layers and remove old versions; what does not succeed now is done after a later change."""
-    try:
-        compact(spark, index)
-    except StaleVersionError as error:
-        _log.info("layers are merged later: %s", error)
-        return
-    try:
-        index.clean(keep_versions)
-    except (IndexStoreError, OSError) as error:
-        _log.warning("old versions of the index could not be removed, trying again later: %s", error)
+        tidy_beside(changes.sparkSession, self.index, applied.manifest, self.most_layers, self.keep_versions)
 
 
 def _letters(spark: SparkSession, quarantine: pa.Table) -> DataFrame:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
+from wherecast.language.events.convert import field_of, struct_of
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.schema_forms import TIME_ZONE
 from wherecast.language.events.types import MOMENTS
@@ -269,6 +270,16 @@ def select_attributes(events: DataFrame, schema: Schema) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.select(*(F.col(quote(*path)).alias(schema[name].column) for name, path in found.items()))
+
+
+def field_at(batch: pa.RecordBatch, path: Path) -> pa.Array:
+    """A column of a batch, or a field in it."""
+    array = batch.column(path[0])
+    for name in path[1:]:
+        struct = struct_of(array.type, in_lists=True)
+        assert struct is not None  # the driver has looked
+        array = field_of(array, struct.get_field_index(name))
+    return array
 
 
 def conform(events: pa.RecordBatch, form: pa.Schema, rule: NameRule) -> pa.RecordBatch:

@@ -16,6 +16,9 @@
     [subscriptions]
     path = "subscriptions.parquet"      # id, filter and the subscriber's columns
     format = "parquet"
+    id = "rule_id"                      # optional: what the table calls its ids; default id
+    filter = "condition"                # optional: and its filters; default filter
+    options = {header = true}           # optional: Spark's for this format
     sequence = 0                        # number of the last change that the table contains, where there are changes
 
     [plan]
@@ -41,6 +44,7 @@
     kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
+    goes_on = false                     # optional: whether a stream that has written elsewhere may go on in an empty folder
 
     [dead_letters]                      # optional: events that do not fit the schema
     kind = "parquet"
@@ -93,6 +97,9 @@ class SubscriptionsConfig:
     path: str
     format: str = "parquet"
     sequence: int = 0
+    id: str = "id"
+    filter: str = "filter"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,7 @@ class SinkConfig:
     table: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_column: str = "batch_id"
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,11 @@ table, and so does one that finds that somebody else has changed the index, or m
 
 A look may fail: the table has an id twice for a moment, or its files are being replaced. Then the index stays as it was, the
 error is logged, and the next look comes in time.
+
+Files that are being replaced. To overwrite a folder, Spark removes all files and moves new ones in, one after the other. A look in
+between would find a part of the rules and remove the others. So a folder is read only if it is settled (`settled`): its files are the same when
+it is listed again, nobody is writing (`_temporary`), a mark of completeness that was there before (`_SUCCESS`) is there
+again, and it has files if it had some before. To remove all rules, write a table without rows.
 """
 
 from __future__ import annotations
@@ -17,13 +22,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from wherecast.errors import WherecastError
 from wherecast.spark.feeds import ChangeFeed, feed_of
 from wherecast.spark.index import Index
 from wherecast.spark.session import active_session
+from wherecast.spark.store import Store
 from wherecast.spark.sync import SyncReport, sync_rules
+from wherecast.spark.tidying import finish_tidying, needs_tidying, tidy_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,9 +93,60 @@ class Polled(FollowedTable):
 
     def __init__(self, read: RuleReader) -> None:
         self._read = read
+        self._before: TableFiles | None = None
+        """The files of the last look that found the folder settled; None before it."""
 
-    def sync(self, index: Index) -> SyncReport:
-        return sync_rules(self._read(), index)
+    def sync(self, index: Index) -> SyncReport | None:
+        rules = self._read()
+        now = TableFiles.of(rules)
+        objection = now.unsettled(self._before, lambda: TableFiles.of(self._read()))
+        if objection:
+            _log.info(
+                "index=%s: the files of the table are being replaced, looking again later: %s", index.url, objection
+            )
+            return None
+        self._before = now
+        return sync_rules(rules, index)
+
+
+class TableFiles(NamedTuple):
+    """The files of a table at a moment."""
+
+    files: frozenset[str]
+    """None, if it is not made of files."""
+    root: str | None
+    """Where they are; folders such as `day=1` are inside."""
+    is_complete: bool
+    """Whether there is a mark of completeness."""
+    is_written: bool
+    """Whether somebody is writing."""
+
+    @classmethod
+    def of(cls, rules: DataFrame) -> TableFiles:
+        """The files that a DataFrame reads."""
+        files = frozenset(map(unquote, rules.inputFiles()))
+        if not files:
+            return cls(files, None, is_complete=False, is_written=False)
+        parts = min(files).rpartition("/")[0].split("/")
+        inside = next((place for place, part in enumerate(parts) if "=" in part), len(parts))
+        root = "/".join(parts[:inside])
+        names = Store(_local(root)).names("")
+        return cls(files, root, is_complete="_SUCCESS" in names, is_written="_temporary" in names)
+
+    def unsettled(self, before: TableFiles | None, again: Callable[[], TableFiles]) -> str:
+        """Why this is not to be trusted; empty if it is. `again` looks once more."""
+        if not self.files:
+            return "there are none, and there were some" if before is not None and before.files else ""
+        if self.is_written:
+            return f"{self.root} has a folder _temporary"
+        if before is not None and before.root == self.root and before.is_complete and not self.is_complete:
+            return f"{self.root} has no _SUCCESS any more"
+        return "" if again().files == self.files else "they have changed between two looks"
+
+
+def _local(url: str) -> str:
+    """A place as `Store` knows it: Spark writes local paths as URLs with any number of slashes."""
+    return "/" + url.removeprefix("file:").lstrip("/") if url.startswith("file:") else url
 
 
 class Fed(FollowedTable):
@@ -145,10 +204,11 @@ class TableQuery:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End after the look that is under way."""
+        """End after the look that is under way, and after layers are merged that are being merged."""
         self._stopping.set()
         self._wake.set()
         self._thread.join()
+        finish_tidying(self._index)
 
     def exception(self) -> Exception | None:
         """Why the last look failed; None if it did not."""
@@ -180,6 +240,7 @@ class TableQuery:
                 self._ended += 1
                 self._looked.notify_all()
             if self._interval_s is None:
+                finish_tidying(self._index)
                 return
             self._wake.wait(self._interval_s)
 
@@ -194,3 +255,5 @@ class TableQuery:
         self._failure = None
         if synced is not None and synced.committed:
             self._outcomes.append(synced)
+            if needs_tidying(synced.manifest):
+                tidy_beside(active_session(), self._index, synced.manifest)

@@ -230,8 +230,12 @@ class Index:
             IndexStoreError: There is no index yet, or it has numbered changes (`apply`), which a sync would undo.
         """
         from wherecast.spark.sync import sync_rules
+        from wherecast.spark.tidying import KEPT_VERSIONS, needs_tidying, tidy
 
-        return sync_rules(rules, self)
+        synced = sync_rules(rules, self)
+        if synced.committed and needs_tidying(synced.manifest):
+            tidy(rules.sparkSession, self, KEPT_VERSIONS)
+        return synced
 
     @overload
     def follow(

@@ -87,10 +87,20 @@ class Pipeline:
         return Index(self.config.path(self.config.index))
 
     def subscriptions(self) -> DataFrame:
-        """The table of subscriptions."""
+        """The table of subscriptions; its ids and filters are called `id` and `filter`, as in changes."""
         about = self.config.subscriptions
         with plain_errors():
-            return self.spark.read.format(about.format).load(self._place("subscriptions", about.path))
+            reader = self.spark.read.format(about.format).options(**_texts(about.options))
+            rows = reader.load(self._place("subscriptions", about.path))
+        for key, name in (("id", about.id), ("filter", about.filter)):
+            if name not in rows.columns:
+                raise ConfigError(f"subscriptions.{key} is {name!r}; the table has {', '.join(rows.columns)}")
+            if name != key and key in rows.columns:
+                raise ConfigError(
+                    f"the subscriptions have the columns {name!r} and {key!r}, and subscriptions.{key} is {name!r}; rename one"
+                )
+            rows = rows.withColumnRenamed(name, key)
+        return rows
 
     def build(self, *, start_over: bool = False) -> Built:
         """Build a new version of the index from all subscriptions.

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -398,8 +400,10 @@ class PipelineStatus:
     index: str
     versions: tuple[VersionStatus, ...]
     """Oldest first; empty: not built yet."""
+    total: int
+    """Subscriptions in the current version, each counted once."""
     subscriptions: tuple[int, ...]
-    """Held by each server, in the current version; a subscription may be held by several."""
+    """Held by each server; a subscription may be held by several."""
     pins: dict[int, int]
     """Batch to index version, of the last batches."""
     batches: tuple[BatchReport, ...]
@@ -418,7 +422,7 @@ def read_status(config: PipelineConfig) -> PipelineStatus:
     return PipelineStatus(
         index.url,
         tuple(_describe(index, manifest) for manifest in manifests),
-        _held(index, manifests[-1]) if manifests else (),
+        *(_held(index, manifests[-1]) if manifests else (0, ())),
         Pins(index, events).known(),
         tuple(Reports(index, events, BatchReport).read()[-_BATCHES:]),
         _committed(events),
@@ -439,8 +443,14 @@ def _describe(index: Index, manifest: Manifest) -> VersionStatus:
     )
 
 
-def _held(index: Index, manifest: Manifest) -> tuple[int, ...]:
-    return tuple(len(index.serve(manifest, server)) for server in range(len(manifest.servers)))
+def _held(index: Index, manifest: Manifest) -> tuple[int, tuple[int, ...]]:
+    """How many subscriptions there are, and how many each server has."""
+    engines = [index.serve(manifest, server) for server in range(len(manifest.servers))]
+    held = tuple(map(len, engines))
+    if len(engines) == 1:
+        return held[0], held
+    ids = [engine.ids() for engine in engines if len(engine)]
+    return pc.count_distinct(pa.chunked_array(ids)).as_py() if ids else 0, held
 
 
 def _committed(checkpoint: str) -> int | None:

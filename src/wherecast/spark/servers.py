@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,12 @@ _MERGED = "server int, layer string, filters binary"
 def compact(spark: SparkSession, index: Index | str, *, progress: bool = False) -> Manifest:
     """Commit a version with one layer per server; the current one if it is compact already.
 
+    It may run beside changes: layers that were added meanwhile stay on top of the merged one.
+
     With `progress` a terminal or a notebook shows which step it is at; the log says it anyway.
 
     Raises:
-        StaleVersionError: another version was committed meanwhile; call it again.
+        StaleVersionError: the layers that were merged are not those of the index any more; call it again.
     """
     index = Index(index) if isinstance(index, str) else index
     with index.change() as manifest:
@@ -81,7 +84,37 @@ def compact(spark: SparkSession, index: Index | str, *, progress: bool = False) 
             step.advance()
             plan = _count_anew(index, manifest, done["filters"].to_pylist())
             step.advance()
-        return index.commit(replace(manifest, plan=plan, servers=merged, parent=manifest.version, compacted=True))
+        return _commit_merged(index, manifest, replace(manifest, plan=plan, servers=merged, compacted=True))
+
+
+#: Changes that may be committed while a merged version tries to be.
+_ATTEMPTS = 20
+
+
+def _commit_merged(index: Index, before: Manifest, merged: Manifest) -> Manifest:
+    """Commit merged layers in place of those they are made of. Raises StaleVersionError."""
+    for _ in range(_ATTEMPTS):
+        newest = index.read()
+        combined = _with_merged(newest, before, merged)
+        with suppress(StaleVersionError):  # changes came between; they go on top
+            return index.commit(combined)
+    raise StaleVersionError(f"{_ATTEMPTS} versions were committed while merged layers of {index.url} were to be")
+
+
+def _with_merged(newest: Manifest, before: Manifest, merged: Manifest) -> Manifest:
+    """The newest version, with merged layers in place of those of an earlier one, which must be at its bottom."""
+    if newest.version == before.version:
+        return replace(merged, parent=newest.version)
+    depths = [len(layers) for layers in before.servers]
+    bottoms = tuple(layers[:depth] for layers, depth in zip(newest.servers, depths, strict=False))
+    if len(newest.servers) != len(before.servers) or bottoms != before.servers:
+        raise StaleVersionError(
+            f"the layers of version {before.version} were replaced while they were merged; begin again"
+        )
+    tops = (layers[depth:] for layers, depth in zip(newest.servers, depths, strict=True))
+    servers = tuple((*below, *above) for below, above in zip(merged.servers, tops, strict=True))
+    # The plan stays that of the newest version: it covers what came meanwhile. Filters that are gone leave it at the next merge.
+    return replace(newest, servers=servers, parent=newest.version, compacted=False)
 
 
 def _count_anew(index: Index, manifest: Manifest, left: list[bytes]) -> SavedPlan | None:
@@ -157,7 +190,7 @@ class Rebalancer:
         plan = self._follow(index, manifest)
         if plan is None or not isinstance(plan.partition, EventSpace):
             return None
-        plan.partition.seen += count_buckets(events, index, manifest.plan, plan.partition.table.size)
+        plan.partition.seen += count_buckets(events, index, manifest.plan, plan.partition.n_buckets)
         if imbalance(plan.partition.loads()) <= self.threshold or manifest.version != index.latest():
             return None
         try:
@@ -203,7 +236,7 @@ class CountTask:
         """Buckets with events, and how many."""
         plan = open_plan(self.url, self.plan)
         assert isinstance(plan.partition, EventSpace)
-        total = np.zeros(plan.partition.table.size, np.int64)
+        total = np.zeros(plan.partition.n_buckets, np.int64)
         for batch in batches:
             events = batch.rename_columns(list(self.columns))
             total += plan.partition.count_events(EventBatch.read(plan.schema, events, on_error="skip"))

@@ -39,7 +39,7 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import concat_filters
 from wherecast.progress import progress
 from wherecast.spark.build import How, build_version
-from wherecast.spark.changes import KEPT_VERSIONS, MOST_LAYERS, tidy, with_layers
+from wherecast.spark.changes import with_layers
 from wherecast.spark.columns import NameRule
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
@@ -104,7 +104,6 @@ def sync_rules(rules: DataFrame, index: Index, only: pa.Table | None = None) -> 
         SubscriptionError: Ids are there twice, or a column is missing or has another type than in the index.
         IndexStoreError: The index has numbered changes.
     """
-    spark = rules.sparkSession
     while True:
         with index.change() as manifest:
             if manifest.sequence:
@@ -122,8 +121,6 @@ def sync_rules(rules: DataFrame, index: Index, only: pa.Table | None = None) -> 
             "sync: added=%d changed=%d removed=%d refused=%d version=%d index=%s",
             *(synced.added, synced.changed, synced.removed, synced.refused, synced.version, index.url),
         )
-        if synced.committed and max(map(len, synced.manifest.servers)) > MOST_LAYERS:
-            tidy(spark, index, KEPT_VERSIONS)
         return synced
 
 
@@ -305,15 +302,18 @@ def _build_anew(rows: DataFrame, index: Index, manifest: Manifest, differing: Da
     plan = index.plan(manifest)
     strategy = cast("Strategy", "broadcast" if plan is None else plan.strategy)
     how = How(Schema.from_json(manifest.schema), strategy, len(manifest.servers))
-    live, there = F.coalesce("live", F.lit(0)) == 1, F.coalesce("n", F.lit(0)) > 0
-    counted = differing.where("id IS NOT NULL").agg(
+    with progress("building the index", 2) as step:
+        built, _, refused = build_version(index, rows, how, step)
+    bad = from_arrow(rows.sparkSession, refused.select(["id"]).rename_columns(["bad"]), "bad string").distinct()
+    known = differing.where("id IS NOT NULL").join(bad, F.col("id").cast("string") == F.col("bad"), "left")
+    # A rule that was live and whose edit is refused is removed, as it is where a version is laid over.
+    live, there = F.coalesce("live", F.lit(0)) == 1, (F.coalesce("n", F.lit(0)) > 0) & F.col("bad").isNull()
+    counted = known.agg(
         F.count_if(~live & there).alias("added"),
         F.count_if(live & there).alias("changed"),
         F.count_if(live & ~there).alias("removed"),
     )
     counts = counted.collect()[0].asDict()
-    with progress("building the index", 2) as step:
-        built, _, refused = build_version(index, rows, how, step)
     built = replace(built, id_column=manifest.id_column, filter_column=manifest.filter_column)
     committed = index.commit(replace(built, parent=manifest.version, synced=True))
     return SyncReport(committed, **counts, refused=len(refused), committed=True), refused

@@ -13,27 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.schema import Schema
 from wherecast.spark.columns import (
-    IDS,
     PREFIX,
     SERVER,
-    SERVERS,
     NameRule,
     Names,
+    Path,
     check_batch,
     check_moments,
     check_session,
     conform,
+    field_at,
     resolve,
 )
 from wherecast.spark.index import Index
-from wherecast.spark.match import MatchTask
+from wherecast.spark.tasks import FOUND_IDS, ROUTED_TO, MatchTask
 from wherecast.spark.versions import arrow_schema, parse_columns, require
 
 if TYPE_CHECKING:
@@ -78,14 +77,14 @@ def register_table_function(
     returned = StructType([*wanted.fields, StructField(subscription, kind)])
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
-    found = tuple((schema[name].column, path) for name, path in where.items())
-    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, columns=found)
+    used = {schema[name].column: path for name, path in where.items() if name in manifest.attributes}
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True)
     form = arrow_schema(wanted, schema.time_zone)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
             check_batch(events, schema)  # the zone of the session may have changed since
-            yield from match_table(task, conform(events, form, rule), form, subscription)
+            yield from match_table(task, conform(events, form, rule), used, form, subscription)
 
     # The worker tells a table argument by its annotation, which this module's future import has made a text.
     WherecastMatch.eval.__annotations__ = {"events": pa.RecordBatch}
@@ -107,26 +106,31 @@ def _refuse_names(columns: list[str], subscription: str, rule: NameRule) -> None
         )
 
 
-def match_table(task: MatchTask, batch: pa.RecordBatch, form: pa.Schema, subscription: str) -> Iterator[pa.Table]:
+def match_table(
+    task: MatchTask, batch: pa.RecordBatch, where: Mapping[str, Path], form: pa.Schema, subscription: str
+) -> Iterator[pa.Table]:
     """The matches of a batch of events, as pairs: the columns of `form`, and the subscription."""
-    task = task.without(set(form.names) - set(batch.schema.names))
-    found = task.match_here([batch]) if task.manifest.plan is None else task.match_served(_send(task, batch))
-    for answer in found:
-        lists = answer.column(IDS)
-        rows = pc.list_parent_indices(lists)
+    used = {name: field_at(batch, path) for name, path in where.items() if path[0] in batch.schema.names}
+    events = pa.RecordBatch.from_arrays(list(used.values()), list(used)) if used else batch
+    sent, rows = (events, None) if task.manifest.plan is None else _send(task, events)
+    start = 0
+    for answer in task.match([sent]):
+        lists = answer.field(FOUND_IDS)
+        found = pc.add(pc.list_parent_indices(lists), start)
+        start += len(answer)
+        places = found if rows is None else rows.take(found)
         columns: dict[str, Any] = {
-            field.name: answer.column(field.name).take(rows)
+            field.name: batch.column(field.name).take(places)
             if field.name in batch.schema.names
-            else pa.nulls(len(rows), field.type)
+            else pa.nulls(len(places), field.type)
             for field in form
         }
         yield pa.table({**columns, subscription: lists.flatten()})
 
 
-def _send(task: MatchTask, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A routed batch with one row per event and server, as Spark's explode would make it."""
-    for routed in task.route([batch]):
-        servers = routed.column(SERVERS)
-        rows = np.asarray(pc.list_parent_indices(servers))
-        sent = routed.take(pa.array(rows))
-        yield pa.RecordBatch.from_arrays([*sent.columns, servers.flatten()], [*sent.schema.names, SERVER])
+def _send(task: MatchTask, events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    """One row per event and server, as Spark's explode would make it, and whose row each is."""
+    servers = pa.concat_arrays([routed.field(ROUTED_TO) for routed in task.route([events])])
+    rows = pc.list_parent_indices(servers)
+    sent = events.take(rows)
+    return pa.RecordBatch.from_arrays([*sent.columns, servers.flatten()], [*sent.schema.names, SERVER]), rows

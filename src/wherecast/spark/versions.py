@@ -4,6 +4,7 @@
 |---|---|---|
 | `DataFrame.toArrow`, `createDataFrame` of an Arrow table | 4.0 | the batches that `toPandas` is made of; rows |
 | `StructType.fromDDL` | 4.0 | the parser behind `createDataFrame` |
+| `arrow_udf`: a column computed in Python from some others | 4.1 | `mapInArrow`, which all columns pass through |
 | `DataFrame.repartitionById` | 4.1 | `repartition` by keys that Spark's hash sends to the wanted partition |
 | `is_valid_utf8`, `make_valid_utf8` | 4.0 | bytes decoded by Java |
 | the zone of `to_arrow_schema` | 4.2 | set afterwards |
@@ -18,8 +19,9 @@ do not have.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -150,6 +152,59 @@ def make_valid_utf8(text: Column) -> Column:
 def is_variant(kind: DataType) -> bool:
     """Whether a type is VARIANT."""
     return kind.typeName() == "variant"
+
+
+#: Turns batches of rows into arrays with a value for each row, in their order; cut as it likes.
+RowWork: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Array]]
+
+
+def add_column(
+    frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, tuple[str, ...]], kind: DataType
+) -> DataFrame:
+    """The frame with one more column, which `work` computes from some others.
+
+    `inputs` are the columns of the batches that `work` gets, and what they are: a column of the frame, or a field in one.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.col(".".join(f"`{part.replace('`', '``')}`" for part in path)) for path in inputs.values()]
+    names = list(inputs)
+    if not names:  # it takes one to know how many rows there are
+        columns, names = [F.lit(True)], ["__wherecast_row"]
+    if spark_version() < (4, 1):
+        return _add_by_passing(frame, name, work, dict(zip(names, columns, strict=True)), kind)
+    make: Any = F  # its stubs do not know arrow_udf yet
+
+    def compute(arrays: Iterator[Any]) -> Iterator[pa.Array]:
+        parts = (array if isinstance(array, tuple) else (array,) for array in arrays)
+        yield from work(pa.RecordBatch.from_arrays(list(part), names) for part in parts)
+
+    # Otherwise Spark computes it again for every mention of it, and again for a filter on it.
+    function = make.arrow_udf(compute, kind, make.ArrowUDFType.SCALAR_ITER).asNondeterministic()
+    return frame.select("*", function(*columns).alias(name))
+
+
+def _add_by_passing(
+    frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, Column], kind: DataType
+) -> DataFrame:
+    """`add_column` for a Spark that knows only functions of whole rows."""
+    from pyspark.sql.types import StructField, StructType
+
+    n, names, own = len(frame.columns), list(inputs), frame.columns
+    wide = frame.select("*", *inputs.values())
+    # Spark takes a dot in a name for a field here, so columns have numbers.
+    wide = wide.toDF(*(f"_{i}" for i in range(n + len(names))))
+    result = StructType([*wide.schema.fields[:n], StructField(f"_{n}", kind)])
+
+    def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            start = 0
+            for found in work([pa.RecordBatch.from_arrays(batch.columns[n:], names)]):
+                rows = batch.slice(start, len(found))
+                start += len(found)
+                yield pa.RecordBatch.from_arrays([*rows.columns[:n], found], [f"_{i}" for i in range(n + 1)])
+
+    return wide.mapInArrow(compute, result).toDF(*own, name)
 
 
 def repartition_by_id(frame: DataFrame, n: int, number: str | Column) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
 
-_log = logging.getLogger(__name__)
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
 
@@ -29,18 +27,22 @@ class Parquet(Sink):
     The first stream that writes a batch owns the sink; others are refused.
 
     `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files.
+
+    A stream that has written batches before finds an empty folder only if its output was deleted, or if it is to write
+    elsewhere from now on. The first is refused; `goes_on=True` says that it is the second.
     """
 
     needs = (("path",),)
 
-    def __init__(self, path: str, *, batch_column: str = "batch_id") -> None:
+    def __init__(self, path: str, *, batch_column: str = "batch_id", goes_on: bool = False) -> None:
         self._store = Store(path)
         self.path = self._store.url
         self.batch_column = batch_column
+        self.goes_on = goes_on
 
     @classmethod
     def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - the folder knows its stream
-        return cls(str(config.path), batch_column=config.batch_column)
+        return cls(str(config.path), batch_column=config.batch_column, goes_on=config.goes_on)
 
     def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
         """Raises SchemaError if one of the columns has the name of the folders."""
@@ -94,11 +96,11 @@ class Parquet(Sink):
             # Written by a release that did not record the owner: the stream that goes on after these batches takes it over.
             if self._newest() > batch:
                 raise self._stranger("of an unknown id", batch.stream)
-            if batch > 0 and self._newest() < 0:
-                _log.warning(
-                    "sink=%s stream=%s: it is empty, and the stream is at batch %d; if its output was deleted, start with a new "
-                    "checkpoint to write it again",
-                    *(self.path, batch.stream, batch),
+            if batch > 0 and self._newest() < 0 and not self.goes_on:
+                raise SinkError(
+                    f"the sink {self.path} is empty, and the stream is at batch {int(batch)}: its earlier output was deleted or is "
+                    f"elsewhere; restore it, start with a new checkpoint to write all of it again, or say that the stream goes "
+                    f"on in a new folder: Parquet(path, goes_on=True), in a file goes_on = true"
                 )
             self._store.create(_OWNER, json.dumps({"stream": batch.stream}).encode())
             owner = self._owner()

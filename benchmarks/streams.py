@@ -1,0 +1,219 @@
+"""Streams: the bars of the Spark pipeline, each a ratio within one run, on local[2].
+
+    python benchmarks/streams.py prepare|batch|wide|routed|small [--work DIR] [--events N] [--rounds N]
+
+`prepare` makes workload and indexes, so that the rest can be short: on a machine that others use, seconds are what one gets.
+
+- batch: lists to Parquet by `match` and by `stream` in steady state, beside events passed through `mapInArrow` to Parquet.
+- wide: 50 columns of which filters use 4, beside all 50 passed through `mapInArrow`; nothing is kept.
+- routed: pairs over 8 servers beside broadcast, counted.
+- small: micro-batches of 1,000 events, beside Spark's own no-op sink.
+
+Ways take turns; the first rounds warm the JVM up, and the median of the rest counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from wherecast import spark as ws
+from wherecast.bench.workloads.reference import make_workload
+
+WARM_UP = 2
+SERVERS = 8
+WIDE = 50
+STRATEGIES = ("broadcast", "event-space")
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A session and a work folder."""
+
+    work: Path
+    n: int
+    rounds: int
+
+    @property
+    def spark(self) -> SparkSession:
+        settings = {"spark.sql.shuffle.partitions": 4, "spark.driver.memory": "3g"}
+        return ws.create_session("bars", "local[2]", **settings)
+
+    def prepare(self) -> None:
+        """The workload, an index for each strategy, and events in files of equal size."""
+        if not (self.work / "stock" / "truth.json").exists():
+            make_workload("stock").write(self.work / "stock")
+        rows = self.spark.read.parquet(str(self.work / "stock" / "subscriptions.parquet"))
+        for strategy in STRATEGIES:
+            path = self.work / f"index-stock-{strategy}"
+            if not ws.Index(str(path)).versions():
+                ws.build_index(rows, self.work / "stock" / "schema.json", str(path), strategy=strategy, servers=SERVERS)
+
+    def index(self, strategy: str = "broadcast") -> ws.Index:
+        return ws.Index(str(self.work / f"index-stock-{strategy}"))
+
+    def write(self, folder: str, n: int, files: int) -> Path:
+        """So many events in so many files; they are made anew."""
+        path = self.work / folder
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        source = pq.read_table(self.work / "stock" / "events.parquet")
+        source = pa.concat_tables([source] * (1 + n // len(source))).slice(0, n).combine_chunks()
+        for number in range(files):
+            pq.write_table(source.slice(number * n // files, n // files), path / f"{number:05d}.parquet")
+        return path
+
+    def compare(self, ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+        """Median seconds of each way, taking turns."""
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(WARM_UP + self.rounds):
+            for name, work in ways.items():
+                begin = time.perf_counter()
+                work()
+                taken[name].append(time.perf_counter() - begin)
+                print(f"{name}: {taken[name][-1]:.2f} s", file=sys.stderr, flush=True)
+        return {name: median(times[WARM_UP:]) for name, times in taken.items()}
+
+
+def passed(events: DataFrame) -> DataFrame:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    return events.mapInArrow(run, events.schema)
+
+
+def consume(rows: DataFrame) -> None:
+    """Compute every column of every row and keep nothing."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def show(taken: dict[str, float], n: int, goals: dict[tuple[str, str], float]) -> None:
+    for name, seconds in taken.items():
+        print(f"{name:<40}{seconds:8.2f} s{n / seconds:14,.0f} events/s")
+    for (one, other), goal in goals.items():
+        ratio = taken[other] / taken[one]
+        print(f"{one} / {other}: {ratio:.2f} (bar {goal}: {'met' if ratio >= goal else 'missed'})", flush=True)
+
+
+def batch(bars: Bars) -> None:
+    """Pass-through, batch and stream, all to Parquet."""
+    out, source = bars.work / "out", bars.write("in", bars.n, 4)
+    events, index = bars.spark.read.parquet(str(source)), bars.index()
+
+    def save(rows: DataFrame) -> None:
+        rows.write.mode("overwrite").parquet(str(out))
+
+    def streamed() -> None:
+        for folder in ("sunk", "checkpoint"):
+            shutil.rmtree(bars.work / folder, ignore_errors=True)
+        reader = bars.spark.readStream.schema(events.schema).option("maxFilesPerTrigger", 2)
+        query = index.stream(
+            reader.parquet(str(source)),
+            ws.Parquet(str(bars.work / "sunk")),
+            str(bars.work / "checkpoint"),
+            output="lists",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+        steps.append([json.loads(p.json)["durationMs"] for p in query.query.recentProgress][1:])
+
+    steps: list[list[dict[str, int]]] = []
+    ways = {
+        "pass through": lambda: save(passed(events)),
+        "batch": lambda: save(index.match(events, output="lists")),
+        "stream, with start": streamed,
+    }
+    taken = bars.compare(ways)
+    # In steady state: the batches after the first, from trigger to commit; each has half of the events.
+    taken["stream"] = 2 * median(step["triggerExecution"] for run in steps[WARM_UP:] for step in run if step) / 1e3
+    show(taken, bars.n, {("batch", "pass through"): 0.85, ("stream", "batch"): 0.85})
+    for name in ("addBatch", "walCommit", "commitOffsets", "queryPlanning", "latestOffset"):
+        print(f"  {name}: {median(step.get(name, 0) for run in steps[WARM_UP:] for step in run if step):.0f} ms")
+
+
+def wide(bars: Bars) -> None:
+    """Events with 46 columns that no filter uses."""
+    source = bars.spark.read.parquet(str(bars.write("in", bars.n, 2)))
+    more = [F.concat(F.lit(f"c{i}-"), F.col("symbol")).alias(f"s{i}") for i in range((WIDE - 4) // 2)]
+    more += [(F.col("price") + i).alias(f"d{i}") for i in range(WIDE - 4 - len(more))]
+    folder = bars.work / "wide"
+    source.select("*", *more).write.mode("overwrite").parquet(str(folder))
+    events, index = bars.spark.read.parquet(str(folder)), bars.index()
+    taken = bars.compare(
+        {
+            "all 50 passed through": lambda: consume(passed(events)),
+            "match": lambda: consume(index.match(events, output="lists")),
+            "read alone": lambda: consume(events),
+        }
+    )
+    show(taken, bars.n, {("match", "all 50 passed through"): 3.0})
+
+
+def routed(bars: Bars) -> None:
+    """8 servers beside one."""
+    events = bars.spark.read.parquet(str(bars.write("in", bars.n, 2)))
+    ways = {name: (lambda name=name: events.transform(ws.match, bars.index(name)).count()) for name in STRATEGIES}
+    show(bars.compare(ways), bars.n, {("event-space", "broadcast"): 0.5})
+
+
+def small(bars: Bars) -> None:
+    """Micro-batches of 1,000 events: Spark's no-op sink, and matches to Parquet and to nowhere."""
+    n = 12
+    folder, index = bars.write("small", 1_000 * n, n), bars.index()
+    schema = bars.spark.read.parquet(str(folder)).schema
+    found: dict[str, list[float]] = {}
+    sinks = {"noop": None, "nowhere": ws.Foreach(lambda m, _: consume(m)), "Parquet": None}
+    for round_ in range(2):
+        for name, given in sinks.items():
+            for used in ("small-out", "small-checkpoint"):
+                shutil.rmtree(bars.work / used, ignore_errors=True)
+            events = bars.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+            checkpoint, now = str(bars.work / "small-checkpoint"), {"availableNow": True}
+            if name == "noop":
+                writer = events.writeStream.format("noop").option("checkpointLocation", checkpoint)
+                query = writer.trigger(availableNow=True).start()
+            else:
+                sink = given or ws.Parquet(str(bars.work / "small-out"))
+                query = index.stream(events, sink, checkpoint, output="lists", trigger=now)
+            query.awaitTermination()
+            progress = [json.loads(p.json)["durationMs"] for p in getattr(query, "query", query).recentProgress]
+            if round_:
+                found[name] = [step["triggerExecution"] for step in progress[2:]]
+                print(name, {k: median(s.get(k, 0) for s in progress[2:]) for k in progress[-1]}, flush=True)
+    for name, times in found.items():
+        print(f"{name:<12} p50 {median(times):6.0f} ms, {median(times) - median(found['noop']):+.0f} ms (bar +100)")
+
+
+COMMANDS: dict[str, Callable[[Bars], None]] = {
+    "prepare": Bars.prepare,
+    "batch": batch,
+    "wide": wide,
+    "routed": routed,
+    "small": small,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--work", type=Path, default=Path("benchmark-data"))
+    parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    COMMANDS[asked.command](Bars(asked.work.resolve(), asked.events, asked.rounds))
+
+
+if __name__ == "__main__":
+    main()
