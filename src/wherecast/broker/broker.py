@@ -25,6 +25,7 @@ from wherecast.broker.metrics import Metrics
 from wherecast.broker.problems import Problem, not_found, unavailable
 from wherecast.broker.security import ALL_SCOPES, KnownTokens, Rates
 from wherecast.broker.settings import Settings
+from wherecast.broker.statistics import Statistics
 from wherecast.broker.store import answers, event_log, spaces, subscriptions, tokens
 from wherecast.broker.store.database import BrokerDatabase
 from wherecast.broker.store.spaces import Quotas, StoredSpace
@@ -69,6 +70,7 @@ class Broker:
         self.database = BrokerDatabase(settings.database)
         self.limits = Limits()
         self.metrics = Metrics()
+        self.statistics = Statistics()
         self.tokens = KnownTokens()
         self.request_rates = Rates(settings.max_requests_per_s)
         self.event_rates = Rates(settings.max_events_per_s)
@@ -174,6 +176,7 @@ class Broker:
                 space.tail.append(decision.entry)
                 self.metrics.events.inc(len(decision.entry.lines))
                 self.metrics.matches.inc(decision.entry.numbers.size)
+                self.statistics.count(space.tenant, space.name, len(decision.entry.lines), decision.entry.numbers.size)
             self.metrics.changes.inc(len(decision.rows))
         for tell in told:
             tell()
@@ -261,6 +264,7 @@ class Broker:
     async def _tidy(self) -> None:
         now = clock.now_ms()
         await self.run(lambda c, _: answers.forget_answers(c, now - self.settings.answers_ms))
+        await self.run(lambda c, _: tokens.forget_sessions(c, now))
         for space in self.served():
             await self.trim(space, now)
         await self._in_thread(lambda: self._save(self.settings.snapshot_every))

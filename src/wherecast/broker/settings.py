@@ -52,6 +52,8 @@ class Settings:
     retention_bytes: int = 10 << 30
     #: How long the answer to a request with an idempotency key is kept.
     answers_ms: int = _DAY_MS
+    #: How long a session of the console lasts.
+    session_ms: int = _DAY_MS // 2
     #: How long a deleted subscription is kept as a tombstone, for those who follow changes.
     tombstones_ms: int = 7 * _DAY_MS
     #: A snapshot is written after so many changes.

@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 import wherecast
-from wherecast.broker.app import feeds, filters, publish, spaces, subscriptions, tenants
+from wherecast.broker.app import console, feeds, filters, publish, session, spaces, statistics, subscriptions, tenants
 from wherecast.broker.app.limits import LimitedBodies
+from wherecast.broker.app.statistics import TimedPublishes
 from wherecast.broker.broker import Broker
 from wherecast.broker.problems import Problem, problem_of
 from wherecast.broker.settings import Settings
@@ -65,9 +66,10 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
-    for part in (spaces, subscriptions, publish, filters, feeds, tenants):
+    for part in (spaces, subscriptions, publish, filters, feeds, tenants, session, statistics, console):
         app.include_router(part.router)
     app.add_middleware(LimitedBodies, limit=settings.max_body_bytes, seconds=settings.body_timeout_s)
+    app.add_middleware(TimedPublishes, broker=served)
     _add_health(app, served)
     _add_problems(app)
     return app

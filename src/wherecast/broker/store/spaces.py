@@ -62,6 +62,13 @@ def find_quotas(connection: Connection, tenant: str) -> Quotas | None:
     return None if text is None else Quotas.of(text)
 
 
+def find_usage(connection: Connection, tenant: str) -> dict[str, int]:
+    """What a tenant has of what it has quotas for; open feeds are not in the store."""
+    total = [func.coalesce(func.sum(spaces.c[name]), 0) for name in ("subscriptions", "clauses")]
+    row = connection.execute(select(*total, func.count()).where(spaces.c.tenant == tenant)).one()
+    return {"subscriptions": int(row[0]), "clauses": int(row[1]), "spaces": int(row[2])}
+
+
 def set_quotas(connection: Connection, tenant: str, quotas: Quotas) -> bool:
     values = {"quotas": json.dumps(quotas._asdict())}
     return bool(connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(values)).rowcount)
@@ -132,7 +139,7 @@ def hold_space(connection: Connection, tenant: str, space: int) -> SpaceCounters
     """The counters of a space, which nobody else changes until this transaction ends."""
     columns = [spaces.c[name] for name in _COUNTERS]
     where = (spaces.c.tenant == tenant, spaces.c.space == space)
-    row = connection.execute(select(*columns).where(*where).with_for_update()).first()
+    row = connection.execute(select(*columns, spaces.c.name).where(*where).with_for_update()).first()
     if row is None:
         return None
     quotas = find_quotas(connection, tenant) or Quotas()
