@@ -13,9 +13,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 import wherecast
-from wherecast.broker.app import feeds, filters, publish, spaces, subscriptions, tenants
+from wherecast.broker.app import deliveries, feeds, filters, publish, spaces, subscribers, subscriptions, tenants
 from wherecast.broker.app.limits import LimitedBodies
 from wherecast.broker.broker import Broker
+from wherecast.broker.delivery.service import DeliveryService
 from wherecast.broker.problems import Problem, problem_of
 from wherecast.broker.settings import Settings
 from wherecast.errors import WherecastError
@@ -50,9 +51,12 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
     async def life(app: FastAPI) -> AsyncIterator[None]:
         app.state.broker = served
         await served.start()
+        app.state.delivery = delivery = DeliveryService(served)
+        await delivery.start()
         try:
             yield
         finally:
+            await delivery.stop()
             await served.stop()
 
     app = FastAPI(
@@ -65,7 +69,7 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
-    for part in (spaces, subscriptions, publish, filters, feeds, tenants):
+    for part in (spaces, subscriptions, publish, filters, feeds, subscribers, deliveries, tenants):
         app.include_router(part.router)
     app.add_middleware(LimitedBodies, limit=settings.max_body_bytes, seconds=settings.body_timeout_s)
     _add_health(app, served)
