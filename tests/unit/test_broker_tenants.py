@@ -21,6 +21,10 @@ OWN = {
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),
     ("get", "/v1/audit"),
+    ("get", "/v1/subscribers"),
+    ("put", "/v1/subscribers/{name}"),
+    ("get", "/v1/deliveries"),
+    ("post", "/v1/deliveries/replay"),
 }
 
 BODIES = {
@@ -33,13 +37,18 @@ BODIES = {
     "QuotasIn": {},
     "TenantIn": {"tenant": "third"},
     "TokenIn": {"name": "x", "scopes": ["read"]},
+    "SubscriberIn": {"routes": [{"route": "r1", "kind": "feed"}]},
+    "SnoozeIn": {"minutes": 1},
+    "RouteTestIn": {},
+    "ReplayIn": {},
 }
 
 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("tenants")) as found:
-        found("PUT", f"{SPACE}/subscriptions/s", 201, json={"filter": "price > 1"})
+        found("PUT", f"{SPACE}/subscriptions/s", 201, json={"filter": "price > 1", "subscriber": "alice"})
+        found("PUT", "/v1/subscribers/alice", 201, json=BODIES["SubscriberIn"])
         yield found
 
 
@@ -63,7 +72,7 @@ def body_of(operation) -> dict:
 
 
 def filled(path: str, token_id: str) -> str:
-    names = {"space": "quotes", "id": "s", "tenant": "default", "token_id": token_id}
+    names = {"space": "quotes", "id": "s", "tenant": "default", "token_id": token_id, "name": "alice", "route": "r1"}
     return re.sub(r"\{(\w+)\}", lambda m: names[m.group(1)], path)
 
 
@@ -112,6 +121,7 @@ def test_every_statement_names_the_tenant(call):
     The exceptions are what a process does for all tenants by itself, and the search for a token.
     """
     allowed = {"tokens": {"digest"}, "subscriptions": {"expires_ms"}, "answers": {"created_ms"}}
+    allowed |= {"subscribers": {"next_ms", "lease_ms"}, "deliveries": {"finished_ms", "since_ms"}}
     owned = {table.name for table in metadata.tables.values() if "tenant" in table.c}
     seen, wrong = set(), []
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from wherecast.broker.core import SpaceCounters
+from wherecast.broker.store.delivery_tables import delivery_positions
 from wherecast.broker.store.tables import event_log, spaces, subscriptions, tenants
 
 
@@ -114,7 +115,7 @@ def every_space(connection: Connection) -> list[StoredSpace]:
 
 
 def remove_space(connection: Connection, tenant: str, space: int) -> None:
-    for table in (event_log, subscriptions, spaces):
+    for table in (delivery_positions, event_log, subscriptions, spaces):
         connection.execute(delete(table).where(table.c.tenant == tenant, table.c.space == space))
 
 
