@@ -6,7 +6,8 @@ They are of this process and of one tenant at a time; `metrics` has those of all
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ import numpy.typing as npt
 
 #: How many seconds are kept.
 KEPT_S = 300
-#: Spaces whose figures are kept at a time; those that were quiet for KEPT_S make room.
-_SPACES = 2_000
+#: Spaces whose figures are kept at a time, 64 KB each; the one that was quiet for longest makes room.
+KEPT_SPACES = 500
 #: Upper ends of the classes of publish times, in milliseconds: each a quarter above the last.
 _ENDS_MS = 0.2 * 1.25 ** np.arange(48)
-_EVENTS, _MATCHES, _TIMES = 0, 1, 2
+_EVENTS, _MATCHES = 0, 1
 
 Counts = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int32]
 
 
 class _Ring:
@@ -28,21 +30,23 @@ class _Ring:
 
     def __init__(self) -> None:
         self.seconds = np.full(KEPT_S, -1, np.int64)
-        self.counts: Counts = np.zeros((KEPT_S, _TIMES + _ENDS_MS.size + 1), np.int64)
+        self.counts: Counts = np.zeros((KEPT_S, 2), np.int64)
+        self.times: Times = np.zeros((KEPT_S, _ENDS_MS.size + 1), np.int32)
 
-    def row(self, second: int) -> Counts:
+    def place(self, second: int) -> int:
         place = second % KEPT_S
         if self.seconds[place] != second:
             self.seconds[place] = second
             self.counts[place] = 0
-        found: Counts = self.counts[place]
-        return found
+            self.times[place] = 0
+        return place
 
-    def add_to(self, total: Counts, first: int) -> None:
-        """Add the rows of the seconds from `first` on to those of `total`."""
+    def add_to(self, counts: Counts, times: Counts, first: int) -> None:
+        """Add the rows of the seconds from `first` on."""
         at = self.seconds - first
-        kept = (at >= 0) & (at < len(total)) & (self.seconds >= 0)
-        total[at[kept]] += self.counts[kept]
+        kept = (at >= 0) & (at < len(counts)) & (self.seconds >= 0)
+        counts[at[kept]] += self.counts[kept]
+        times[at[kept]] += self.times[kept]
 
 
 class Statistics:
@@ -50,54 +54,47 @@ class Statistics:
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
-        self._rings: dict[tuple[str, str], _Ring] = {}
+        self._rings: OrderedDict[tuple[str, str], _Ring] = OrderedDict()
 
     def count(self, tenant: str, space: str, events: int, matches: int) -> None:
         """Events that are durable now, and their matches."""
-        row = self._row(tenant, space)
-        row[_EVENTS] += events
-        row[_MATCHES] += matches
+        ring = self._ring(tenant, space)
+        ring.counts[ring.place(int(self._clock_s()))] += (events, matches)
 
     def time(self, tenant: str, space: str, seconds: float) -> None:
         """A publish took so long, from the request to its answer."""
-        self._row(tenant, space)[_TIMES + int(np.searchsorted(_ENDS_MS, seconds * 1000))] += 1
+        ring = self._ring(tenant, space)
+        ring.times[ring.place(int(self._clock_s())), np.searchsorted(_ENDS_MS, seconds * 1000)] += 1
 
     def last(self, tenant: str, space: str | None, seconds: int) -> dict[str, Any]:
         """The last whole seconds of a space, or of all spaces of a tenant; the newest last."""
         first = int(self._clock_s()) - seconds
-        total: Counts = np.zeros((seconds, _TIMES + _ENDS_MS.size + 1), np.int64)
+        counts: Counts = np.zeros((seconds, 2), np.int64)
+        times: Counts = np.zeros((seconds, _ENDS_MS.size + 1), np.int64)
         for (owner, name), ring in self._rings.items():
             if owner == tenant and space in (None, name):
-                ring.add_to(total, first)
+                ring.add_to(counts, times, first)
         return {
-            "events": total[:, _EVENTS].tolist(),
-            "matches": total[:, _MATCHES].tolist(),
-            "publishes": total[:, _TIMES:].sum(axis=1).tolist(),
-            "publish_ms": {name: _quantiles(total[:, _TIMES:], q) for name, q in (("p50", 0.5), ("p99", 0.99))},
+            "events": counts[:, _EVENTS].tolist(),
+            "matches": counts[:, _MATCHES].tolist(),
+            "publishes": times.sum(axis=1).tolist(),
+            "publish_ms": {"p50": _quantiles(times, 0.5), "p99": _quantiles(times, 0.99)},
         }
 
-    def _row(self, tenant: str, space: str) -> Counts:
-        second = int(self._clock_s())
+    def _ring(self, tenant: str, space: str) -> _Ring:
         ring = self._rings.get((tenant, space))
         if ring is None:
-            if len(self._rings) >= _SPACES:
-                self._forget(second)
             ring = self._rings[tenant, space] = _Ring()
-        return ring.row(second)
-
-    def _forget(self, second: int) -> None:
-        """Make room: the quiet ones go, and if there are none, the one that was quiet for longest."""
-        quiet = [key for key, ring in self._rings.items() if ring.seconds.max() < second - KEPT_S]
-        for key in quiet or [min(self._rings, key=lambda key: int(self._rings[key].seconds.max()))]:
-            del self._rings[key]
+            if len(self._rings) > KEPT_SPACES:
+                self._rings.popitem(last=False)
+        self._rings.move_to_end((tenant, space))
+        return ring
 
 
 def _quantiles(times: Counts, q: float) -> list[float | None]:
     """A quantile for each second by the end of its class, up to a quarter too high; None where nothing was published."""
-    return list(_ends(times, q))
-
-
-def _ends(times: Counts, q: float) -> Iterable[float | None]:
+    found: list[float | None] = []
     for row, total in zip(np.cumsum(times, axis=1), times.sum(axis=1), strict=True):
         place = min(int(np.searchsorted(row, q * total)), _ENDS_MS.size - 1)
-        yield round(float(_ENDS_MS[place]), 2) if total else None
+        found.append(round(float(_ENDS_MS[place]), 2) if total else None)
+    return found

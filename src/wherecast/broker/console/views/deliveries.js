@@ -51,17 +51,16 @@ export function mount(root, context) {
       await show();
     }, { kind: "small", label: `Attempts of delivery ${delivery.id}` });
     const replay = button("Replay", async () => {
-      await post(at`deliveries/${delivery.id}/replay`, {});
+      await post(at`deliveries/${delivery.id}/replay`);
       toast("It is sent again");
       await load();
     }, { kind: "small", picture: "replay", label: `Replay delivery ${delivery.id}` });
-    const isOver = delivery.state === "dead" || delivery.state === "delivered";
     const item = h(
       "li",
       { class: `row ${delivery.state}` },
       h("div", { class: "row-head" }, badge(delivery.state), h("h2", null, delivery.subscriber), h("span", { class: "hint" }, `event ${number(delivery.event)} of ${delivery.space}`), delivery.subscriptions.map((id) => h("span", { class: "tag" }, id))),
       delivery.reason ? h("p", { class: delivery.state === "dead" ? "error" : "hint" }, delivery.reason) : null,
-      h("div", { class: "row-foot" }, h("span", { class: "hint" }, facts(delivery)), h("div", { class: "actions" }, toggle, isOver && context.may("subscribe") ? replay : null)),
+      h("div", { class: "row-foot" }, h("span", { class: "hint" }, facts(delivery)), h("div", { class: "actions" }, toggle, delivery.state === "dead" && context.may("subscribe") ? replay : null)),
       detail,
     );
     if (open.has(delivery.id)) show();

@@ -5,9 +5,9 @@ import { sparkline } from "../chart.js";
 import { h, put } from "../dom.js";
 import { badge, button, every, field, head, input, moment, number } from "../ui.js";
 
-const SHOWN = 60, DRAW_MS = 300, POLL_MS = 2000, TAGS = 4;
+const SHOWN = 60, BEFORE = 30, DRAW_MS = 300, POLL_MS = 2000, TAGS = 4;
 
-export function mount(root, context) {
+export async function mount(root, context) {
   const space = context.space.name;
   const only = input({ name: "subscriber", placeholder: "all", list: null });
   const list = h("ul", { class: "events", role: "log", "aria-live": "off", "aria-label": "Matches, newest first" });
@@ -27,11 +27,14 @@ export function mount(root, context) {
   hold.setAttribute("aria-pressed", "false");
   hold.id = "hold";
 
-  function open() {
+  /** Begin with what matched lately, so that the page is not empty when it opens. */
+  async function open() {
     source?.close();
     waiting = [];
     put(list, hint(context));
-    source = new EventSource(`v1/${withQuery(at`spaces/${space}/feed`, { subscriber: only.value.trim() })}`);
+    const now = await get(at`spaces/${space}`);
+    const from = Math.max(now.earliest_position, now.next_position - BEFORE) - 1;
+    source = new EventSource(`v1/${withQuery(at`spaces/${space}/feed`, { subscriber: only.value.trim(), from: from < 0 ? "" : from })}`);
     source.onopen = () => set(link, "live", "good");
     source.onerror = () => set(link, "connecting again", "warn");
     source.onmessage = (message) => {
@@ -60,7 +63,7 @@ export function mount(root, context) {
     figures.element,
     h("section", { class: "card flush", "aria-label": "Matches" }, h("div", { class: "bar" }, field("Subscriber", only)), list, told),
   );
-  open();
+  await open();
   return () => {
     source.close();
     clearInterval(drawing);

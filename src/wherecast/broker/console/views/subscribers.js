@@ -44,9 +44,9 @@ export async function mount(root, context) {
     const outcome = h("div", { class: "detail", role: "status" });
     const refresh = async () => item.replaceWith(row(await get(path)));
     const act = (word, body, done) => async () => {
-      await post(`${path}/${word}`, body);
+      const changed = await post(`${path}/${word}`, body);
       toast(`${subscriber.name} is ${done}`);
-      await refresh();
+      item.replaceWith(row(changed));
     };
     const name = (word) => ({ kind: "small", label: `${word} ${subscriber.name}` });
     const test = (route) => async () => {
@@ -63,7 +63,7 @@ export async function mount(root, context) {
     const isSnoozed = subscriber.snoozed_until && new Date(subscriber.snoozed_until) > new Date();
     const tools = mayChange ? [
       button("Test", test(null), name("Test")),
-      subscriber.muted ? button("Unmute", act("unmute", {}, "told again"), name("Unmute")) : button("Mute", act("mute", {}, "muted"), name("Mute")),
+      subscriber.muted ? button("Unmute", act("unmute", undefined, "told again"), name("Unmute")) : button("Mute", act("mute", undefined, "muted"), name("Mute")),
       isSnoozed ? button("Wake", act("snooze", { minutes: 0 }, "told again"), name("Wake")) : button("Snooze 1 h", act("snooze", { minutes: 60 }, "snoozed for an hour"), name("Snooze for an hour:")),
       button("Edit", () => edit(subscriber), name("Edit")),
       remove,
@@ -97,19 +97,19 @@ function facts(subscriber) {
 
 function routeLine(route, path, mayChange, test, refresh, tell) {
   const act = (word, done) => async () => {
-    const answer = await post(`${path}/routes/${encodeURIComponent(route.route)}/${word}`, {});
-    toast(done);
+    const answer = await post(`${path}/routes/${encodeURIComponent(route.route)}/${word}`);
+    if (answer.state === "active") toast(done);
+    else toast(answer.reason ?? `The route is ${answer.state}`, "bad");
     await refresh();
-    if (answer?.secret) tell(secretNote("The new secret of this route.", answer.secret));
   };
   const name = (word) => ({ kind: "small ghost", label: `${word} route ${route.route}` });
   const tools = mayChange ? [
     button("Test", test(route.route), name("Test")),
-    route.state === "unverified" ? button("Verify", act("verify", "Asked the endpoint"), name("Verify")) : null,
+    route.state === "unverified" ? button("Verify", act("verify", "The receiver agrees: the route is active"), name("Verify")) : null,
     route.state === "disabled" ? button("Enable", act("enable", "The route is on again"), name("Enable")) : null,
     route.kind === "webhook" ? button("New secret", async () => {
-      const answer = await post(`${path}/routes/${encodeURIComponent(route.route)}/rotate`, {});
-      tell(secretNote("The new secret of this route; the old one still counts for a while.", answer.secret ?? ""));
+      const answer = await post(`${path}/routes/${encodeURIComponent(route.route)}/rotate`);
+      tell(secretNote("The new secret of this route; the old one signs as well for a day.", answer.secret));
     }, name("New secret for")) : null,
   ] : null;
   return h("li", null, h("span", { class: "kind" }, route.kind), h("code", { class: "target" }, route.target ?? ""), badge(route.state), route.reason ? h("span", { class: "hint" }, route.reason) : null, h("span", { class: "actions" }, tools));
@@ -151,7 +151,7 @@ function form(subscriber, saved, cancel) {
     const hours = from.value && to.value ? [{ ...(quiet ?? {}), from: from.value, to: to.value }, ...others] : others;
     const body = {
       time_zone: zone.value.trim(), quiet_hours: hours, digest_minutes: digest.value ? Number(digest.value) : null, ordered: ordered.checked,
-      title: subscriber?.title ?? null, text: subscriber?.text ?? null, routes: [...routes.children].map((row) => row.read()),
+      muted: subscriber?.muted ?? false, snoozed_until: subscriber?.snoozed_until ?? null, title: subscriber?.title ?? null, text: subscriber?.text ?? null, routes: [...routes.children].map((row) => row.read()),
     };
     save.disabled = true;
     try {
