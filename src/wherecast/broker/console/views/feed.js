@@ -5,12 +5,13 @@ import { sparkline } from "../chart.js";
 import { h, put } from "../dom.js";
 import { badge, button, every, field, head, input, moment, number } from "../ui.js";
 
-const SHOWN = 60, BEFORE = 30, DRAW_MS = 300, POLL_MS = 2000, TAGS = 4;
+const SHOWN = 60, BEFORE = 30, DRAW_MS = 300, POLL_MS = 2000, AGAIN_MS = 3000, TAGS = 4;
 
 export async function mount(root, context) {
   const space = context.space.name;
   const only = input({ name: "subscriber", placeholder: "all", list: null });
-  const list = h("ul", { class: "events", role: "log", "aria-live": "off", "aria-label": "Matches, newest first" });
+  const list = h("ul", null);
+  const log = h("div", { class: "events", role: "log", "aria-live": "off", "aria-label": "Matches, newest first", tabindex: "0" }, list);
   const told = h("p", { class: "visually-hidden", role: "status" });
   const link = badge("connecting", "quiet");
   const figures = tiles();
@@ -18,6 +19,7 @@ export async function mount(root, context) {
   let total = 0;
   let isPaused = false;
   let source = null;
+  let again = null;
 
   const hold = button("Pause", () => {
     isPaused = !isPaused;
@@ -34,9 +36,12 @@ export async function mount(root, context) {
     put(list, hint(context));
     const now = await get(at`spaces/${space}`);
     const from = Math.max(now.earliest_position, now.next_position - BEFORE) - 1;
-    source = new EventSource(`v1/${withQuery(at`spaces/${space}/feed`, { subscriber: only.value.trim(), from: from < 0 ? "" : from })}`);
+    source = new EventSource(`v1/${withQuery(at`spaces/${space}/feed`, { subscriber: only.value.trim(), from: from < 0 ? "earliest" : from })}`);
     source.onopen = () => set(link, "live", "good");
-    source.onerror = () => set(link, "connecting again", "warn");
+    source.onerror = () => {
+      set(link, "connecting again", "warn");
+      if (source.readyState === EventSource.CLOSED) again = setTimeout(open, AGAIN_MS);  // the browser has given up
+    };
     source.onmessage = (message) => {
       total += 1;
       waiting.push(message.data);
@@ -61,11 +66,12 @@ export async function mount(root, context) {
     root,
     head("Live feed", [`Events of ${space} that match at least one filter. `, link], hold),
     figures.element,
-    h("section", { class: "card flush", "aria-label": "Matches" }, h("div", { class: "bar" }, field("Subscriber", only)), list, told),
+    h("section", { class: "card flush", "aria-label": "Matches" }, h("div", { class: "bar" }, field("Subscriber", only)), log, told),
   );
   await open();
   return () => {
     source.close();
+    clearTimeout(again);
     clearInterval(drawing);
     clearInterval(telling);
     stopPolling();
