@@ -109,8 +109,11 @@ def add_deliveries(connection: Connection, tenant: str, new: Sequence[NewDeliver
 
 def take_due(
     connection: Connection, tenant: str, subscriber: str, now_ms: int, limit: int, *, ordered: bool
-) -> list[Delivery]:
-    """The deliveries of a subscriber that are due; in order, if asked, and then up to the first that is not due."""
+) -> tuple[list[Delivery], int | None]:
+    """The deliveries of a subscriber that are due.
+
+    Where order is asked for, they are the first ones; with them comes the time of the one that all others wait for.
+    """
     query = _with_bodies().where(
         deliveries.c.tenant == tenant, deliveries.c.subscriber == subscriber, deliveries.c.state == "pending"
     )
@@ -118,12 +121,12 @@ def take_due(
         query = query.order_by(deliveries.c.number)
     else:
         query = query.where(deliveries.c.next_ms <= now_ms).order_by(deliveries.c.next_ms)
-    found = []
+    found: list[Delivery] = []
     for row in connection.execute(query.limit(limit)):
         if row.next_ms > now_ms:
-            break
+            return found, int(row.next_ms)
         found.append(_read(row, row.line))
-    return found
+    return found, None
 
 
 def settle(connection: Connection, tenant: str, changed: Iterable[Delivery]) -> None:
@@ -144,6 +147,30 @@ def settle(connection: Connection, tenant: str, changed: Iterable[Delivery]) -> 
     ]
     if rows:
         connection.execute(statement, rows)
+
+
+def members_of(connection: Connection, tenant: str, subscriber: str, message: str) -> list[Delivery]:
+    """All deliveries of a digest that was tried before."""
+    query = _with_bodies().where(
+        deliveries.c.tenant == tenant,
+        deliveries.c.subscriber == subscriber,
+        deliveries.c.state == "pending",
+        deliveries.c.message == message,
+    )
+    return [_read(row, row.line) for row in connection.execute(query.order_by(deliveries.c.number))]
+
+
+def has_held(connection: Connection, tenant: str, subscriber: str) -> bool:
+    query = select(deliveries.c.id).where(
+        deliveries.c.tenant == tenant, deliveries.c.subscriber == subscriber, deliveries.c.state == "held"
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def move_states(connection: Connection, tenant: str, subscriber: str, old: DeliveryState, new: DeliveryState) -> int:
+    """All deliveries of a subscriber in one state go to another."""
+    where = (deliveries.c.tenant == tenant, deliveries.c.subscriber == subscriber, deliveries.c.state == old.value)
+    return int(connection.execute(update(deliveries).where(*where).values(state=new.value)).rowcount)
 
 
 def set_messages(connection: Connection, tenant: str, ids: Sequence[str], message: str) -> None:
@@ -197,6 +224,7 @@ def replay(
     names = [str(name) for (name,) in connection.execute(select(deliveries.c.subscriber).distinct().where(*where))]
     values = {
         "state": DeliveryState.PENDING.value,
+        "message": None,
         "round": 0,
         "place": 0,
         "since_ms": now_ms,

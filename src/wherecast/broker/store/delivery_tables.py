@@ -97,6 +97,13 @@ deliveries = Table(
         sqlite_where=text("state = 'pending'"),
         postgresql_where=text("state = 'pending'"),
     ),
+    Index(
+        "deliveries_held",
+        "tenant",
+        "subscriber",
+        sqlite_where=text("state = 'held'"),
+        postgresql_where=text("state = 'held'"),
+    ),
     Index("deliveries_by_state", "tenant", "state", "number"),
     Index("deliveries_by_subscriber", "tenant", "subscriber", "number"),
     Index("deliveries_by_event", "event"),

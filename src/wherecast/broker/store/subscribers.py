@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, case, delete, func, insert, or_, select, update
 
 from wherecast.broker.delivery.records import QuietHours, RouteSecret, RouteState, SubscriberRecord, SubscriberRoute
 from wherecast.broker.store.delivery_tables import deliveries, delivery_positions, routes, subscribers
-from wherecast.broker.store.tables import spaces, tenants
+from wherecast.broker.store.tables import spaces, subscriptions, tenants
 
 _PLAIN = ("name", "time_zone", "digest_minutes", "snoozed_until_ms", "title", "text", "created_ms", "updated_ms")
 _COLUMNS = [subscribers.c[name] for name in ("number", "tenant", "quiet_hours", "ordered", "muted", *_PLAIN)]
 _ROUTE = [routes.c[name] for name in ("subscriber", "route", "kind", "target", "state", "reason", "secrets")]
+#: How many values one statement may have.
+_AT_ONCE = 900
 
 
 class LeasedQueue(NamedTuple):
@@ -56,9 +58,12 @@ def _with_routes(connection: Connection, tenant: str, rows: Sequence[Row[Any]]) 
 
 def find_records(connection: Connection, tenant: str, names: Iterable[str]) -> dict[str, SubscriberRecord]:
     """Those of the names that have a record."""
-    query = select(*_COLUMNS).where(subscribers.c.tenant == tenant, subscribers.c.name.in_(list(names)))
-    rows = connection.execute(query).all()
-    return {queue.record.name: queue.record for queue in _with_routes(connection, tenant, rows)}
+    found = {}
+    for some in _chunks(list(names)):
+        where = (subscribers.c.tenant == tenant, subscribers.c.name.in_(some))
+        rows = connection.execute(select(*_COLUMNS).where(*where)).all()
+        found.update({queue.record.name: queue.record for queue in _with_routes(connection, tenant, rows)})
+    return found
 
 
 def find_record(connection: Connection, tenant: str, name: str) -> SubscriberRecord | None:
@@ -76,12 +81,43 @@ def list_records(
     return [queue.record for queue in _with_routes(connection, tenant, rows)]
 
 
-def new_names(connection: Connection, tenant: str, after: int) -> list[tuple[int, str]]:
-    """Records that were made after a number was given, in order. Whoever makes one holds the tenant's row."""
-    query = select(subscribers.c.number, subscribers.c.name).where(
-        subscribers.c.tenant == tenant, subscribers.c.number > after
+def tenants_with_records(connection: Connection) -> set[str]:
+    """Whose matches may be delivered: for the process that delivers, never for an answer."""
+    has = select(subscribers.c.number).where(subscribers.c.tenant == tenants.c.tenant).exists()
+    return {
+        str(tenant) for (tenant,) in connection.execute(select(tenants.c.tenant).where(has).order_by(tenants.c.tenant))
+    }
+
+
+class KnownNumbers(NamedTuple):
+    """Up to which record and which version of a space the numbers of subscriptions are known."""
+
+    record: int = 0
+    version: int = -1
+
+
+def numbers_with_records(
+    connection: Connection, tenant: str, space: int, known: KnownNumbers, version: int
+) -> tuple[list[int], KnownNumbers]:
+    """Numbers of subscriptions whose subscribers have records, those that are known already left out.
+
+    Whoever makes a record holds the tenant's row, so records become visible in the order of their numbers.
+    """
+    joined = subscriptions.join(
+        subscribers,
+        (subscribers.c.tenant == subscriptions.c.tenant) & (subscribers.c.name == subscriptions.c.subscriber),
     )
-    return [(number, name) for number, name in connection.execute(query.order_by(subscribers.c.number))]
+    query = select(subscriptions.c.number).select_from(joined)
+    query = query.where(subscriptions.c.tenant == tenant, subscriptions.c.space == space)
+    last = (
+        connection.execute(select(func.max(subscribers.c.number)).where(subscribers.c.tenant == tenant)).scalar() or 0
+    )
+    found: list[int] = []
+    if last > known.record:
+        found += connection.execute(query.where(subscribers.c.number > known.record)).scalars()
+    if known.record and version > known.version:
+        found += connection.execute(query.where(subscriptions.c.version > known.version)).scalars()
+    return found, KnownNumbers(last, max(version, known.version))
 
 
 def put_record(connection: Connection, record: SubscriberRecord) -> None:
@@ -163,43 +199,35 @@ def _look_again(connection: Connection, tenant: str, name: str, now_ms: int) -> 
         deliveries.c.tenant == tenant,
         deliveries.c.subscriber == name,
         deliveries.c.state == "pending",
-        deliveries.c.tries == 0,
-        deliveries.c.reason.is_not(None),
+        deliveries.c.route.is_(None),
     )
     connection.execute(update(deliveries).where(*where).values(next_ms=now_ms))
 
 
 # -- queues -----------------------------------------------------------------------------------------------------------
+#
+# While a queue is leased, its `next_ms` is the end of the lease. Whoever has news for it sets `next_ms` to a time before that, so
+# the one who gives it back sees that it has to be looked at again.
 
 
 def wake_queues(connection: Connection, tenant: str, names: Iterable[str], at_ms: int) -> None:
     """Have the deliveries of subscribers looked at, at a time or before it."""
-    where = (
-        subscribers.c.tenant == tenant,
-        subscribers.c.name.in_(list(names)),
-        or_(subscribers.c.next_ms.is_(None), subscribers.c.next_ms > at_ms),
-    )
-    connection.execute(update(subscribers).where(*where).values(next_ms=at_ms))
+    for some in _chunks(list(names)):
+        where = (
+            subscribers.c.tenant == tenant,
+            subscribers.c.name.in_(some),
+            or_(subscribers.c.next_ms.is_(None), subscribers.c.next_ms > at_ms),
+        )
+        connection.execute(update(subscribers).where(*where).values(next_ms=at_ms))
 
 
 def due_tenants(connection: Connection, now_ms: int) -> list[str]:
     """Tenants with queues that are due: for the process that delivers, never for an answer."""
-    query = (
-        select(subscribers.c.tenant).distinct().where(subscribers.c.next_ms <= now_ms, subscribers.c.lease_ms <= now_ms)
-    )
-    return [str(tenant) for (tenant,) in connection.execute(query)]
+    due = (subscribers.c.next_ms <= now_ms, subscribers.c.lease_ms <= now_ms)
+    return [str(tenant) for (tenant,) in connection.execute(select(subscribers.c.tenant).distinct().where(*due))]
 
 
-def next_due(connection: Connection) -> int | None:
-    """When the next queue is due; for the process that delivers."""
-    query = select(func.min(subscribers.c.next_ms)).where(subscribers.c.next_ms > -1)
-    found = connection.execute(query).scalar()
-    return None if found is None else int(found)
-
-
-def lease_queues(
-    connection: Connection, tenant: str, now_ms: int, until_ms: int, owner: str, limit: int
-) -> list[LeasedQueue]:
+def lease_queues(connection: Connection, tenant: str, now_ms: int, until_ms: int, owner: str, limit: int) -> list[int]:
     """Take queues that are due and that nobody holds. Another process does not wait for this one, and skips them."""
     due = (
         select(subscribers.c.number)
@@ -209,19 +237,26 @@ def lease_queues(
         .with_for_update(skip_locked=True)
     )
     numbers = [int(number) for (number,) in connection.execute(due)]
-    if not numbers:
-        return []
-    where = (subscribers.c.tenant == tenant, subscribers.c.number.in_(numbers))
-    connection.execute(update(subscribers).where(*where).values(lease_ms=until_ms, lease_owner=owner))
-    rows = connection.execute(select(*_COLUMNS).where(*where).order_by(subscribers.c.next_ms)).all()
-    return _with_routes(connection, tenant, rows)
+    values = {"lease_ms": until_ms, "next_ms": until_ms, "lease_owner": owner}
+    for some in _chunks(numbers):
+        where = (subscribers.c.tenant == tenant, subscribers.c.number.in_(some))
+        connection.execute(update(subscribers).where(*where).values(values))
+    return numbers
 
 
-def release_queues(connection: Connection, tenant: str, numbers: Sequence[int], owner: str) -> None:
-    """Give queues back; each is due again with the first of its pending deliveries."""
-    mine = (subscribers.c.tenant == tenant, subscribers.c.number.in_(list(numbers)), subscribers.c.lease_owner == owner)
-    # Whoever adds a delivery changes this row afterwards. So with the row held, all deliveries that have been announced are seen.
-    connection.execute(select(subscribers.c.number).where(*mine).order_by(subscribers.c.number).with_for_update())
+def read_queues(connection: Connection, tenant: str, numbers: Sequence[int]) -> list[LeasedQueue]:
+    """The records of leased queues."""
+    found: list[LeasedQueue] = []
+    for some in _chunks(numbers):
+        where = (subscribers.c.tenant == tenant, subscribers.c.number.in_(some))
+        found += _with_routes(connection, tenant, connection.execute(select(*_COLUMNS).where(*where)).all())
+    return found
+
+
+def release_queues(
+    connection: Connection, tenant: str, numbers: Sequence[int], owner: str, at_ms: int | None = None
+) -> None:
+    """Give queues back. Each is due at a time, or else with the first of its pending deliveries; at once, if it was woken."""
     first = (
         select(func.min(deliveries.c.next_ms))
         .where(
@@ -232,28 +267,24 @@ def release_queues(connection: Connection, tenant: str, numbers: Sequence[int], 
         .correlate(subscribers)
         .scalar_subquery()
     )
-    connection.execute(update(subscribers).where(*mine).values(lease_ms=0, lease_owner="", next_ms=first))
+    is_woken = subscribers.c.next_ms < subscribers.c.lease_ms
+    due = case((is_woken, subscribers.c.next_ms), else_=first if at_ms is None else at_ms)
+    for some in _chunks(numbers):
+        mine = (subscribers.c.tenant == tenant, subscribers.c.number.in_(some), subscribers.c.lease_owner == owner)
+        connection.execute(update(subscribers).where(*mine).values(lease_ms=0, lease_owner="", next_ms=due))
 
 
 def renew_leases(connection: Connection, tenant: str, owner: str, until_ms: int) -> None:
     where = (subscribers.c.tenant == tenant, subscribers.c.lease_owner == owner)
-    connection.execute(update(subscribers).where(*where).values(lease_ms=until_ms))
-
-
-def hold_queue(connection: Connection, tenant: str, number: int, name: str, until_ms: int | None) -> None:
-    """Hold all pending deliveries of a queue that is about to be released, and look again at a time."""
-    set_states(connection, tenant, name, "pending", "held")
-    if until_ms is not None:
-        where = (subscribers.c.tenant == tenant, subscribers.c.number == number)
-        sooner = case((subscribers.c.next_ms < until_ms, subscribers.c.next_ms), else_=until_ms)
-        connection.execute(update(subscribers).where(*where).values(next_ms=sooner))
-
-
-def set_states(connection: Connection, tenant: str, name: str, old: str, new: str) -> int:
-    where = (deliveries.c.tenant == tenant, deliveries.c.subscriber == name, deliveries.c.state == old)
-    return int(connection.execute(update(deliveries).where(*where).values(state=new)).rowcount)
+    due = case((subscribers.c.next_ms < subscribers.c.lease_ms, subscribers.c.next_ms), else_=until_ms)
+    connection.execute(update(subscribers).where(*where).values(lease_ms=until_ms, next_ms=due))
 
 
 def free_leases(connection: Connection) -> None:
     """Nobody else works on this database: what is leased belongs to a process that has ended."""
-    connection.execute(update(subscribers).where(subscribers.c.lease_ms > 0).values(lease_ms=0, lease_owner=""))
+    values = {"lease_ms": 0, "lease_owner": "", "next_ms": 0}
+    connection.execute(update(subscribers).where(subscribers.c.lease_ms > 0).values(values))
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
+    return (list(values[n : n + _AT_ONCE]) for n in range(0, len(values), _AT_ONCE))
