@@ -81,15 +81,19 @@ def sideways(page):
     return max(0, page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
-def new_tenant(broker, tenant):
-    """The token of an admin of a tenant without anything."""
+def ask(broker, method, path, body=None):
     import httpx
 
     headers = {"Authorization": f"Bearer {broker.token}"}
-    httpx.post(f"{broker.url}/v1/tenants", headers=headers, json={"tenant": tenant}).raise_for_status()
-    body = {"name": "admin", "scopes": ["admin"]}
-    made = httpx.post(f"{broker.url}/v1/tenants/{tenant}/tokens", headers=headers, json=body)
-    return made.json()["secret"]
+    answer = httpx.request(method, f"{broker.url}/v1/{path}", headers=headers, json=body, timeout=30)
+    answer.raise_for_status()
+    return answer.json()
+
+
+def new_tenant(broker, tenant):
+    """The token of an admin of a tenant without anything."""
+    ask(broker, "POST", "tenants", {"tenant": tenant})
+    return ask(broker, "POST", f"tenants/{tenant}/tokens", {"name": "admin", "scopes": ["admin"]})["secret"]
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -103,8 +107,12 @@ def test_the_whole_story(open_page, broker, receiver, size):
     create_a_space(page)
     register_a_filter(page)
     add_a_subscriber(page, receiver)
+    receiver.is_broken = True
     publish_an_event(page)
     see_the_match(page)
+    see_the_webhook_fail(page)
+    receiver.is_broken = False
+    replay_the_dead_letter(page, receiver)
     change_and_look_back(page)
     assert sideways(page) == 0
     if size is PHONE:
@@ -192,6 +200,25 @@ def see_the_match(page):
     assert row.locator(".tag").inner_text() == "cheap-ibm"
 
 
+def see_the_webhook_fail(page):
+    go(page, "Deliveries")
+    page.locator(".row.dead").wait_for()
+    assert "503" in page.locator(".row.dead .error").inner_text()
+    page.get_by_role("button", name="Attempts of delivery").click()
+    attempt = page.get_by_role("table").get_by_role("row").last
+    attempt.wait_for()
+    assert {"r1", "503"} <= set(attempt.inner_text().split())
+
+
+def replay_the_dead_letter(page, receiver):
+    before = len(receiver.received)
+    page.get_by_role("button", name="Replay delivery").click()
+    page.locator(".row.delivered").wait_for()
+    assert len(receiver.received) == before + 1
+    page.get_by_label("State").select_option("dead")
+    page.get_by_role("heading", name="No dead letters").wait_for()
+
+
 def change_and_look_back(page):
     go(page, "Subscriptions")
     page.get_by_role("button", name="Pause cheap-ibm").click()
@@ -220,6 +247,10 @@ def full(broker, receiver):
             client.subscribe("quotes", f"price > {number}", id=f"s{number}", subscriber="ann", labels={"team": "desk"})
         client.subscribe("quotes", f"symbol = '{NASTY}'", id=NASTY, subscriber=NASTY, labels={NASTY: NASTY})
         client.subscribe("quotes", "symbol IN ('" + "W" * 120 + "')", id="long" * 40)
+        ask(broker, "PUT", "subscribers/ann", {"routes": [{"kind": "webhook", "target": receiver.url}]})
+        ask(broker, "POST", "subscribers/ann/routes/r1/verify")
+        quiet = [{"from": "22:00", "to": "07:00"}]
+        ask(broker, "PUT", "subscribers/bob", {"routes": [{"kind": "feed"}], "muted": True, "quiet_hours": quiet})
         client.publish("quotes", [{"symbol": NASTY, "price": 2.5}, {"symbol": "W" * 300, "price": 1e300}])
     return broker
 
@@ -255,7 +286,10 @@ def test_every_view_is_accessible_and_fits(open_page, full, size, scheme):
             page.get_by_label("Filter").fill("prise < 1")
             page.locator(".caret").wait_for()
         elif view == "subscribers":
-            page.get_by_role("button", name="New subscriber").first.click()
+            page.get_by_role("button", name="Edit ann").click()
+        elif view == "deliveries":
+            page.get_by_role("button", name="Attempts of delivery").first.click()
+            page.get_by_role("table").wait_for()
         elif view == "feed":
             page.locator(".event").first.wait_for()
         elif view == "load":
@@ -289,10 +323,7 @@ def test_keyboard_and_theme(open_page, full):
 
 def test_a_reader_sees_no_button_that_fails(open_page, full):
     """A token with the scope read shows everything but offers no change."""
-    import httpx
-
-    headers = {"Authorization": f"Bearer {full.token}"}
-    made = httpx.post(f"{full.url}/v1/tokens", headers=headers, json={"name": "reader", "scopes": ["read"]}).json()
+    made = ask(full, "POST", "tokens", {"name": "reader", "scopes": ["read"]})
     page = open_page(DESKTOP)
     page.goto(f"{full.url}/console#once={made['secret']}")
     page.get_by_role("navigation").wait_for()

@@ -19,7 +19,7 @@ KEPT_S = 300
 KEPT_SPACES = 500
 #: Upper ends of the classes of publish times, in milliseconds: each a quarter above the last.
 _ENDS_MS = 0.2 * 1.25 ** np.arange(48)
-_EVENTS, _MATCHES = 0, 1
+_EVENTS, _MATCHES, _DELIVERED, _DEAD = range(4)
 
 Counts = npt.NDArray[np.int64]
 Times = npt.NDArray[np.int32]
@@ -30,7 +30,7 @@ class _Ring:
 
     def __init__(self) -> None:
         self.seconds = np.full(KEPT_S, -1, np.int64)
-        self.counts: Counts = np.zeros((KEPT_S, 2), np.int64)
+        self.counts: Counts = np.zeros((KEPT_S, 4), np.int64)
         self.times: Times = np.zeros((KEPT_S, _ENDS_MS.size + 1), np.int32)
 
     def place(self, second: int) -> int:
@@ -59,7 +59,12 @@ class Statistics:
     def count(self, tenant: str, space: str, events: int, matches: int) -> None:
         """Events that are durable now, and their matches."""
         ring = self._ring(tenant, space)
-        ring.counts[ring.place(int(self._clock_s()))] += (events, matches)
+        ring.counts[ring.place(int(self._clock_s()))] += (events, matches, 0, 0)
+
+    def end_delivery(self, tenant: str, space: str, *, dead: bool) -> None:
+        """A delivery has ended, well or as a dead letter."""
+        ring = self._ring(tenant, space)
+        ring.counts[ring.place(int(self._clock_s())), _DEAD if dead else _DELIVERED] += 1
 
     def time(self, tenant: str, space: str, seconds: float) -> None:
         """A publish took so long, from the request to its answer."""
@@ -69,7 +74,7 @@ class Statistics:
     def last(self, tenant: str, space: str | None, seconds: int) -> dict[str, Any]:
         """The last whole seconds of a space, or of all spaces of a tenant; the newest last."""
         first = int(self._clock_s()) - seconds
-        counts: Counts = np.zeros((seconds, 2), np.int64)
+        counts: Counts = np.zeros((seconds, 4), np.int64)
         times: Counts = np.zeros((seconds, _ENDS_MS.size + 1), np.int64)
         for (owner, name), ring in self._rings.items():
             if owner == tenant and space in (None, name):
@@ -77,6 +82,8 @@ class Statistics:
         return {
             "events": counts[:, _EVENTS].tolist(),
             "matches": counts[:, _MATCHES].tolist(),
+            "delivered": counts[:, _DELIVERED].tolist(),
+            "dead": counts[:, _DEAD].tolist(),
             "publishes": times.sum(axis=1).tolist(),
             "publish_ms": {"p50": _quantiles(times, 0.5), "p99": _quantiles(times, 0.99)},
         }

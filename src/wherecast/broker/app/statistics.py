@@ -12,9 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wherecast.broker.app.access import NAME, Reader, TheBroker
 from wherecast.broker.broker import Broker
 from wherecast.broker.statistics import KEPT_S
+from wherecast.broker.store import deliveries
 
 router = APIRouter(prefix="/v1/statistics", tags=["statistics"])
 
+#: Counting deliveries ends here: the figures are asked for every two seconds.
+_COUNTED = 10_000
 _PUBLISH = re.compile(r"/v1/spaces/([^/]+)/publish")
 
 
@@ -50,10 +53,12 @@ async def statistics(
     space: Annotated[str | None, Query(pattern=NAME, description="Left out: all spaces.")] = None,
     seconds: Annotated[int, Query(ge=1, le=KEPT_S)] = 60,
 ) -> dict[str, Any]:
-    """Events, matches and times of publishes for each of the last seconds, the newest last; and what there is now.
+    """Events, matches, deliveries that ended and times of publishes for each of the last seconds, the newest last; and what there is now.
 
     The figures are of the process that answers. `publish_ms` has the p50 and the p99 of each second, null where nothing was published.
+    `deliveries` are those of the tenant that wait or were given up, counted up to 10,000 each.
     """
+    waiting = await broker.read(lambda c: deliveries.count_waiting(c, who.tenant, _COUNTED))
     served = [s for s in broker.served() if s.tenant == who.tenant and space in (None, s.name)]
     return {
         "seconds": seconds,
@@ -61,4 +66,5 @@ async def statistics(
         "spaces": len(served),
         "subscriptions": sum(len(s.engine.engine) for s in served),
         "feeds": broker.feeds.get(who.tenant, 0),
+        "deliveries": waiting,
     }

@@ -131,12 +131,19 @@ export function sql(text) {
   return code;
 }
 
-/** Call something again and again until the returned function is called; one call at a time. */
+/** Call something again and again until the returned function is called; one call at a time. The first failure in a row is told. */
 export function every(milliseconds, work) {
   let timer = null;
   let isOver = false;
+  let hasFailed = false;
   const step = async () => {
-    if (!document.hidden) await work().catch((error) => console.debug(error));
+    try {
+      if (!document.hidden) await work();
+      hasFailed = false;
+    } catch (error) {
+      if (!hasFailed && !isOver) complain(error);
+      hasFailed = true;
+    }
     if (!isOver) timer = setTimeout(step, milliseconds);
   };
   step();

@@ -191,6 +191,8 @@ class DeliveryService:
         for one in changes.changed:
             if one.state is not DeliveryState.PENDING:
                 self.broker.metrics.deliveries.labels(one.state.value).inc()
+                if one.state is not DeliveryState.HELD:
+                    self.broker.statistics.end_delivery(one.tenant, one.space, dead=one.state is DeliveryState.DEAD)
             if one.state is DeliveryState.DEAD:
                 _log.warning(
                     "delivery=%s subscriber=%s/%s dead reason=%s", one.id, one.tenant, one.subscriber, one.reason

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
 from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions
@@ -197,6 +197,17 @@ def list_deliveries(
     return [
         (row.number, _read(row)) for row in connection.execute(query.order_by(deliveries.c.number.desc()).limit(limit))
     ]
+
+
+def count_waiting(connection: Connection, tenant: str, most: int) -> dict[str, int]:
+    """How many deliveries are pending, held and dead; counting ends at `most`."""
+
+    def count(state: DeliveryState) -> int:
+        where = (deliveries.c.tenant == tenant, deliveries.c.state == state.value)
+        some = select(deliveries.c.number).where(*where).limit(most).subquery()
+        return int(connection.execute(select(func.count()).select_from(some)).scalar_one())
+
+    return {state.value: count(state) for state in (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD)}
 
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
