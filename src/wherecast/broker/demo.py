@@ -10,13 +10,16 @@ import argparse
 import contextlib
 import math
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +37,8 @@ SYMBOLS = {
     "NESN": 95.0,
     "TOY": 42.0,
 }
+#: How long the webhook receiver is out of order, from the beginning and after each round of acts; and how long a delivery is tried.
+OUTAGE_S, DELIVERY_MS = 35.0, 12_000
 #: Filters that nobody in the story owns, so that the index has something to do.
 CROWD = 2_000
 _TICK_S = 0.25
@@ -102,6 +107,58 @@ class QuoteMarket:
             yield f"crowd-{number:04}", f"symbol = '{symbol}' AND price < {bound:.2f}"
 
 
+class DemoReceiver(ThreadingHTTPServer):
+    """Where ann's alerts go: it agrees to be sent to, but is out of order for a while."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ReceiverHandler)
+        self.broken_until = time.monotonic() + OUTAGE_S
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/alerts"
+
+    @property
+    def is_broken(self) -> bool:
+        return time.monotonic() < self.broken_until
+
+
+class _ReceiverHandler(BaseHTTPRequestHandler):
+    server: DemoReceiver
+
+    def do_OPTIONS(self) -> None:
+        self._answer(200)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer(503 if self.server.is_broken else 204)
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("WebHook-Allowed-Origin", "*")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the story is told elsewhere."""
+
+
+@contextmanager
+def demo_receiver() -> Iterator[DemoReceiver]:
+    """The receiver, in a thread that ends with the block."""
+    server = DemoReceiver()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @contextmanager
 def demo_broker(folder: Path, port: int, settings: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     """A broker in a process of its own, with its data in `folder`: its address and an admin token."""
@@ -134,17 +191,41 @@ def seed(client: Client, market: QuoteMarket, crowd: int) -> None:
         client.subscribe(SPACE, filter, id=id, subscriber=subscriber, labels={"story": "demo"})
 
 
-def play(client: Client, market: QuoteMarket, seconds: float) -> int:
+def add_subscribers(url: str, token: str, receiver: DemoReceiver) -> None:
+    """Ann has a webhook, bob looks at a feed, the desk has a file, and carol is asleep."""
+    night = [{"from": "00:00", "to": "23:59"}]
+    people: dict[str, dict[str, Any]] = {
+        "ann": {"time_zone": "America/New_York", "routes": [{"kind": "webhook", "target": receiver.url}]},
+        "bob": {"time_zone": "Europe/Berlin", "routes": [{"kind": "feed"}, {"kind": "file", "target": "bob.jsonl"}]},
+        "desk": {"digest_minutes": 1, "routes": [{"kind": "file", "target": "desk.jsonl"}]},
+        "carol": {
+            "time_zone": "Asia/Tokyo",
+            "quiet_hours": night,
+            "routes": [{"kind": "file", "target": "carol.jsonl"}],
+        },
+    }
+    for name, body in people.items():
+        ask(url, token, "PUT", f"subscribers/{name}", body)
+    ask(url, token, "POST", "subscribers/ann/routes/r1/verify", None)
+
+
+def play(client: Client, market: QuoteMarket, receiver: DemoReceiver, seconds: float) -> int:
     """Publish the acts, again and again, for so many seconds; returns how many quotes there were."""
     begun = now = time.monotonic()
     published = 0
     while True:
+        receiver.broken_until = now + OUTAGE_S
+        _say("Ann's webhook is out of order: her deliveries fail, and some become dead letters.")
+        was_broken = True
         for act in ACTS:
             _say(act.told)
             end = now + act.seconds
             while now < end:
                 if now - begun >= seconds:
                     return published
+                if was_broken and not receiver.is_broken:
+                    was_broken = False
+                    _say("Ann's webhook works again. Replay her dead letters in the view Deliveries.")
                 count = 4 + int(market.random.expovariate(1 / (3 + act.volume)))
                 published += client.publish(SPACE, market.quotes(act, count)).accepted
                 time.sleep(_TICK_S)
@@ -156,7 +237,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def ask(url: str, token: str, method: str, path: str, body: dict[str, Any]) -> Any:
+def ask(url: str, token: str, method: str, path: str, body: dict[str, Any] | None) -> Any:
     """A request that the client has no method for."""
     import httpx
 
@@ -172,6 +253,10 @@ def sign_in_link(url: str, token: str) -> str:
     return f"{url}/console#once={ask(url, token, 'POST', 'tokens', body)['secret']}"
 
 
+def _settings(folder: str) -> tuple[str, ...]:
+    return "webhook_allow=127.0.0.0/8", f"delivery_ms={DELIVERY_MS}", f"file_folder={Path(folder) / 'files'}"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the demo until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m wherecast.broker.demo", description=main.__doc__)
@@ -179,19 +264,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="end by itself after so many")
     parser.add_argument("--seed", type=int, default=1, help="another market")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, nothing left behind
     market = QuoteMarket(given.seed)
     with (
         contextlib.suppress(KeyboardInterrupt),
         tempfile.TemporaryDirectory(prefix="wherecast-demo-") as folder,
-        demo_broker(Path(folder), given.port) as (url, token),
+        demo_receiver() as receiver,
+        demo_broker(Path(folder), given.port, _settings(folder)) as (url, token),
         Client(url, token) as client,
     ):
         seed(client, market, CROWD)
+        add_subscribers(url, token, receiver)
         sys.stdout.write(
             f"\n  {CROWD + len(FILTERS):,} filters, {len(SYMBOLS)} symbols. Open the console; the link signs in once:\n"
         )
         sys.stdout.write(f"\n    {sign_in_link(url, token)}\n\n  Ctrl-C ends the demo and removes everything.\n\n")
-        play(client, market, given.seconds)
+        play(client, market, receiver, given.seconds)
     sys.stdout.write("The demo is over; nothing is left behind.\n")
 
 

@@ -12,27 +12,46 @@ export function mount(root, context) {
   const subscriber = input({ type: "search", name: "subscriber", placeholder: "all" });
   const list = h("ul", { class: "rows", "aria-label": "Deliveries" });
   const more = h("div", { class: "more" });
-  const open = new Set();
+  const counts = h("span", { class: "counts" });
+  const rows = new Map(); // by id: the delivery as it was drawn, and its element
   let following = null;
-  let seen = "";
+  let isLong = false; // older ones are shown, too: the list stays as it is
 
   const query = (after) => get("deliveries", { limit: PAGE, after, state: state.value, subscriber: subscriber.value.trim() });
 
   async function load() {
     const page = await query();
-    const now = JSON.stringify(page);
-    if (now === seen) return;
-    seen = now;
     following = page.next;
-    put(list, page.deliveries.map(row));
-    if (!page.deliveries.length) put(list, h("li", { class: "bare" }, nothing()));
+    isLong = false;
+    place(page.deliveries.length ? page.deliveries.map(drawn) : [h("li", { class: "bare" }, nothing())]);
     put(more, following ? button("Show more", loadMore) : null);
+  }
+
+  /** The element of a delivery; the one that is there already, if nothing has changed. */
+  function drawn(delivery) {
+    const text = JSON.stringify(delivery);
+    if (rows.get(delivery.id)?.text !== text) rows.set(delivery.id, { text, element: row(delivery) });
+    return rows.get(delivery.id).element;
+  }
+
+  /** Show these elements. What stays is not moved, so that focus and open details stay, too. */
+  function place(elements) {
+    const kept = new Set(elements);
+    [...list.children].filter((child) => !kept.has(child)).forEach((child) => child.remove());
+    elements.forEach((element, n) => list.children[n] === element || list.insertBefore(element, list.children[n] ?? null));
+  }
+
+  async function poll() {
+    const { deliveries } = await get("statistics", { seconds: 1 });
+    put(counts, ["dead", "pending", "held"].map((name) => badge(`${number(deliveries[name])} ${name}`, deliveries[name] ? tone(name) : "quiet")));
+    if (!isLong) await load();
   }
 
   async function loadMore() {
     const page = await query(following);
     following = page.next;
-    list.append(...page.deliveries.map(row));
+    isLong = true;
+    list.append(...page.deliveries.map(drawn));
     put(more, following ? button("Show more", loadMore) : null);
   }
 
@@ -44,27 +63,19 @@ export function mount(root, context) {
 
   function row(delivery) {
     const detail = h("div", { class: "detail" });
-    const show = async () => put(detail, attempts(await get(at`deliveries/${delivery.id}`)));
     const toggle = button("Attempts", async () => {
-      if (open.delete(delivery.id)) return put(detail);
-      open.add(delivery.id);
-      await show();
+      if (detail.children.length) return put(detail);
+      put(detail, attempts(await get(at`deliveries/${delivery.id}`)));
     }, { kind: "small", label: `Attempts of delivery ${delivery.id}` });
     const replay = button("Replay", async () => {
       await post(at`deliveries/${delivery.id}/replay`);
       toast("It is sent again");
       await load();
     }, { kind: "small", picture: "replay", label: `Replay delivery ${delivery.id}` });
-    const item = h(
-      "li",
-      { class: `row ${delivery.state}` },
-      h("div", { class: "row-head" }, badge(delivery.state), h("h2", null, delivery.subscriber), h("span", { class: "hint" }, `event ${number(delivery.event)} of ${delivery.space}`), delivery.subscriptions.map((id) => h("span", { class: "tag" }, id))),
-      delivery.reason ? h("p", { class: delivery.state === "dead" ? "error" : "hint" }, delivery.reason) : null,
-      h("div", { class: "row-foot" }, h("span", { class: "hint" }, facts(delivery)), h("div", { class: "actions" }, toggle, delivery.state === "dead" && context.may("subscribe") ? replay : null)),
-      detail,
-    );
-    if (open.has(delivery.id)) show();
-    return item;
+    const what = h("div", { class: "row-head" }, badge(delivery.state), h("h2", null, delivery.subscriber), delivery.subscriptions.map((id) => h("span", { class: "tag" }, id)), h("span", { class: "hint" }, `event ${number(delivery.event)} of ${delivery.space}, `, facts(delivery)));
+    const why = delivery.reason ? h("p", { class: delivery.state === "dead" ? "error" : "hint" }, delivery.reason) : null;
+    const tools = h("div", { class: "actions" }, delivery.state === "dead" && context.may("subscribe") ? replay : null, toggle);
+    return h("li", { class: `row slim ${delivery.state}` }, h("div", { class: "split" }, h("div", null, what, why), tools), detail);
   }
 
   const replayAll = button("Replay all dead letters", async () => {
@@ -78,15 +89,17 @@ export function mount(root, context) {
 
   put(
     root,
-    head("Deliveries", "What was sent to whom, what is still tried, and what was given up.", context.may("subscribe") ? replayAll : null),
+    head("Deliveries", ["What was sent to whom, what is still tried, and what was given up. ", counts], context.may("subscribe") ? replayAll : null),
     h("div", { class: "bar" }, field("State", state), field("Subscriber", subscriber)),
     list,
     more,
   );
   state.addEventListener("change", load);
   subscriber.addEventListener("change", load);
-  return every(POLL_MS, load);
+  return every(POLL_MS, poll);
 }
+
+const tone = (state) => ({ dead: "bad", pending: "info", held: "warn" })[state];
 
 function facts(delivery) {
   const tries = delivery.tries === 1 ? "1 try" : `${number(delivery.tries)} tries`;

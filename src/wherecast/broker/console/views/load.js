@@ -15,7 +15,6 @@ export function mount(root, context) {
   const matches = chart("Matches", "per second", { filled: true });
   const times = chart("Time of a publish", "ms");
   const ended = chart("Deliveries", "per second");
-  const publishes = chart("Requests that publish", "per second", { filled: true });
 
   async function poll() {
     const figures = await get("statistics", { space: space.value, seconds: span.value });
@@ -23,14 +22,13 @@ export function mount(root, context) {
     matches.draw([{ name: "matches", values: figures.matches }]);
     times.draw([{ name: "p50", values: figures.publish_ms.p50 }, { name: "p99", values: figures.publish_ms.p99 }]);
     ended.draw([{ name: "delivered", values: figures.delivered }, { name: "dead letters", values: figures.dead }]);
-    publishes.draw([{ name: "requests", values: figures.publishes }]);
   }
 
   put(
     root,
     head("Load and latency", "Figures of the broker process that answers, second by second. Point at a chart for a moment's values."),
     h("div", { class: "bar" }, field("Space", space), field("Time", span)),
-    h("div", { class: "charts" }, events.element, matches.element, times.element, ended.element, publishes.element),
+    h("div", { class: "charts" }, events.element, matches.element, times.element, ended.element),
   );
   const stop = every(POLL_MS, poll);
   space.addEventListener("change", poll);

@@ -71,7 +71,7 @@ export async function mount(root, context) {
     return put(
       item,
       h("div", { class: "row-head" }, h("h2", null, subscriber.name), subscriber.muted ? badge("muted") : null, isSnoozed ? badge("snoozed") : null, h("span", { class: "hint" }, facts(subscriber))),
-      h("ol", { class: "routes", "aria-label": `Routes of ${subscriber.name}` }, subscriber.routes.map((route) => routeLine(route, path, mayChange, test, refresh, (note) => put(outcome, note)))),
+      h("ol", { class: "routes", "aria-label": `Routes of ${subscriber.name}` }, subscriber.routes.map((route) => routeLine(route, path, mayChange, subscriber.routes.length > 1 ? test : null, refresh, (note) => put(outcome, note)))),
       h("div", { class: "row-foot" }, h("span", { class: "hint" }, isSnoozed ? ["snoozed until ", moment(subscriber.snoozed_until)] : null), h("div", { class: "actions" }, tools)),
       outcome,
     );
@@ -104,7 +104,7 @@ function routeLine(route, path, mayChange, test, refresh, tell) {
   };
   const name = (word) => ({ kind: "small ghost", label: `${word} route ${route.route}` });
   const tools = mayChange ? [
-    button("Test", test(route.route), name("Test")),
+    test ? button("Test", test(route.route), name("Test")) : null,
     route.state === "unverified" ? button("Verify", act("verify", "The receiver agrees: the route is active"), name("Verify")) : null,
     route.state === "disabled" ? button("Enable", act("enable", "The route is on again"), name("Enable")) : null,
     route.kind === "webhook" ? button("New secret", async () => {
