@@ -6,7 +6,7 @@ import re
 
 import pytest
 from tests.servers.chromium import running_chromium
-from tests.servers.webhooks import running_receiver
+from tests.servers.webhooks import receiving_webhooks
 from tests.servers.wherecast_broker import running_wherecast
 
 from wherecast import Client
@@ -28,7 +28,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def receiver():
-    with running_receiver() as found:
+    with receiving_webhooks() as found:
         yield found
 
 
@@ -106,12 +106,12 @@ def test_the_whole_story(open_page, broker, receiver, size):
     sign_in(page, broker, new_tenant(broker, f"story-{size['width']}"))
     create_a_space(page)
     register_a_filter(page)
-    add_a_subscriber(page, receiver)
-    receiver.is_broken = True
+    add_a_subscriber(page, receiver, f"/{size['width']}")
+    receiver.status = lambda path, count: 503
     publish_an_event(page)
     see_the_match(page)
     see_the_webhook_fail(page)
-    receiver.is_broken = False
+    receiver.status = lambda path, count: 204
     replay_the_dead_letter(page, receiver)
     change_and_look_back(page)
     assert sideways(page) == 0
@@ -155,14 +155,14 @@ def register_a_filter(page):
     page.get_by_text("cheap-ibm is live from version 1 on").wait_for()
 
 
-def add_a_subscriber(page, receiver):
+def add_a_subscriber(page, receiver, path):
     go(page, "Subscribers")
     page.get_by_role("button", name="New subscriber").first.click()
     page.get_by_label("Name").fill("ann")
-    page.get_by_label("Where to").fill(receiver.url)
+    page.get_by_label("Where to").fill(receiver.url + path)
     page.get_by_role("button", name="Save").click()
     page.get_by_text("for checking signatures. It is shown only now.").wait_for()
-    assert page.locator(".secret").inner_text().startswith("whsec_")
+    receiver.secrets[path] = page.locator(".secret").inner_text()  # the receiver checks signatures with it
     page.get_by_text("unverified").wait_for()
     page.get_by_role("button", name="Verify route r1").click()
     page.locator(".badge", has_text="active").wait_for()
@@ -211,10 +211,12 @@ def see_the_webhook_fail(page):
 
 
 def replay_the_dead_letter(page, receiver):
-    before = len(receiver.received)
+    before = len(receiver.events)
     page.get_by_role("button", name="Replay delivery").click()
     page.locator(".row.delivered").wait_for()
-    assert len(receiver.received) == before + 1
+    assert len(receiver.events) == before + 1
+    assert receiver.events[-1]["data"] == {"symbol": "IBM", "price": 119.5}
+    assert receiver.unsigned == 0
     page.get_by_label("State").select_option("dead")
     page.get_by_role("heading", name="No dead letters").wait_for()
 
@@ -247,7 +249,9 @@ def full(broker, receiver):
             client.subscribe("quotes", f"price > {number}", id=f"s{number}", subscriber="ann", labels={"team": "desk"})
         client.subscribe("quotes", f"symbol = '{NASTY}'", id=NASTY, subscriber=NASTY, labels={NASTY: NASTY})
         client.subscribe("quotes", "symbol IN ('" + "W" * 120 + "')", id="long" * 40)
-        ask(broker, "PUT", "subscribers/ann", {"routes": [{"kind": "webhook", "target": receiver.url}]})
+        routes = [{"kind": "webhook", "target": f"{receiver.url}/ann"}]
+        made = ask(broker, "PUT", "subscribers/ann", {"routes": routes})
+        receiver.secrets["/ann"] = made["routes"][0]["secret"]
         ask(broker, "POST", "subscribers/ann/routes/r1/verify")
         quiet = [{"from": "22:00", "to": "07:00"}]
         ask(broker, "PUT", "subscribers/bob", {"routes": [{"kind": "feed"}], "muted": True, "quiet_hours": quiet})

@@ -121,7 +121,7 @@ class WebhookRoutes:
             return SendOutcome(SendResult.FAILED, f"no answer within {self._timeout_s:g} s"), {}
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
             return SendOutcome(SendResult.FAILED, f"{str(error)[:300] or type(error).__name__}"), {}
-        except (httpcore.UnsupportedProtocol, ValueError, UnicodeError) as error:
+        except (httpcore.UnsupportedProtocol, ValueError, TypeError) as error:
             return SendOutcome(SendResult.FAILED, f"not a URL: {str(error)[:300]}"), {}
 
     def _pool(self, target: str) -> httpcore.AsyncConnectionPool:
