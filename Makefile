@@ -30,7 +30,7 @@ FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench lab test test-fast test-spark-versions kills soak coverage check format docs site package lock clean
+.PHONY: help install demo demo-broker bench lab test test-fast test-spark-versions kills soak coverage check format docs site package lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -39,6 +39,9 @@ install: $(INSTALLED) ## Make .venv with everything the other targets need
 
 demo: $(INSTALLED) ## Stream stock quotes through Spark to the alerts they match; results and a page with plots go to demo-output/
 	$(BIN)/wherecast demo --out demo-output
+
+demo-broker: $(INSTALLED) ## Run a broker with a market of stock quotes and print the address of its console; Ctrl-C ends it
+	$(BIN)/python -m wherecast.broker.demo $(ARGS)
 
 bench: $(INSTALLED) ## Measure the reference workloads at full size against their baselines; results go to bench-output/
 	$(BIN)/wherecast bench run --group floor --out bench-output/floor.jsonl

@@ -14,6 +14,8 @@ from wherecast.broker.store.tables import metadata
 
 #: Operations that name nothing of a tenant, and may answer anybody who has a token or none at all.
 OPEN = {("get", "/healthz"), ("get", "/readyz"), ("get", "/metrics"), ("get", "/v1/whoami")}
+#: Operations on the session of a cookie: no token reaches another's.
+SESSION = {("post", "/v1/session"), ("get", "/v1/session"), ("delete", "/v1/session")}
 #: Operations on all things of the token's own tenant; they never show another's.
 OWN = {
     ("get", "/v1/spaces"),
@@ -21,6 +23,13 @@ OWN = {
     ("get", "/v1/tokens"),
     ("post", "/v1/tokens"),
     ("get", "/v1/audit"),
+    ("get", "/v1/subscribers"),
+    ("put", "/v1/subscribers/{name}"),
+    ("get", "/v1/deliveries"),
+    ("post", "/v1/deliveries/replay"),
+    ("get", "/v1/quotas"),
+    ("get", "/v1/statistics"),
+    *SESSION,
 }
 
 BODIES = {
@@ -33,13 +42,19 @@ BODIES = {
     "QuotasIn": {},
     "TenantIn": {"tenant": "third"},
     "TokenIn": {"name": "x", "scopes": ["read"]},
+    "SessionIn": {"token": "wc_unknown"},
+    "SubscriberIn": {"routes": [{"route": "r1", "kind": "feed"}]},
+    "SnoozeIn": {"minutes": 1},
+    "RouteTestIn": {},
+    "ReplayIn": {},
 }
 
 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("tenants")) as found:
-        found("PUT", f"{SPACE}/subscriptions/s", 201, json={"filter": "price > 1"})
+        found("PUT", f"{SPACE}/subscriptions/s", 201, json={"filter": "price > 1", "subscriber": "alice"})
+        found("PUT", "/v1/subscribers/alice", 201, json=BODIES["SubscriberIn"])
         yield found
 
 
@@ -63,13 +78,29 @@ def body_of(operation) -> dict:
 
 
 def filled(path: str, token_id: str) -> str:
-    names = {"space": "quotes", "id": "s", "tenant": "default", "token_id": token_id}
+    names = {"space": "quotes", "id": "s", "tenant": "default", "token_id": token_id, "name": "alice", "route": "r1"}
     return re.sub(r"\{(\w+)\}", lambda m: names[m.group(1)], path)
 
 
-def test_a_foreign_token_reaches_nothing(call):
+class SessionCaller:
+    """Requests with the console's cookie in place of a token."""
+
+    def __init__(self, call):
+        self.client, self.messages = call.client, call.messages
+        made = call.client.post("/v1/session", json={"token": call.token})
+        self.headers = {"X-CSRF-Token": made.json()["csrf"], "Cookie": made.headers["set-cookie"].split(";")[0]}
+        call.client.cookies.clear()
+
+    def __call__(self, method, path, **kwargs):
+        headers = {**self.headers, **kwargs.pop("headers", {})}
+        return self.client.request(method, path, headers=headers, **kwargs)
+
+
+@pytest.mark.parametrize("by", [lambda call: call, SessionCaller], ids=["token", "session"])
+def test_a_foreigner_reaches_nothing(call, by):
     """Every operation on a thing of a tenant answers another tenant's admin with 403 or 404, and changes nothing."""
-    foreign = call.token_of("other", "admin", "publish", "subscribe", "read")
+    foreign = by(call.token_of("other", "admin", "publish", "subscribe", "read"))
+    assert foreign("GET", "/v1/whoami").json()["tenant"] == "other"
     token_id = call("GET", "/v1/whoami").json()["token_id"]
     before = call("GET", SPACE).json()
     looked = 0
@@ -111,7 +142,8 @@ def test_every_statement_names_the_tenant(call):
 
     The exceptions are what a process does for all tenants by itself, and the search for a token.
     """
-    allowed = {"tokens": {"digest"}, "subscriptions": {"expires_ms"}, "answers": {"created_ms"}}
+    allowed = {"tokens": {"digest", "expires_ms"}, "subscriptions": {"expires_ms"}, "answers": {"created_ms"}}
+    allowed |= {"subscribers": {"next_ms", "lease_ms"}, "deliveries": {"finished_ms", "since_ms"}}
     owned = {table.name for table in metadata.tables.values() if "tenant" in table.c}
     seen, wrong = set(), []
 

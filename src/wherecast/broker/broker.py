@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -25,6 +25,7 @@ from wherecast.broker.metrics import Metrics
 from wherecast.broker.problems import Problem, not_found, unavailable
 from wherecast.broker.security import ALL_SCOPES, KnownTokens, Rates
 from wherecast.broker.settings import Settings
+from wherecast.broker.statistics import Statistics
 from wherecast.broker.store import answers, event_log, spaces, subscriptions, tokens
 from wherecast.broker.store.database import BrokerDatabase
 from wherecast.broker.store.spaces import Quotas, StoredSpace
@@ -61,6 +62,14 @@ class Space:
         return self.engine.schema
 
 
+class FeedPlace(Protocol):
+    """What is known of an open feed: it has sent every match between two positions of a space."""
+
+    space: Space
+    start: int
+    sent: int
+
+
 class Broker:
     """All that one process does; the HTTP application is around it. Its methods are for the event loop."""
 
@@ -69,10 +78,13 @@ class Broker:
         self.database = BrokerDatabase(settings.database)
         self.limits = Limits()
         self.metrics = Metrics()
+        self.statistics = Statistics()
         self.tokens = KnownTokens()
         self.request_rates = Rates(settings.max_requests_per_s)
         self.event_rates = Rates(settings.max_events_per_s)
         self.feeds: dict[str, int] = {}  # open feeds by tenant
+        self.readers: dict[tuple[str, str], set[FeedPlace]] = {}  # open feeds by tenant and subscriber
+        self.on_entry: Callable[[Space], None] = lambda _: None  # an entry of a space is in its tail
         self.first_token: str | None = None  # made at the first start, told once
         self.is_ready = False
         self._spaces: dict[tuple[str, str], Space] = {}
@@ -172,8 +184,10 @@ class Broker:
             assert isinstance(space, Space)
             if decision.entry is not None:
                 space.tail.append(decision.entry)
+                self.on_entry(space)
                 self.metrics.events.inc(len(decision.entry.lines))
                 self.metrics.matches.inc(decision.entry.numbers.size)
+                self.statistics.count(space.tenant, space.name, len(decision.entry.lines), decision.entry.numbers.size)
             self.metrics.changes.inc(len(decision.rows))
         for tell in told:
             tell()
@@ -261,6 +275,7 @@ class Broker:
     async def _tidy(self) -> None:
         now = clock.now_ms()
         await self.run(lambda c, _: answers.forget_answers(c, now - self.settings.answers_ms))
+        await self.run(lambda c, _: tokens.forget_sessions(c, now))
         for space in self.served():
             await self.trim(space, now)
         await self._in_thread(lambda: self._save(self.settings.snapshot_every))
@@ -319,6 +334,7 @@ class Broker:
         )
         for entry in found:
             space.tail.append(entry)
+            self.on_entry(space)
 
     def _listen(self) -> None:
         """Wait for notifications of PostgreSQL, in a thread. They only wake up `_follow`: what counts is in the tables."""

@@ -64,6 +64,7 @@ class SpaceCounters:
     clauses: int
     subscriptions_left: int
     clauses_left: int
+    name: str = ""  # of the space, for the audit log
 
 
 # -- commands -------------------------------------------------------------------------------------------------------
@@ -252,6 +253,9 @@ class _Group:
     known: dict[str, StoredSubscription]
     now_ms: int
 
+    def _noted(self, version: int, **details: Any) -> dict[str, Any]:
+        return {"space": self.decision.counters.name, "version": version, **details}
+
     def put(self, put: PutSubscription) -> tuple[Answer, Note | None]:
         old = self.known.get(put.id)
         problem = put.condition.refusal(put.id, old) or self._objection(put, old)
@@ -259,7 +263,7 @@ class _Group:
             return problem, None
         version = self._next_version()
         return Changed(self._write(put, old, version), old is None), Note(
-            "create" if old is None else "replace", put.id, {"filter": put.filter[:500], "version": version}
+            "create" if old is None else "replace", put.id, self._noted(version, filter=put.filter[:500])
         )
 
     def put_many(self, command: PutSubscriptions) -> tuple[Answer, Note | None]:
@@ -277,7 +281,7 @@ class _Group:
         if not created + replaced:
             return ChangedMany(version - 1, 0, 0, refused), None
         self._next_version()
-        details = {"created": created, "replaced": replaced, "refused": len(refused), "version": version}
+        details = self._noted(version, created=created, replaced=replaced, refused=len(refused))
         return ChangedMany(version, created, replaced, refused), Note("load", "", details)
 
     def move(self, move: MoveSubscription) -> tuple[Answer, Note | None]:
@@ -297,7 +301,7 @@ class _Group:
         self._keep(new)
         if move.to is SubscriptionState.DELETED:
             self._count(-1, -old.clauses)
-        return Changed(new), Note(move.to.value, move.id, {"version": version})
+        return Changed(new), Note(move.to.value, move.id, self._noted(version))
 
     def _objection(self, put: PutSubscription, old: StoredSubscription | None) -> Problem | None:
         counters = self.decision.counters

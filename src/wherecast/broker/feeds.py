@@ -52,6 +52,7 @@ class Feed:
     def __init__(self, broker: Broker, space: Space, selection: Selection, position: int) -> None:
         self.broker, self.space, self.selection = broker, space, selection
         self.position = position  # of the next event that was not looked at
+        self.start = self.sent = position  # the reader has had every match between these
         self._ids: dict[int, str] = {}
         self._numbers: Longs | None = None  # ascending; None: all
         self._known = (-1, -1)  # version of the store and mark when these were read
@@ -64,9 +65,14 @@ class Feed:
         broker.metrics.feeds.inc()
         if self.selection.mark is not None:
             self.space.engine.marks.setdefault(self.selection.mark, 0)
+        readers = broker.readers.setdefault((tenant, self.selection.subscriber or ""), set())
+        readers.add(self)
         try:
             yield
         finally:
+            readers.discard(self)
+            if not readers:
+                broker.readers.pop((tenant, self.selection.subscriber or ""), None)
             broker.feeds[tenant] -= 1
             broker.metrics.feeds.dec()
 
@@ -79,7 +85,7 @@ class Feed:
             for entry in entries:
                 async for message in self._of(entry):
                     yield message
-                self.position = max(self.position, entry.end)
+                self.sent = self.position = max(self.position, entry.end)
             if not entries and not await self.space.tail.wait(self.broker.settings.heartbeat_s):
                 yield FeedMessage(self.position - 1, None)
 
@@ -100,6 +106,7 @@ class Feed:
                 head = f'{{"position":{position},"subscriptions":{json.dumps(names, ensure_ascii=False)},'.encode()
                 self.position = position + 1
                 yield FeedMessage(position, head + entry.lines[row][1:])
+                self.sent = position + 1
 
     async def _stored(self) -> list[LoggedEvents]:
         space, position = self.space, self.position

@@ -32,5 +32,31 @@ class Metrics:
             "wherecast_request_seconds", "Time of a request", ["operation"], buckets=_SECONDS, registry=self.registry
         )
 
+        self.deliveries = Counter(
+            "wherecast_deliveries",
+            "Deliveries that became due, were delivered, or died",
+            ["what"],
+            registry=self.registry,
+        )
+        self.tries = Counter(
+            "wherecast_delivery_tries", "Tries by kind and result", ["kind", "result"], registry=self.registry
+        )
+        self.try_seconds = Histogram(
+            "wherecast_delivery_try_seconds",
+            "Time of a try",
+            ["kind"],
+            buckets=(*_SECONDS, 10, 20),
+            registry=self.registry,
+        )
+        self.in_flight = Gauge("wherecast_delivery_in_flight", "Tries under way", registry=self.registry)
+        self.undelivered = Gauge(
+            "wherecast_deliveries_waiting", "Deliveries that have not ended", ["state"], registry=self.registry
+        )
+        self.not_followed = Counter(
+            "wherecast_events_not_delivered",
+            "Events trimmed from the log before delivery saw them",
+            registry=self.registry,
+        )
+
     def text(self) -> bytes:
         return generate_latest(self.registry)

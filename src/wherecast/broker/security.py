@@ -6,6 +6,8 @@ another tenant cannot reach anything. Tokens are 256 random bits; the store has 
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -77,9 +79,9 @@ class KnownTokens:
 def principal_of(token: StoredToken | None) -> Principal:
     """The principal of a token that is known and has not expired."""
     if token is None:
-        raise _unauthorized("the token is unknown")
+        raise unauthorized("the token is unknown")
     if token.expires_ms is not None and token.expires_ms <= clock.now_ms():
-        raise _unauthorized("the token has expired; ask for a new one")
+        raise unauthorized("the token has expired; ask for a new one")
     return Principal(token.tenant, token.scopes, token.token_id, token.name)
 
 
@@ -87,11 +89,20 @@ def bearer_of(header: str | None) -> str:
     """The secret in an Authorization header."""
     kind, _, secret = (header or "").partition(" ")
     if kind.lower() != "bearer" or not secret.strip():
-        raise _unauthorized("send a token: Authorization: Bearer wc_...")
+        raise unauthorized("send a token: Authorization: Bearer wc_...")
     return secret.strip()
 
 
-def _unauthorized(detail: str) -> Problem:
+def csrf_of(secret: str) -> str:
+    """What a page must send with each change beside the cookie: only who reads an answer of ours knows it.
+
+    It follows from the secret of the session, so nothing is stored, and it tells nothing about the secret.
+    """
+    return hmac.new(secret.encode(), b"wherecast csrf", hashlib.sha256).hexdigest()
+
+
+def unauthorized(detail: str) -> Problem:
+    """Who asks is not known."""
     return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 

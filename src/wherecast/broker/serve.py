@@ -47,6 +47,7 @@ class _Server(uvicorn.Server):
         ]
         if self._broker.first_token is not None:
             lines.append(f"admin token, shown only now: {self._broker.first_token}")
+        lines.append(f"console: {self._address}/console")
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
 

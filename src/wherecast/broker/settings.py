@@ -52,10 +52,31 @@ class Settings:
     retention_bytes: int = 10 << 30
     #: How long the answer to a request with an idempotency key is kept.
     answers_ms: int = _DAY_MS
+    #: How long a session of the console lasts.
+    session_ms: int = _DAY_MS // 2
     #: How long a deleted subscription is kept as a tombstone, for those who follow changes.
     tombstones_ms: int = 7 * _DAY_MS
     #: A snapshot is written after so many changes.
     snapshot_every: int = 50_000
+    #: Networks that webhooks may go to besides public addresses, separated by commas: 10.1.0.0/16, ::1/128.
+    webhook_allow: str = ""
+    #: How long one try of a webhook may take, name server included.
+    webhook_timeout_s: float = 15.0
+    #: Tries at a time to one endpoint, and in all.
+    endpoint_concurrency: int = 16
+    delivery_concurrency: int = 256
+    #: A delivery is given up, and becomes a dead letter, after so long.
+    delivery_ms: int = 3 * _DAY_MS
+    #: How long deliveries that have ended are kept, and dead letters.
+    delivered_ms: int = 7 * _DAY_MS
+    dead_letters_ms: int = 30 * _DAY_MS
+    #: The server for e-mail, smtp://USER:PASSWORD@HOST:587 or smtps://..., and who sends it.
+    smtp: str = ""
+    mail_from: str = ""
+    #: Services of Apprise that may be used besides those with a fixed host, separated by commas.
+    chat_services: str = ""
+    #: Where routes of kind file write; empty: there are none.
+    file_folder: str = ""
 
     @property
     def snapshot_folder(self) -> Path | None:

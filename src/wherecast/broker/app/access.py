@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeAlias
 
@@ -11,12 +12,15 @@ from starlette.requests import HTTPConnection
 
 from wherecast.broker.broker import Broker, Space
 from wherecast.broker.problems import Problem
-from wherecast.broker.security import Principal, TokenScope, bearer_of, principal_of
+from wherecast.broker.security import Principal, TokenScope, bearer_of, csrf_of, principal_of, unauthorized
 from wherecast.broker.store import tokens
+from wherecast.broker.store.tokens import StoredToken
 from wherecast.broker.writer import OnceKey
 
 #: Names in paths: of spaces, tenants and tokens.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+#: The console's cookie, and the header that proves that a change comes from its pages.
+SESSION_COOKIE, CSRF_HEADER = "wherecast_session", "X-CSRF-Token"
 
 
 def broker_of(connection: HTTPConnection) -> Broker:
@@ -25,17 +29,57 @@ def broker_of(connection: HTTPConnection) -> Broker:
 
 
 async def principal(connection: HTTPConnection) -> Principal:
-    """Who asks, by the token of the request."""
+    """Who asks, by the token of the request, or else by the cookie of a session."""
     broker = broker_of(connection)
-    secret = bearer_of(connection.headers.get("authorization"))
+    cookie = None if "authorization" in connection.headers else session_secret(connection)
+    secret = cookie or bearer_of(connection.headers.get("authorization"))
+    token = await find_token(broker, secret)
+    if token is not None and token.is_session != (cookie is not None):
+        token = None  # each is good for its own way in
+    found = principal_of(token)
+    broker.request_rates.take(found.token_id)
+    connection.state.tenant = found.tenant
+    return found
+
+
+async def find_token(broker: Broker, secret: str) -> StoredToken | None:
+    """The token with this secret, also one that has expired."""
     token = broker.tokens.get(secret)
     if token is None:
         token = await broker.read(lambda c: tokens.find_secret(c, secret))
         if token is not None:
             broker.tokens.put(secret, token)
-    found = principal_of(token)
-    broker.request_rates.take(found.token_id)
-    return found
+    return token
+
+
+def session_secret(connection: HTTPConnection) -> str | None:
+    """The secret in the console's cookie, if there is one and the request comes from the console.
+
+    Browsers send the cookie by themselves, SameSite=Strict or not: also for a page at another port of this machine. So a change
+    needs a header that only the console knows, and a WebSocket, which cannot have one, must come from a page of this address.
+    """
+    secret = connection.cookies.get(SESSION_COOKIE)
+    if secret is None:
+        return None
+    if connection.scope["type"] == "websocket":
+        origin, host = connection.headers.get("origin", ""), connection.headers.get("host", "")
+        if origin.partition("://")[2] != host:
+            raise Problem(403, "origin", "a page of another address cannot use the console's session")
+    elif connection.scope["method"] not in ("GET", "HEAD"):
+        sent = connection.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(sent.encode(), csrf_of(secret).encode()):
+            raise Problem(
+                403, "csrf", f"a change with a session needs the header {CSRF_HEADER}; load the console again"
+            )
+    return secret
+
+
+def needs_session(connection: HTTPConnection) -> str:
+    """A dependency: the secret of a session."""
+    secret = session_secret(connection)
+    if secret is None:
+        raise unauthorized("there is no session; sign in with a token")
+    return secret
 
 
 def needs(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Principal]]:

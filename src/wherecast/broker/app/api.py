@@ -13,9 +13,23 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 import wherecast
-from wherecast.broker.app import feeds, filters, publish, spaces, subscriptions, tenants
+from wherecast.broker.app import (
+    console,
+    deliveries,
+    feeds,
+    filters,
+    publish,
+    session,
+    spaces,
+    statistics,
+    subscribers,
+    subscriptions,
+    tenants,
+)
 from wherecast.broker.app.limits import LimitedBodies
+from wherecast.broker.app.statistics import TimedPublishes
 from wherecast.broker.broker import Broker
+from wherecast.broker.delivery.service import DeliveryService
 from wherecast.broker.problems import Problem, problem_of
 from wherecast.broker.settings import Settings
 from wherecast.errors import WherecastError
@@ -50,9 +64,12 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
     async def life(app: FastAPI) -> AsyncIterator[None]:
         app.state.broker = served
         await served.start()
+        app.state.delivery = delivery = DeliveryService(served)
+        await delivery.start()
         try:
             yield
         finally:
+            await delivery.stop()
             await served.stop()
 
     app = FastAPI(
@@ -65,9 +82,11 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
-    for part in (spaces, subscriptions, publish, filters, feeds, tenants):
+    parts = (spaces, subscriptions, publish, filters, feeds, subscribers, deliveries, tenants, session, statistics)
+    for part in (*parts, console):
         app.include_router(part.router)
     app.add_middleware(LimitedBodies, limit=settings.max_body_bytes, seconds=settings.body_timeout_s)
+    app.add_middleware(TimedPublishes, broker=served)
     _add_health(app, served)
     _add_problems(app)
     return app

@@ -35,11 +35,13 @@ Id = Annotated[Text, Field(min_length=1, max_length=200)]
 Millis = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
-class _Model(BaseModel):
+class GivenModel(BaseModel):
+    """What somebody sends: a field that is not known is refused."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class SubscriptionIn(_Model):
+class SubscriptionIn(GivenModel):
     """A subscription as its subscriber writes it."""
 
     filter: Annotated[Text, Field(max_length=65_536, examples=[_FILTER], description="A SQL condition.")]
@@ -58,13 +60,13 @@ class SubscriptionIn(_Model):
             self.subscriber,
             json.dumps(self.labels, ensure_ascii=False, separators=(",", ":"), sort_keys=True),
             SubscriptionState.PAUSED if self.paused else SubscriptionState.ACTIVE,
-            None if self.expires_at is None else _to_ms(self.expires_at),
+            None if self.expires_at is None else to_ms(self.expires_at),
             clauses,
             condition,
         )
 
 
-def _to_ms(time: datetime) -> int:
+def to_ms(time: datetime) -> int:
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     try:
         return int(time.timestamp() * 1000)
@@ -154,7 +156,7 @@ class PublishReport(BaseModel):
     refused: list[RefusedEvent]
 
 
-class SpaceIn(_Model):
+class SpaceIn(GivenModel):
     name: Annotated[str, Field(pattern=NAME, examples=["quotes"])]
     schema_: Annotated[
         dict[Text, Any], Field(alias="schema", examples=[{"symbol": "string", "price": "double"}], max_length=10_000)
@@ -163,7 +165,7 @@ class SpaceIn(_Model):
     retention_bytes: Millis | None = None
 
 
-class SpaceChange(_Model):
+class SpaceChange(GivenModel):
     """Attributes to add, and how long events are kept."""
 
     schema_: Annotated[
@@ -201,42 +203,42 @@ def space_out(space: StoredSpace) -> dict[str, Any]:
     }
 
 
-class FilterIn(_Model):
+class FilterIn(GivenModel):
     filter: Annotated[Text, Field(max_length=65_536, examples=[_FILTER])]
 
 
-class FiltersIn(_Model):
+class FiltersIn(GivenModel):
     filters: Annotated[
         dict[Id, Annotated[Text, Field(max_length=65_536)]], Field(max_length=1_000, examples=[{"a": _FILTER}])
     ]
 
 
-class MatchIn(_Model):
+class MatchIn(GivenModel):
     event: Annotated[dict[str, Any], Field(examples=[{"symbol": "IBM", "price": 119.5}])]
     explain: Annotated[list[Id], Field(max_length=100, description="Subscriptions to explain.")] = []
     limit: Annotated[int, Field(ge=0, le=100_000)] = 1_000
 
 
-class QuotasIn(_Model):
+class QuotasIn(GivenModel):
     subscriptions: Millis = 10_000_000
     clauses: Millis = 40_000_000
     feeds: Millis = 10_000
     spaces: Millis = 1_000
 
 
-class TenantIn(_Model):
+class TenantIn(GivenModel):
     tenant: Annotated[str, Field(pattern=NAME, examples=["acme"])]
     quotas: QuotasIn = QuotasIn()
 
 
-class TokenIn(_Model):
+class TokenIn(GivenModel):
     name: Annotated[Text, Field(min_length=1, max_length=200, examples=["feed reader"])]
     scopes: Annotated[list[str], Field(min_length=1, max_length=5, examples=[["read"]])]
     expires_at: Annotated[datetime | None, Field(examples=[None])] = None
 
     @property
     def expires_ms(self) -> int | None:
-        return None if self.expires_at is None else _to_ms(self.expires_at)
+        return None if self.expires_at is None else to_ms(self.expires_at)
 
 
 class TokenOut(BaseModel):

@@ -35,6 +35,7 @@ from wherecast.broker.app.models import (
     SubscriptionOut,
     SubscriptionPage,
     subscription_out,
+    time_of,
     write_changed,
 )
 from wherecast.broker.broker import Broker, Space
@@ -48,7 +49,7 @@ from wherecast.broker.core import (
     SubscriptionState,
 )
 from wherecast.broker.problems import Problem, not_found, problem_of
-from wherecast.broker.store import subscriptions
+from wherecast.broker.store import audit, subscriptions
 from wherecast.broker.store.spaces import find_space as find_stored
 from wherecast.broker.store.subscriptions import Page
 from wherecast.broker.writer import Repeated
@@ -57,6 +58,8 @@ router = APIRouter(prefix="/v1/spaces/{space}", tags=["subscriptions"])
 
 #: Rows of a load that become one change, and rows that its report names.
 _CHUNK, _REPORTED = 10_000, 1_000
+#: What the audit log says of a single subscription.
+_CHANGES = ("create", "replace", *(state.value for state in SubscriptionState))
 
 
 async def _put(broker: Broker, space: Space, given: SubscriptionIn, id: str, condition: Condition) -> PutSubscription:
@@ -139,6 +142,25 @@ async def get(
     if row is None:
         raise not_found("subscription", id)
     return _answer(Changed(row))
+
+
+@router.get("/subscriptions/{id}/history")
+async def history(who: Reader, broker: TheBroker, name: SpaceName, id: SubscriptionName) -> list[dict[str, Any]]:
+    """Who changed a subscription and how, the newest first; also of one that is deleted. Loads of many are not listed."""
+    space = await find_space(broker, who, name)
+    _refuse_nul(id)
+    rows = await broker.read(lambda c: audit.list_of_subject(c, space.tenant, id, _CHANGES, _REPORTED))
+    return [
+        {
+            "time": time_of(row["time_ms"]),
+            "actor": row["actor"],
+            "action": row["action"],
+            "version": row["details"]["version"],
+            "filter": row["details"].get("filter"),
+        }
+        for row in rows
+        if row["details"].get("space") == name
+    ]
 
 
 @router.put("/subscriptions/{id}", response_model=SubscriptionOut, responses={201: {"model": SubscriptionOut}})

@@ -74,6 +74,17 @@ async def add_tenant_token(who: Operator, broker: TheBroker, tenant: TenantName,
     return _token_out(*await broker.run(change))
 
 
+@router.get("/quotas")
+async def own_quotas(who: Reader, broker: TheBroker) -> dict[str, Any]:
+    """What the token's tenant may have at most, and what it has; `feeds` are those of the process that answers."""
+
+    def query(connection: Connection) -> dict[str, Any]:
+        used = {**spaces.find_usage(connection, who.tenant), "feeds": broker.feeds.get(who.tenant, 0)}
+        return {"quotas": (spaces.find_quotas(connection, who.tenant) or Quotas())._asdict(), "used": used}
+
+    return await broker.read(query)
+
+
 @router.get("/tokens", response_model=list[TokenOut])
 async def list_tokens(who: Admin, broker: TheBroker) -> list[dict[str, Any]]:
     """The tokens of the tenant, without their secrets."""

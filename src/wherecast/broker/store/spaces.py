@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from wherecast.broker.core import SpaceCounters
+from wherecast.broker.store.delivery_tables import delivery_positions
 from wherecast.broker.store.tables import event_log, spaces, subscriptions, tenants
 
 
@@ -62,6 +63,13 @@ def find_quotas(connection: Connection, tenant: str) -> Quotas | None:
     return None if text is None else Quotas.of(text)
 
 
+def find_usage(connection: Connection, tenant: str) -> dict[str, int]:
+    """What a tenant has of what it has quotas for; open feeds are not in the store."""
+    total = [func.coalesce(func.sum(spaces.c[name]), 0) for name in ("subscriptions", "clauses")]
+    row = connection.execute(select(*total, func.count()).where(spaces.c.tenant == tenant)).one()
+    return {"subscriptions": int(row[0]), "clauses": int(row[1]), "spaces": int(row[2])}
+
+
 def set_quotas(connection: Connection, tenant: str, quotas: Quotas) -> bool:
     values = {"quotas": json.dumps(quotas._asdict())}
     return bool(connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(values)).rowcount)
@@ -107,7 +115,7 @@ def every_space(connection: Connection) -> list[StoredSpace]:
 
 
 def remove_space(connection: Connection, tenant: str, space: int) -> None:
-    for table in (event_log, subscriptions, spaces):
+    for table in (delivery_positions, event_log, subscriptions, spaces):
         connection.execute(delete(table).where(table.c.tenant == tenant, table.c.space == space))
 
 
@@ -132,7 +140,7 @@ def hold_space(connection: Connection, tenant: str, space: int) -> SpaceCounters
     """The counters of a space, which nobody else changes until this transaction ends."""
     columns = [spaces.c[name] for name in _COUNTERS]
     where = (spaces.c.tenant == tenant, spaces.c.space == space)
-    row = connection.execute(select(*columns).where(*where).with_for_update()).first()
+    row = connection.execute(select(*columns, spaces.c.name).where(*where).with_for_update()).first()
     if row is None:
         return None
     quotas = find_quotas(connection, tenant) or Quotas()

@@ -95,6 +95,18 @@ def ids_of_numbers(connection: Connection, tenant: str, space: int, numbers: Ite
     return found
 
 
+def owners_of_numbers(
+    connection: Connection, tenant: str, space: int, numbers: Sequence[int]
+) -> dict[int, tuple[str, str]]:
+    """Ids and subscribers by number."""
+    found: dict[int, tuple[str, str]] = {}
+    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.subscriber)
+    for some in _chunks(numbers):
+        query = _of(tenant, space, *columns).where(subscriptions.c.number.in_(some))
+        found.update({number: (id, subscriber) for number, id, subscriber in connection.execute(query)})
+    return found
+
+
 def changed_since(
     connection: Connection, tenant: str, space: int, version: int, limit: int | None = None
 ) -> list[StoredSubscription]:

@@ -6,18 +6,24 @@ import hashlib
 import secrets
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from wherecast.broker.store.tables import tokens
 
 
 class StoredToken(NamedTuple):
+    """A token, or a session of the console: a short-lived token of its own, named after the one that it was made with."""
+
     token_id: str
     tenant: str
     name: str
     scopes: frozenset[str]
     created_ms: int
     expires_ms: int | None
+
+    @property
+    def is_session(self) -> bool:
+        return "." in self.token_id
 
 
 _COLUMNS = [tokens.c[name] for name in StoredToken._fields]
@@ -42,6 +48,22 @@ def add_token(
     return token, secret
 
 
+def add_session(connection: Connection, of: StoredToken, expires_ms: int, now_ms: int) -> tuple[StoredToken, str]:
+    """A session with the rights of a token, which ends with it; and its secret."""
+    secret = secrets.token_urlsafe(32)
+    end = expires_ms if of.expires_ms is None else min(expires_ms, of.expires_ms)
+    id = f"{of.token_id}.{secrets.token_hex(7)}"
+    session = of._replace(token_id=id, created_ms=now_ms, expires_ms=end)
+    values = {**session._asdict(), "scopes": " ".join(sorted(of.scopes)), "digest": digest_of(secret)}
+    connection.execute(insert(tokens).values(values))
+    return session, secret
+
+
+def forget_sessions(connection: Connection, now_ms: int) -> None:
+    """Remove sessions that are over, of all tenants."""
+    connection.execute(delete(tokens).where(tokens.c.expires_ms <= now_ms, tokens.c.token_id.contains(".")))
+
+
 def find_secret(connection: Connection, secret: str) -> StoredToken | None:
     """The token that a request has. This is the one query that finds a tenant rather than being given one."""
     row = connection.execute(select(*_COLUMNS).where(tokens.c.digest == digest_of(secret))).first()
@@ -59,12 +81,21 @@ def find_token(connection: Connection, tenant: str, token_id: str) -> StoredToke
 
 
 def replace_token(connection: Connection, tenant: str, token_id: str, by: str, expires_ms: int) -> None:
-    """The old token of a rotation works until `expires_ms`."""
+    """The old token of a rotation works until `expires_ms`, and so do its sessions."""
     where = (tokens.c.tenant == tenant, tokens.c.token_id == token_id)
     connection.execute(update(tokens).where(*where).values(expires_ms=expires_ms, replaced_by=by))
+    sessions = (tokens.c.tenant == tenant, _of_session(token_id), tokens.c.expires_ms > expires_ms)
+    connection.execute(update(tokens).where(*sessions).values(expires_ms=expires_ms))
 
 
-def remove_token(connection: Connection, tenant: str, token_id: str) -> bool:
+def _of_session(token_id: str) -> ColumnElement[bool]:
+    return tokens.c.token_id.startswith(f"{token_id}.", autoescape=True)
+
+
+def remove_token(connection: Connection, tenant: str, token_id: str, *, keep_sessions: bool = False) -> bool:
+    """Remove a token, and the sessions that were made with it."""
+    if not keep_sessions:
+        connection.execute(delete(tokens).where(tokens.c.tenant == tenant, _of_session(token_id)))
     where = (tokens.c.tenant == tenant, tokens.c.token_id == token_id)
     return bool(connection.execute(delete(tokens).where(*where)).rowcount)
 
