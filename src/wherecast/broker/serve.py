@@ -12,10 +12,15 @@ from wherecast.broker.app.api import create_app
 from wherecast.broker.broker import Broker
 from wherecast.broker.settings import Settings, SettingsError
 
+#: The loop that answers and the thread that commits take turns in Python. By default one waits 5 ms for the other, which is longer
+#: than a commit takes; a publish has to wait several times.
+_SWITCH_S = 0.0005
+
 
 def serve(settings: Settings) -> None:
     """Serve until somebody ends the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    sys.setswitchinterval(_SWITCH_S)
     broker = Broker(settings)
     listener = _listen(settings)
     config = uvicorn.Config(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -23,7 +24,6 @@ from cloudevents.core.formats.json import JSONFormat
 from fastapi import Request
 
 from wherecast.broker.problems import Problem
-from wherecast.language.events.schema import Schema
 
 JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"
 CLOUD_EVENT, CLOUD_EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
@@ -184,14 +184,21 @@ def _as_json(value: object) -> object:
 def write_line(envelope: dict[str, Any], values: Mapping[str, object]) -> bytes:
     """An event as the log has it: one line of JSON. Raises Problem if it has no JSON form."""
     try:
-        return orjson.dumps({**envelope, "data": values}, default=_as_json, option=_OPTIONS)
+        line = orjson.dumps({**envelope, "data": values}, default=_as_json, option=_OPTIONS)
+        if b"null" in line:  # perhaps a NaN, which the library writes like this
+            line = orjson.dumps({**envelope, "data": _spelled(values)}, default=_as_json, option=_OPTIONS)
     except (TypeError, orjson.JSONEncodeError) as error:
         raise Problem(422, "event", f"the event cannot be written as JSON: {error}") from None
+    return line
+
+
+def _spelled(value: object) -> object:
+    """A value with the doubles that JSON lacks as texts, as Spark's `to_json` writes them: NaN, Infinity, -Infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _spelled(inner) for key, inner in value.items()}
+    return [_spelled(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
-
-
-def is_exact(schema: Schema) -> bool:
-    """Whether some attribute holds more digits than a float."""
-    return any("decimal" in attribute.type_name for attribute in schema.attributes)
