@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import sys
@@ -21,6 +22,7 @@ def serve(settings: Settings) -> None:
     """Serve until somebody ends the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     sys.setswitchinterval(_SWITCH_S)
+    _allow_sockets()
     broker = Broker(settings)
     listener = _listen(settings)
     config = uvicorn.Config(
@@ -54,6 +56,16 @@ class _Server(uvicorn.Server):
             lines.append(f"admin token, shown only now: {self._broker.first_token}")
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
+
+
+def _allow_sockets() -> None:
+    """Use as many files as the system lets us: each connection is one, and the usual limit is 1,024."""
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415 - Windows has none
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):  # macOS says "unlimited" and means less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(settings: Settings) -> socket.socket:

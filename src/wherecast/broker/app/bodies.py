@@ -120,12 +120,19 @@ def arrow_tables(body: bytes) -> list[pa.Table]:
     try:
         with pa.ipc.open_stream(body) as reader:
             found = []
+            _read_names(list(reader.schema))
             for batch in reader:
                 batch.validate(full=True)
                 found.append(pa.Table.from_batches([batch]))
             return found
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise _malformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from None
+
+
+def _read_names(fields: list[pa.Field]) -> list[str]:
+    """All names of fields. They are decoded here, which raises UnicodeDecodeError where one is not UTF-8."""
+    inner = [field.type.field(n) for field in fields for n in range(field.type.num_fields)]
+    return [field.name for field in fields] + (_read_names(inner) if inner else [])
 
 
 def _malformed(detail: str) -> Problem:
