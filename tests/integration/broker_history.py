@@ -7,6 +7,7 @@ has a number that all filters compare, so who must match follows from the versio
 from __future__ import annotations
 
 import json
+import math
 import random
 import threading
 import time
@@ -32,11 +33,15 @@ class History:
         self.lock = threading.Lock()
 
 
-class Load:
-    """Writers and readers of one broker."""
+#: Subscriptions that a writer keeps: more are deleted, so that a long run does not match thousands per event.
+_KEPT = 40
 
-    def __init__(self, broker: Callable[[], BrokerProcess], seed: int) -> None:
-        self.broker, self.random = broker, random.Random(seed)
+
+class Load:
+    """Writers and readers of one broker; a writer rests `pause_s` between two requests."""
+
+    def __init__(self, broker: Callable[[], BrokerProcess], seed: int, pause_s: float = 0.0) -> None:
+        self.broker, self.random, self.pause_s = broker, random.Random(seed), pause_s
         self.history = History()
         self.ended = threading.Event()
         self.pool = ThreadPoolExecutor(12)
@@ -79,12 +84,19 @@ class Load:
                         count += 1
                         self._one(http, history, f"w{writer}-{count}", writer * 1_000_000 + count, rng)
                         history.acknowledged += 1
+                        time.sleep(self.pause_s)
             except (httpx.TransportError, httpx.HTTPStatusError):
                 time.sleep(0.05)
 
     def _one(self, http: httpx.Client, history: History, id: str, number: int, rng: random.Random) -> None:
         what = rng.random()
-        if what < 0.3:
+        with history.lock:
+            mine = [
+                i
+                for i in history.subscriptions
+                if i.startswith(f"{id.partition('-')[0]}-") and i not in history.deleted
+            ]
+        if what < 0.3 and len(mine) < _KEPT:
             history.tried.add(id)
             filter = f"n % {rng.randint(1, 4)} = 0"
             subscriber = f"p{rng.randint(0, 1)}"
@@ -92,19 +104,14 @@ class Load:
             answer.raise_for_status()
             with history.lock:
                 history.subscriptions[id] = answer.json()
-        elif what < 0.4 and history.subscriptions:
+        elif what < 0.4 and mine:
+            gone = rng.choice(mine)
             with history.lock:
-                mine = [
-                    i for i in history.subscriptions if i.startswith(id.partition("-")[0]) and i not in history.deleted
-                ]
-            if mine:
-                gone = rng.choice(mine)
-                with history.lock:
-                    history.deleted[gone] = -1
-                answer = http.delete(f"{SPACE}/subscriptions/{gone}")
-                answer.raise_for_status()
-                with history.lock:
-                    history.deleted[gone] = -2  # acknowledged; its version is read at the end
+                history.deleted[gone] = -1
+            answer = http.delete(f"{SPACE}/subscriptions/{gone}")
+            answer.raise_for_status()
+            with history.lock:
+                history.deleted[gone] = -2  # acknowledged; its version is read at the end
         else:
             history.sent.add(number)
             answer = http.post(f"{SPACE}/publish", json={"n": number})
@@ -161,13 +168,14 @@ def check(load: Load) -> dict[str, int]:
     numbers = [message["data"]["n"] for message in log.values()]
     assert len(set(numbers)) == len(numbers)
     assert set(numbers) <= history.sent
+    # Who must match follows from the version of an event: who was made by then and not deleted yet, and no one else.
     by_number = {message["data"]["n"]: position for position, message in log.items()}
-    living = [r for r in rows.values() if r["state"] == "active"]
+    lives = [(id, *_life(history, row), int(row["filter"].split()[2])) for id, row in rows.items()]
     for number, told in history.events.items():
-        due = {r["id"] for r in living if r["version"] <= told["version"] and number % int(r["filter"].split()[2]) == 0}
+        due = {id for id, first, end, part in lives if first <= told["version"] < end and number % part == 0}
+        assert by_number.get(number) == (told["position"] if due else None), f"lost or from nowhere: event {number}"
         if due:
-            assert by_number.get(number) == told["position"], f"lost: event {number}"
-            assert due <= set(log[told["position"]]["subscriptions"])
+            assert set(log[told["position"]]["subscriptions"]) == due, f"event {number}"
     # Feeds: each has exactly the matches of its subscriptions, in order, each once, up to where it came.
     for query, seen in load.seen.items():
         subscriber = query.partition("subscriber=")[2]
@@ -187,6 +195,13 @@ def check(load: Load) -> dict[str, int]:
         "matched events": len(log),
         "seen": sum(map(len, load.seen.values())),
     }
+
+
+def _life(history: History, row: dict) -> tuple[float, float]:
+    """The versions at which a subscription is live: the first, and the first after them."""
+    if row["state"] == "deleted":  # only what was acknowledged is ever deleted
+        return history.subscriptions[row["id"]]["version"], row["version"]
+    return row["version"], math.inf
 
 
 def _read_on(load: Load, query: str, count: int) -> None:
@@ -237,15 +252,42 @@ def make_space(broker: BrokerProcess) -> None:
 def run_with_kills(broker: BrokerProcess, kills: int, seed: int) -> dict[str, int]:
     """Load a broker, kill it at random moments, start it again on the same port, check."""
     rng = random.Random(seed)
-    make_space(broker)
-    load = Load(lambda: broker, seed)
-    load.start(writers=4, readers=READERS)
+
+    def disturb(load: Load) -> None:
+        for _ in range(kills):
+            load.wait(rng.randint(20, 120))
+            time.sleep(rng.uniform(0, 0.02))  # somewhere within a commit
+            _again(broker, broker.kill)
+
+    return _run(broker, disturb, seed)
+
+
+def run_for(broker: BrokerProcess, seconds: float, seed: int) -> dict[str, int]:
+    """Load a broker for so long; now and then it is killed or stopped in good order, and started again; check."""
+    rng, ends = random.Random(seed), time.monotonic() + seconds
+    restarts = 0
+
+    def disturb(load: Load) -> None:
+        nonlocal restarts
+        while time.monotonic() < ends:
+            load.wait(rng.randint(100, 2_000))
+            _again(broker, rng.choice([broker.kill, broker.stop]))
+            restarts += 1
+
+    return {**_run(broker, disturb, seed, pause_s=0.005), "restarts": restarts}
+
+
+def _again(broker: BrokerProcess, end: Callable[[], None]) -> None:
     port = broker.port
-    for _ in range(kills):
-        load.wait(rng.randint(20, 120))
-        time.sleep(rng.uniform(0, 0.02))  # somewhere within a commit
-        broker.kill()
-        broker.start(port)
+    end()
+    broker.start(port)
+
+
+def _run(broker: BrokerProcess, disturb: Callable[[Load], None], seed: int, *, pause_s: float = 0.0) -> dict[str, int]:
+    make_space(broker)
+    load = Load(lambda: broker, seed, pause_s)
+    load.start(writers=4, readers=READERS)
+    disturb(load)
     load.wait(50)
     load.stop()
     counts = check(load)

@@ -1,4 +1,7 @@
-"""Many kills: python -m tests.integration.broker_kills_run --kills 100 [--postgresql] [--seed 1]."""
+"""Many kills, or a long history of kills and restarts, with a check of everything that was acknowledged.
+
+python -m tests.integration.broker_kills_run (--kills 100 | --minutes 10) [--postgresql] [--seed 1]
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.integration.broker_history import run_with_kills
+from tests.integration.broker_history import run_for, run_with_kills
 from tests.servers.postgresql import running_postgresql
 from tests.servers.wherecast_broker import running_wherecast
 
@@ -15,6 +18,7 @@ from tests.servers.wherecast_broker import running_wherecast
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, help="instead of a number of kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--postgresql", action="store_true")
     options = parser.parse_args()
@@ -22,7 +26,10 @@ def main() -> None:
         database = stack.enter_context(running_postgresql()).url if options.postgresql else None
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(running_wherecast(folder, database=database, settings=("heartbeat_s=0.5",)))
-        print(run_with_kills(broker, options.kills, options.seed))
+        if options.minutes is not None:
+            print(run_for(broker, options.minutes * 60, options.seed))
+        else:
+            print(run_with_kills(broker, options.kills, options.seed))
 
 
 if __name__ == "__main__":

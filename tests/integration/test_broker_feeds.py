@@ -1,8 +1,7 @@
-"""Feeds over real sockets: many readers, readers that do not read, hostile requests."""
+"""Feeds over real sockets: a reader that does not read. `test_broker_faults.py` has many of them, and hostile requests."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
@@ -85,61 +84,3 @@ def test_a_reader_that_does_not_read_is_cut_off_and_resumes(broker):
                 if seen[-1] == end:
                     break
     assert seen == list(range(first + 1, end + 1))
-
-
-def test_many_readers_see_the_same(broker):
-    """Two hundred readers of three kinds each get every event once."""
-
-    async def read(number: int, start: int, count: int) -> list[int]:
-        query = ["", "?subscriber=ann", "?subscription=all"][number % 3]
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1 << 20)
-        head = f"GET {SPACE}/feed{query} HTTP/1.1\r\nHost: x\r\nLast-Event-ID: {start}\r\nAuthorization: Bearer {broker.token}\r\n\r\n"
-        writer.write(head.encode())
-        seen: list[int] = []
-        while len(seen) < count:
-            line = await reader.readline()
-            assert line, "the feed ended"
-            if line.startswith(b"data: "):
-                seen.append(json.loads(line[6:])["position"])
-        writer.close()
-        return seen
-
-    async def all_of_them() -> list[list[int]]:
-        start = (await asyncio.to_thread(publish, broker, [{"n": 0}]))["positions"][0]
-        readers = [asyncio.create_task(read(number, start, 30)) for number in range(200)]
-        for n in range(10):
-            await asyncio.to_thread(publish, broker, [{"n": n}, {"n": n}, {"n": -1}, {"n": n}])
-        return [[p - start for p in seen] for seen in await asyncio.gather(*readers)]
-
-    expected = [4 * batch + place for batch in range(10) for place in (1, 2, 4)]
-    assert all(seen == expected for seen in asyncio.run(all_of_them()))
-
-
-def raw(broker, head: str, body: bytes, *, pieces: int = 1) -> bytes:
-    """The first bytes of the answer to a request written by hand."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as connection:
-        start = f"POST {SPACE}/publish HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {broker.token}\r\n{head}\r\n\r\n"
-        connection.sendall(start.encode())
-        try:
-            for _ in range(pieces):
-                connection.sendall(body)
-        except OSError:
-            pass  # it was answered and closed while we were writing
-        try:
-            return connection.recv(4096)
-        except ConnectionResetError:
-            return b"reset"
-
-
-def test_hostile_bodies_are_bounded_and_answered(broker):
-    """A gigabyte announced or streamed is refused at once, a slow body in time, and the broker still works."""
-    kind = "Content-Type: application/json\r\n"
-    assert b" 413 " in raw(broker, f"{kind}Content-Length: 1000000000", b"[")
-    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
-    assert raw(broker, f"{kind}Transfer-Encoding: chunked", chunk, pieces=100)[:13] in (b"HTTP/1.1 413 ", b"reset")
-    assert b" 408 " in raw(broker, f"{kind}Content-Length: 100", b"[")
-    assert b" 400 " in raw(broker, f"{kind}Content-Length: 3", b"\xff\xfe\x00")
-    idle = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(500)]
-    assert publish(broker, {"n": 1})["accepted"] == 1
-    for connection in idle:
-        connection.close()

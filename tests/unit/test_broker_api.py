@@ -160,6 +160,11 @@ WRONG = {
     "half an NDJSON": ("application/x-ndjson", b'{"price": 1}\n{"pri', 400),
     "not Arrow": ("application/vnd.apache.arrow.stream", b"\xff\xff\xff\xff\x10\x00\x00\x00garbage", 400),
     "half an Arrow": ("application/vnd.apache.arrow.stream", BODIES["arrow"][1][:-60], 400),
+    "an Arrow with a broken name": (
+        "application/vnd.apache.arrow.stream",
+        BODIES["arrow"][1].replace(b"symbol", b"sym\xff\xffl"),
+        400,
+    ),
     "no CloudEvent": ("application/cloudevents+json", b'{"id": 3}', 400),
     "a CloudEvent of nothing": ("application/cloudevents+json", b"null", 400),
     "CloudEvents that are none": ("application/cloudevents-batch+json", b"[3]", 400),

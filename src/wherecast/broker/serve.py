@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import sys
@@ -12,10 +13,16 @@ from wherecast.broker.app.api import create_app
 from wherecast.broker.broker import Broker
 from wherecast.broker.settings import Settings, SettingsError
 
+#: The loop that answers and the thread that commits take turns in Python. By default one waits 5 ms for the other, which is longer
+#: than a commit takes; a publish has to wait several times.
+_SWITCH_S = 0.0005
+
 
 def serve(settings: Settings) -> None:
     """Serve until somebody ends the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    sys.setswitchinterval(_SWITCH_S)
+    _allow_sockets()
     broker = Broker(settings)
     listener = _listen(settings)
     config = uvicorn.Config(
@@ -50,6 +57,16 @@ class _Server(uvicorn.Server):
         lines.append(f"console: {self._address}/console")
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
+
+
+def _allow_sockets() -> None:
+    """Use as many files as the system lets us: each connection is one, and the usual limit is 1,024."""
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415 - Windows has none
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):  # macOS says "unlimited" and means less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -1,4 +1,4 @@
-"""What every operation needs: the broker, who asks, and the space of the path."""
+"""What every operation needs: the broker, who asks, the space of the path, and how a problem is answered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, Header, Path, Request
 from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
 
 from wherecast.broker.broker import Broker, Space
 from wherecast.broker.problems import Problem
@@ -21,11 +22,18 @@ from wherecast.broker.writer import OnceKey
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 #: The console's cookie, and the header that proves that a change comes from its pages.
 SESSION_COOKIE, CSRF_HEADER = "wherecast_session", "X-CSRF-Token"
+#: Characters of an idempotency key.
+MAX_KEY = 200
 
 
 def broker_of(connection: HTTPConnection) -> Broker:
     broker: Broker = connection.app.state.broker
     return broker
+
+
+async def _the_broker(connection: HTTPConnection) -> Broker:
+    """A dependency. FastAPI would run a plain function in a thread."""
+    return broker_of(connection)
 
 
 async def principal(connection: HTTPConnection) -> Principal:
@@ -98,7 +106,7 @@ Subscriber: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.SUBSCRIBE)
 Publisher: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.PUBLISH))]
 Admin: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.ADMIN))]
 Operator: TypeAlias = Annotated[Principal, Depends(needs(TokenScope.OPERATOR))]
-TheBroker: TypeAlias = Annotated[Broker, Depends(broker_of)]
+TheBroker: TypeAlias = Annotated[Broker, Depends(_the_broker)]
 SpaceName: TypeAlias = Annotated[str, Path(alias="space", pattern=NAME, examples=["quotes"])]
 SubscriptionName: TypeAlias = Annotated[str, Path(alias="id", min_length=1, max_length=200, examples=["cheap-ibm"])]
 IdempotencyKey: TypeAlias = Annotated[
@@ -106,7 +114,7 @@ IdempotencyKey: TypeAlias = Annotated[
     Header(
         alias="Idempotency-Key",
         min_length=1,
-        max_length=200,
+        max_length=MAX_KEY,
         description="The same request with the same key is done once, and answered the same for a day.",
     ),
 ]
@@ -127,6 +135,11 @@ def once(key: str | None, request: Request, body: bytes, write: Callable[[Any], 
     asked = hashlib.sha256(f"{request.method} {request.url.path}\n{request.headers.get('content-type')}\n".encode())
     asked.update(body)
     return OnceKey(key, asked.hexdigest(), write)
+
+
+def answer_problem(problem: Problem) -> JSONResponse:
+    """The answer that says what is wrong (RFC 9457)."""
+    return JSONResponse(problem.to_dict(), problem.status, problem.headers, "application/problem+json")
 
 
 def etag_of(version: int) -> str:

@@ -26,7 +26,9 @@ from wherecast.broker.app import (
     subscriptions,
     tenants,
 )
+from wherecast.broker.app.access import answer_problem
 from wherecast.broker.app.limits import LimitedBodies
+from wherecast.broker.app.quick import QuickPublish
 from wherecast.broker.app.statistics import TimedPublishes
 from wherecast.broker.broker import Broker
 from wherecast.broker.delivery.service import DeliveryService
@@ -81,11 +83,13 @@ def create_app(settings: Settings, broker: Broker | None = None) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # /metrics has ours
     )
     parts = (spaces, subscriptions, publish, filters, feeds, subscribers, deliveries, tenants, session, statistics)
     for part in (*parts, console):
         app.include_router(part.router)
     app.add_middleware(LimitedBodies, limit=settings.max_body_bytes, seconds=settings.body_timeout_s)
+    app.add_middleware(QuickPublish)
     app.add_middleware(TimedPublishes, broker=served)
     _add_health(app, served)
     _add_problems(app)
@@ -114,29 +118,26 @@ def _add_health(app: FastAPI, broker: Broker) -> None:
 
 
 def _add_problems(app: FastAPI) -> None:
-    def write(problem: Problem) -> JSONResponse:
-        return JSONResponse(problem.to_dict(), problem.status, problem.headers, "application/problem+json")
-
     @app.exception_handler(Problem)
     async def on_problem(_: Request, problem: Problem) -> JSONResponse:
-        return write(problem)
+        return answer_problem(problem)
 
     @app.exception_handler(WherecastError)
     async def on_error(_: Request, error: WherecastError) -> JSONResponse:
-        return write(problem_of(error))
+        return answer_problem(problem_of(error))
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         errors = [{"at": ".".join(map(str, e["loc"])), "detail": e["msg"]} for e in error.errors()]
         is_malformed = any(e["type"] == "json_invalid" for e in error.errors())
         detail = f"{errors[0]['at']}: {errors[0]['detail']}"
-        return write(Problem(400 if is_malformed else 422, "invalid", detail, {"errors": errors[:20]}))
+        return answer_problem(Problem(400 if is_malformed else 422, "invalid", detail, {"errors": errors[:20]}))
 
     @app.exception_handler(HTTPException)
     async def on_http(_: Request, error: HTTPException) -> JSONResponse:
-        return write(Problem(error.status_code, "http", str(error.detail), headers=dict(error.headers or {})))
+        return answer_problem(Problem(error.status_code, "http", str(error.detail), headers=dict(error.headers or {})))
 
     @app.exception_handler(Exception)
     async def on_bug(_: Request, error: Exception) -> JSONResponse:
         _log.error("internal error", exc_info=error)
-        return write(Problem(500, "internal", "internal error; the log of the broker says more"))
+        return answer_problem(Problem(500, "internal", "internal error; the log of the broker says more"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -23,7 +24,6 @@ from cloudevents.core.formats.json import JSONFormat
 from fastapi import Request
 
 from wherecast.broker.problems import Problem
-from wherecast.language.events.schema import Schema
 
 JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"
 CLOUD_EVENT, CLOUD_EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
@@ -120,12 +120,19 @@ def arrow_tables(body: bytes) -> list[pa.Table]:
     try:
         with pa.ipc.open_stream(body) as reader:
             found = []
+            _read_names(list(reader.schema))
             for batch in reader:
                 batch.validate(full=True)
                 found.append(pa.Table.from_batches([batch]))
             return found
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise _malformed(f"the body is not an Arrow IPC stream: {str(error)[:200]}") from None
+
+
+def _read_names(fields: list[pa.Field]) -> list[str]:
+    """All names of fields. They are decoded here, which raises UnicodeDecodeError where one is not UTF-8."""
+    inner = [field.type.field(n) for field in fields for n in range(field.type.num_fields)]
+    return [field.name for field in fields] + (_read_names(inner) if inner else [])
 
 
 def _malformed(detail: str) -> Problem:
@@ -184,14 +191,21 @@ def _as_json(value: object) -> object:
 def write_line(envelope: dict[str, Any], values: Mapping[str, object]) -> bytes:
     """An event as the log has it: one line of JSON. Raises Problem if it has no JSON form."""
     try:
-        return orjson.dumps({**envelope, "data": values}, default=_as_json, option=_OPTIONS)
+        line = orjson.dumps({**envelope, "data": values}, default=_as_json, option=_OPTIONS)
+        if b"null" in line:  # perhaps a NaN, which the library writes like this
+            line = orjson.dumps({**envelope, "data": _spelled(values)}, default=_as_json, option=_OPTIONS)
     except (TypeError, orjson.JSONEncodeError) as error:
         raise Problem(422, "event", f"the event cannot be written as JSON: {error}") from None
+    return line
+
+
+def _spelled(value: object) -> object:
+    """A value with the doubles that JSON lacks as texts, as Spark's `to_json` writes them: NaN, Infinity, -Infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _spelled(inner) for key, inner in value.items()}
+    return [_spelled(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
-
-
-def is_exact(schema: Schema) -> bool:
-    """Whether some attribute holds more digits than a float."""
-    return any("decimal" in attribute.type_name for attribute in schema.attributes)

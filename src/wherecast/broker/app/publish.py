@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from datetime import UTC, datetime
@@ -17,24 +18,27 @@ from wherecast.broker.app.bodies import (
     JSON,
     NDJSON,
     ReceivedEvent,
-    is_exact,
     read_body,
     read_events,
     write_line,
 )
 from wherecast.broker.app.models import MatchIn, PublishReport, published_out
+from wherecast.broker.broker import Broker
 from wherecast.broker.core import EventsIn, PublishedEvents, PublishEvents
+from wherecast.broker.engines import SpaceEngine
 from wherecast.broker.problems import Problem
+from wherecast.broker.security import Principal
 from wherecast.broker.store import subscriptions
 from wherecast.broker.writer import Repeated
 from wherecast.engine.explain import NO_VALUE, Explanation, PredicateOutcome
 from wherecast.language.events.events import EventBatch
-from wherecast.language.events.schema import Schema
 
 router = APIRouter(prefix="/v1/spaces/{space}", tags=["events"])
 
 #: Bodies above this are read in a thread.
 _LARGE = 1 << 16
+#: Ids of events without one: random for the process, then counted.
+_PROCESS, _REQUESTS = secrets.token_hex(8), itertools.count()
 
 _EXAMPLE = {"symbol": "IBM", "price": 119.5}
 _BODY = {
@@ -63,13 +67,16 @@ class Prepared(NamedTuple):
     refused: list[tuple[int, str]]
 
 
-def prepare(schema: Schema, received: list[ReceivedEvent], max_event_bytes: int) -> Prepared:
+def prepare(engine: SpaceEngine, received: list[ReceivedEvent], max_event_bytes: int) -> Prepared:
     """Check events against the schema, all attributes, and write their lines for the log."""
-    batch = EventBatch.read(schema, [event.values for event in received], on_error="skip")
-    refused = [(error.row or 0, str(error)) for error in batch.errors]
-    prefix, time = secrets.token_hex(8), datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    rows, errors = engine.check([event.values for event in received])
+    refused = [(error.row or 0, str(error)) for error in errors]
+    prefix, time = (
+        f"{_PROCESS}-{next(_REQUESTS)}",
+        datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    )
     found = Prepared(EventsIn([], []), [], [], refused)
-    for row in batch.rows.tolist():
+    for row in rows:
         envelope, values = received[row]
         envelope = {"id": f"{prefix}-{row}", "time": time, **envelope}
         try:
@@ -95,16 +102,21 @@ async def publish(
 
     Events of a batch that do not fit the schema are refused with the reason, the others are taken.
     """
+    return await publish_body(request, broker, who, name, idempotency_key)
+
+
+async def publish_body(request: Request, broker: Broker, who: Principal, name: str, key: str | None) -> Response:
+    """Publish what the body of a request has. Raises Problem."""
     with broker.metrics.seconds.labels("publish").time():
         space = await find_space(broker, who, name)
         body = await read_body(request, broker.settings.max_body_bytes, broker.settings.body_timeout_s)
 
         def read() -> tuple[Prepared, bool]:
-            received, is_single = read_events(request, body, exact=is_exact(space.schema))
+            received, is_single = read_events(request, body, exact=space.engine.is_exact)
             if len(received) > broker.settings.max_batch_events:
                 most = broker.settings.max_batch_events
                 raise Problem(413, "too-large", f"{len(received):,} events, at most {most:,} are taken at a time")
-            return prepare(space.schema, received, broker.settings.max_event_bytes), is_single
+            return prepare(space.engine, received, broker.settings.max_event_bytes), is_single
 
         prepared, is_single = await broker.compute(read) if len(body) > _LARGE else read()
         broker.event_rates.take(who.tenant, len(prepared.ids))
@@ -119,10 +131,9 @@ async def publish(
             ids = [id for row, id in enumerate(prepared.ids) if row not in gone]
             return json.dumps(published_out(answer, ids, prepared.refused + late))
 
-        key = once(idempotency_key, request, body, write)
         if not prepared.ids:  # an empty batch
             return Response(write(PublishedEvents([], 0, space.engine.version, [])), media_type=JSON)
-        answer = await broker.do(space, PublishEvents(prepared.events), who.actor, key)
+        answer = await broker.do(space, PublishEvents(prepared.events), who.actor, once(key, request, body, write))
         if isinstance(answer, Repeated):
             return Response(answer.answer, media_type=JSON, headers={"Idempotent-Replayed": "true"})
         assert isinstance(answer, PublishedEvents)

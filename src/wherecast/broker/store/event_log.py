@@ -9,22 +9,23 @@ from wherecast.broker.store.tables import event_log, spaces
 
 _ENTRY = (event_log.c.position, event_log.c.version, event_log.c.time_ms, event_log.c.lines, event_log.c.matches)
 
+_APPEND = insert(event_log)  # made once
+
 
 def append(connection: Connection, tenant: str, space: int, entry: LoggedEvents) -> None:
     lines, matches = pack_lines(entry), pack_matches(entry)
-    connection.execute(
-        insert(event_log).values(
-            tenant=tenant,
-            space=space,
-            position=entry.position,
-            events=len(entry.lines),
-            version=entry.version,
-            time_ms=entry.time_ms,
-            lines=lines,
-            matches=matches,
-            bytes=len(lines) + len(matches),
-        )
-    )
+    values = {
+        "tenant": tenant,
+        "space": space,
+        "position": entry.position,
+        "events": len(entry.lines),
+        "version": entry.version,
+        "time_ms": entry.time_ms,
+        "lines": lines,
+        "matches": matches,
+        "bytes": len(lines) + len(matches),
+    }
+    connection.execute(_APPEND, values)
 
 
 def read_from(connection: Connection, tenant: str, space: int, position: int, limit: int) -> list[LoggedEvents]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, Row, String, bindparam, delete, func, insert, select, update
 
 from wherecast.broker.core import SpaceCounters
 from wherecast.broker.store.delivery_tables import delivery_positions
@@ -134,28 +134,40 @@ def set_retention(connection: Connection, tenant: str, space: int, retention: Ma
 
 
 _COUNTERS = ("version", "head", "last_ms", "numbers", "subscriptions", "clauses")
+_TENANT, _NUMBER = bindparam("of_tenant", type_=String), bindparam("of_space", type_=BigInteger)
+#: Made once: to put these together takes longer than to run them, and each commit does.
+_HOLD = (
+    select(*(spaces.c[name] for name in _COUNTERS), spaces.c.name)
+    .where(spaces.c.tenant == _TENANT, spaces.c.space == _NUMBER)
+    .with_for_update()
+)
+_USED = select(
+    select(tenants.c.quotas).where(tenants.c.tenant == _TENANT).scalar_subquery(),
+    func.coalesce(func.sum(spaces.c.subscriptions), 0),
+    func.coalesce(func.sum(spaces.c.clauses), 0),
+).where(spaces.c.tenant == _TENANT)
+_SET = (
+    update(spaces)
+    .where(spaces.c.tenant == _TENANT, spaces.c.space == _NUMBER)
+    .values({name: bindparam(name) for name in _COUNTERS})
+)
 
 
 def hold_space(connection: Connection, tenant: str, space: int) -> SpaceCounters | None:
     """The counters of a space, which nobody else changes until this transaction ends."""
-    columns = [spaces.c[name] for name in _COUNTERS]
-    where = (spaces.c.tenant == tenant, spaces.c.space == space)
-    row = connection.execute(select(*columns, spaces.c.name).where(*where).with_for_update()).first()
+    row = connection.execute(_HOLD, {"of_tenant": tenant, "of_space": space}).first()
     if row is None:
         return None
-    quotas = find_quotas(connection, tenant) or Quotas()
-    used = connection.execute(
-        select(func.coalesce(func.sum(spaces.c.subscriptions), 0), func.coalesce(func.sum(spaces.c.clauses), 0)).where(
-            spaces.c.tenant == tenant
-        )
-    ).one()
+    # A statement of its own: on PostgreSQL one that had to wait for the row sees the other rows as they were before.
+    quotas, subscriptions_used, clauses_used = connection.execute(_USED, {"of_tenant": tenant}).one()
+    allowed = Quotas() if quotas is None else Quotas.of(quotas)
     return SpaceCounters(
         **row._asdict(),
-        subscriptions_left=quotas.subscriptions - int(used[0]),
-        clauses_left=quotas.clauses - int(used[1]),
+        subscriptions_left=allowed.subscriptions - int(subscriptions_used),
+        clauses_left=allowed.clauses - int(clauses_used),
     )
 
 
 def set_counters(connection: Connection, tenant: str, space: int, counters: SpaceCounters) -> None:
     values = {name: getattr(counters, name) for name in _COUNTERS}
-    connection.execute(update(spaces).where(spaces.c.tenant == tenant, spaces.c.space == space).values(values))
+    connection.execute(_SET, {"of_tenant": tenant, "of_space": space, **values})
