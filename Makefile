@@ -89,10 +89,11 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED) ## Write anew what the documentation takes from the code: functions, commands, the picture
+docs: $(INSTALLED) ## Write anew what the documentation takes from the code: functions, commands, pictures
 	$(BIN)/python -m wherecast.language.functions.page docs/language.md
 	$(BIN)/python -m wherecast.cli.page docs/reference/cli.md
 	$(BIN)/python docs/assets/picture.py
+	$(BIN)/python examples/geofences/geofences.py docs/assets/geofences.html
 
 site: $(INSTALLED) ## Build the documentation site into site/; a broken link fails
 	$(SITE)

@@ -1,11 +1,13 @@
-"""What the site has beyond its pages: every decision in the menu, and a list of them all."""
+"""What the site has beyond its pages: every decision in the menu and in a list, and the notebook of the examples as a page."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 DECISIONS = "decisions/index.md"
+NOTEBOOK = "guides/code-space.md"
 
 
 def titles(docs: str) -> list[tuple[str, str]]:
@@ -27,8 +29,26 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """List the decisions on their page."""
+    """List the decisions on their page; show the notebook on its own."""
+    if page.file.src_uri == NOTEBOOK:
+        path = Path(config["docs_dir"]).parent / "examples" / "code_space" / "code_space.ipynb"
+        return show_notebook(json.loads(path.read_text("utf-8")))
     if page.file.src_uri != DECISIONS:
         return markdown
     lines = [f"- [{title}]({path.removeprefix('decisions/')})" for title, path in titles(config["docs_dir"])]
     return "\n".join([markdown, "", *lines, ""])
+
+
+def show_notebook(notebook: dict[str, Any]) -> str:
+    """The cells of a notebook and what they printed and drew."""
+    parts = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```py\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                parts.append(f'<img alt="what the cell draws" src="data:image/png;base64,{data["image/png"].strip()}">')
+            else:
+                parts.append("```text\n" + "".join(output.get("text", data.get("text/plain", ""))).rstrip() + "\n```")
+    return "\n\n".join(parts)
