@@ -96,10 +96,10 @@ class _NotebookStep(ProgressStep):
 
     def __init__(self, title: str, total: int) -> None:
         super().__init__(title, total)
-        from IPython.display import display  # type: ignore[import-not-found]  # noqa: PLC0415 - a notebook has it
+        from IPython.display import display  # noqa: PLC0415 - a notebook has it
 
         self._next = self.begin
-        self._handle = display(self, display_id=True)
+        self._handle = display(self, display_id=True)  # type: ignore[no-untyped-call]
 
     def _show(self, seconds: float) -> None:  # noqa: ARG002 - the cell says it all
         self._next = time.monotonic() + 1 / REFRESH
