@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 start_jvms_quickly()
+# A test makes many objects and keeps few. By default the collector looks at them after every 700, while tests are read and run.
+gc.set_threshold(100_000, 20, 100)
 # To read all commands from their signatures takes longer than most of them run.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
@@ -38,6 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if any(isinstance(value, str) and value in PAPERS for value in parameters):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays until the end: the collector need not look at thousands of tests and modules again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the collector see all that is to be given back at the end."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
