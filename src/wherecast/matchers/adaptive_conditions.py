@@ -44,7 +44,7 @@ SHORT_LIST = 8
 #: a fifth; 3 is as fast, with a quarter more candidates.
 STEP = 2
 #: Rows that are described at a time.
-BLOCK_ROWS = 1 << 18
+BLOCK_ROWS = 1 << 20
 #: A column number is stored in 15 bits.
 MOST_COLUMNS = 2**15
 
