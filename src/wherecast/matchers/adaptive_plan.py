@@ -119,14 +119,12 @@ class TreeBuilder:
         """Chance of each code of the narrow columns."""
         width = self.columns.width
         ptr = np.concatenate([[0], np.cumsum(np.where(width <= NARROW, width, 0))]).astype(np.int64)
-        mass = np.zeros(ptr[-1], np.float32)
-        for c in np.flatnonzero(width <= NARROW).tolist():
-            even = np.full(width[c], 1 / width[c])
-            if sample is not None:
-                even += np.bincount(sample_codes(sample, c), minlength=width[c])
-                even /= sample.codes.shape[0] + 1
-            mass[ptr[c] : ptr[c + 1]] = even
-        return ptr, mass
+        mass = np.repeat(1 / width, np.diff(ptr))
+        if sample is not None:
+            for c in np.flatnonzero(width <= NARROW).tolist():
+                mass[ptr[c] : ptr[c + 1]] += np.bincount(sample_codes(sample, c), minlength=width[c])
+            mass /= sample.codes.shape[0] + 1
+        return ptr, mass.astype(np.float32)
 
     def grow(self) -> None:
         """Plan all nodes; a queue entry is (members, path, depth, place in the table to point here)."""
@@ -244,13 +242,12 @@ class TreeBuilder:
 
     def _merge_levels(self, column: Ints, shift: Ints) -> Ints:
         """Move thinly filled levels of cells to coarser ones: every level is a lookup and a visit."""
-        shift = shift.copy()
         loads = np.bincount(column.astype(np.int64) * 32 + shift, minlength=32 * self.columns.width.size).reshape(
             -1, 32
         )
-        for c in np.flatnonzero(loads.any(1)).tolist():
-            width, load = int(self.columns.width[c]), loads[c].copy()
-            target = np.arange(32)
+        targets = np.tile(np.arange(32, dtype=np.int32), (self.columns.width.size, 1))
+        for c in np.flatnonzero(loads[:, 1:].any(1)).tolist():  # single codes alone stay where they are
+            width, load, target = int(self.columns.width[c]), loads[c].copy(), targets[c]
             for s in range(0, 31 - STEP, STEP):
                 points = s == 0 and (load[0] >= CROWD or not load[1:].any())
                 cells = (width >> s) + 1
@@ -258,9 +255,8 @@ class TreeBuilder:
                     load[s + STEP] += load[s]
                     load[s] = 0
                     target[target == s] = s + STEP
-            mine = column == c
-            shift[mine] = target[shift[mine]]
-        return shift
+        moved: Ints = targets[column, shift]
+        return moved
 
     def _add_tables(self, group: Longs, steps: Ints, children: Ints, null: frozenset[int]) -> Longs:
         """One test per (column, shift); returns the place of each child in the table, to be set when it is known.

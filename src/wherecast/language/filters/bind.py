@@ -221,11 +221,20 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
             owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
         return Ragged(np.concatenate(owners), at, at)
-    values = literals.scalar(predicate.params[0])
+    values, numbers = _distinct(predicate.params[0], literals)
     if predicate.op == "prefix":
-        return _place_prefixes(predicate, values, pool)
+        _, lo, hi = _place_prefixes(predicate, values, pool)
+        return Ragged(np.arange(n), lo[numbers], hi[numbers])
     places = 4 * pool.intern(_read_literals(predicate, values))
-    return Ragged(np.arange(n), *string_bounds(predicate.op, places))
+    return Ragged(np.arange(n), *string_bounds(predicate.op, places[numbers]))
+
+
+def _distinct(param: Param, literals: Literals) -> tuple[npt.NDArray[Any], Longs]:
+    """Values of a slot, and the number of each row's among them."""
+    if param.type is not Type.STRING:
+        return literals.scalar(param), np.arange(literals.length)
+    known, numbers = literals.strings(param)
+    return np.fromiter(known, object, len(known)), numbers
 
 
 _SIDES: dict[str, tuple[int | None, int | None]] = {
@@ -271,10 +280,8 @@ def _read_literals(predicate: Predicate, values: npt.NDArray[Any]) -> list[str]:
     if predicate.column.reading is Reading.WORDS:
         return [longest_word(text) for text in values.tolist()]
     if predicate.pattern:
-        patterns = values.tolist()
-        forms = {pattern: find_form(predicate.pattern, pattern) for pattern in set(patterns)}
-        known = {pattern: form.literal if predicate.is_element else form.prefix for pattern, form in forms.items()}
-        return [known[pattern] for pattern in patterns]
+        forms = [find_form(predicate.pattern, pattern) for pattern in values.tolist()]
+        return [form.literal if predicate.is_element else form.prefix for form in forms]
     if predicate.mark:
         return [marked(predicate.mark, v) for v in values.tolist()]
     return values.tolist()  # type: ignore[no-any-return]

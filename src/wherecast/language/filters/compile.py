@@ -347,7 +347,11 @@ class Compiler:
                 for m in members:
                     batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
                 continue
-            forms = [_like_forms(kind, [slots[s][m] for m in members]) for s, kind in variant.like_slots]
+            whole = len(members) == len(rows)
+            chosen_slots = [
+                (kind, slots[s] if whole else [slots[s][m] for m in members]) for s, kind in variant.like_slots
+            ]
+            forms = [_like_forms(kind, texts) for kind, texts in chosen_slots]
             for form, some in _split(forms, len(members)):
                 chosen = members if len(some) == len(members) else [members[m] for m in some]
                 yield self._form(variant, form), variant.shape, chosen
@@ -524,8 +528,10 @@ def _has_form(node: Like) -> bool:
 
 
 def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
+    """The form of each pattern, or one form for all of them."""
     known = {literal: _like_form(kind, literal) for literal in set(literals)}
-    return [known[literal] for literal in literals]
+    forms = set(known.values())
+    return [known[literal] for literal in literals] if len(forms) > 1 else list(forms)
 
 
 def _like_form(kind: str, literal: LiteralText) -> str:

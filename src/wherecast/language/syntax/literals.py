@@ -30,7 +30,7 @@ from wherecast.language.nullable import Nullable, as_moments, decimal_scale, mem
 from wherecast.language.syntax.java_regex import check_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.patterns import like_parts
-from wherecast.language.syntax.skeletons import LiteralText, Skeleton
+from wherecast.language.syntax.skeletons import LiteralText, Skeleton, TextNumbers
 from wherecast.language.syntax.sql import SlotKind
 from wherecast.language.syntax.vectors import read_vectors
 
@@ -321,16 +321,32 @@ class Literals:
         self.length = length
         self.zone = zone
         self._scalars: dict[Param, npt.NDArray[Any]] = {}
+        self._strings: dict[Param, tuple[list[str], npt.NDArray[np.int64]]] = {}
         self._lists: dict[tuple[Param, Type], tuple[npt.NDArray[Any], npt.NDArray[np.int64]]] = {}
 
     def scalar(self, param: Param) -> npt.NDArray[Any]:
         """One value per row; decimals as (unscaled, scale)."""
         if param not in self._scalars:
-            texts = self.texts[param.slot]
-            if tuple in set(map(type, texts)):
-                raise ValueError("a list of values stands where one value is expected")
-            self._scalars[param] = _read(param, texts, self.zone)  # type: ignore[arg-type]
+            if param.type is Type.STRING:
+                known, numbers = self.strings(param)
+                self._scalars[param] = np.fromiter(known, object, len(known))[numbers]
+            else:
+                self._scalars[param] = _read(param, self._plain(param), self.zone)
         return self._scalars[param]
+
+    def strings(self, param: Param) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """The distinct values of a slot of strings, and the number of each row's. Texts repeat."""
+        if param not in self._strings:
+            known = TextNumbers()
+            numbers = np.fromiter(map(known.__getitem__, self._plain(param)), np.int64, self.length)
+            self._strings[param] = list(map(unquote, known)), numbers
+        return self._strings[param]
+
+    def _plain(self, param: Param) -> Sequence[str]:
+        texts = self.texts[param.slot]
+        if tuple in set(map(type, texts)):
+            raise ValueError("a list of values stands where one value is expected")
+        return texts  # type: ignore[return-value]
 
     def listed(self, param: Param, common: Type) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """All values of an IN slot in one array, with offsets per row."""
@@ -532,7 +548,7 @@ def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
 
 def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
     slot = node.pattern.slot
-    for pattern in set(literals.scalar(node.pattern).tolist()):
+    for pattern in literals.strings(node.pattern)[0]:
         if len(pattern) > limits.pattern:
             raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":
