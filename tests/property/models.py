@@ -105,6 +105,33 @@ def similar(name: str, vector: Sequence[float], op: str, limit: float) -> Condit
     return Condition(f"SIMILAR({name}, ARRAY({', '.join(map(repr, vector))})) {op} {limit!r}D", value)
 
 
+def similar_text(
+    name: str,
+    wanted: str,
+    op: str,
+    limit: float,
+    stem: Callable[[str], str],
+    texts: int,
+    frequencies: Mapping[str, int],
+) -> Condition:
+    """`SIMILAR(name, 'words') op limit`, as docs/language.md says."""
+
+    def weigh(text: str) -> dict[str, int]:
+        words = [stem(word) for word in _words(text)]
+        rarity = {word: 1 + round(1000 * math.log((1 + texts) / (1 + frequencies.get(word, 0)))) for word in words}
+        return {word: (1 + int(math.log2(words.count(word)))) * rarity[word] for word in words}
+
+    def value(event: Event) -> bool | None:
+        own, other = weigh(event.get(name) or ""), weigh(wanted)
+        if not own:
+            return None
+        dot = sum(own[word] * other[word] for word in own.keys() & other.keys())
+        squares, others = (sum(weight**2 for weight in words.values()) for words in (own, other))
+        return _COMPARE[op](min(1.0, dot / math.sqrt(float(squares) * float(others))), limit)
+
+    return Condition(f"SIMILAR({name}, '{wanted}') {op} {limit!r}D", value)
+
+
 def keywords(name: str, wanted: Sequence[str], *, is_any: bool, stem: Callable[[str], str]) -> Condition:
     """`KEYWORDS(name, ...)`, or ANY_KEYWORD."""
 

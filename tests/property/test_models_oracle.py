@@ -11,7 +11,19 @@ import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.property.models import Condition, Event, below, cosine, joined, keywords, negated, phrase, similar, topic
+from tests.property.models import (
+    Condition,
+    Event,
+    below,
+    cosine,
+    joined,
+    keywords,
+    negated,
+    phrase,
+    similar,
+    similar_text,
+    topic,
+)
 
 from wherecast import Engine
 from wherecast.index import expressions
@@ -61,6 +73,21 @@ def of_vectors(draw: st.DrawFn) -> Condition:
     return similar("vector", vector, draw(st.sampled_from([">=", ">", "<", "<=", "="])), limit)
 
 
+#: In 10 texts. Those of the other text are all equally rare.
+FREQUENCIES = {"a": 10, "run": 7, "é": 1, "strasse": 0}
+
+
+@st.composite
+def of_texts(draw: st.DrawFn) -> Condition:
+    name, wanted = draw(st.sampled_from(sorted(STEMS))), " ".join(draw(st.lists(WORDS, min_size=1, max_size=4)))
+    op, limit = (
+        draw(st.sampled_from([">=", ">", "<", "<="])),
+        draw(st.sampled_from([0.0, 0.2, 0.5, 0.7071067811865475, 1.0, -0.5])),
+    )
+    texts, frequencies = (10, FREQUENCIES) if name == "body" else (0, {})
+    return similar_text(name, wanted, op, limit, STEMS[name], texts, frequencies)
+
+
 TOPICS = st.builds(topic, st.just("topic"), patterns())
 PRICES = st.builds(below, st.just("price"), st.integers(0, 9))
 #: Leaves of each model, and all of them.
@@ -68,7 +95,8 @@ LEAVES = {
     "topics": TOPICS,
     "words": of_words(),
     "vectors": of_vectors(),
-    "all": st.one_of(TOPICS, of_words(), of_vectors(), PRICES),
+    "texts": of_texts(),
+    "all": st.one_of(TOPICS, of_words(), of_vectors(), of_texts(), PRICES),
 }
 
 
@@ -90,7 +118,7 @@ EVENTS = st.fixed_dictionaries({}, optional={name: st.one_of(st.none(), values) 
 SCHEMA = {
     "topic": "string",
     "price": "int",
-    "body": "string",
+    "body": {"type": "string", "frequencies": {"texts": 10, "words": FREQUENCIES}},
     "title": {"type": "string", "language": "english"},
     "vector": "vector(3)",
 }

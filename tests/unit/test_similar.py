@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.property.models import cosine, similar
+from tests.property.models import cosine, similar, similar_text
 
 from wherecast import Engine, Schema
 from wherecast.errors import EventError, FilterError, SchemaError, SnapshotError
 from wherecast.index.similar import VectorCodes
+from wherecast.index.similar_texts import SimilarTextCodes
 
 SCHEMA = {"v": "vector(3)", "s": "string", "p": "double"}
 
@@ -242,3 +243,93 @@ def test_pruning_is_exact(law: str) -> None:
         expected = np.flatnonzero(event >= limits[:m]).tolist()
         assert [i for i in sorted(ids) if i < m] == expected
     assert any(ids for ids in found)
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def test_texts_by_the_words_that_they_share() -> None:
+    """Rare words count more than common ones, and a frequency that was learned stays with the schema and with what is saved."""
+    texts = ["the chip export", "the the weather", "the market", None, "the bread", "the chip"]
+    schema = Schema.of({"body": "string", "k": "int"}).learn("body", texts)
+    assert Schema.from_json(schema.to_json()) == schema
+    assert schema["body"].frequencies is not None
+    assert (schema["body"].frequencies.texts, schema["body"].frequencies.words["the"]) == (5, 5)
+    plain, learned = Engine({"body": "string", "k": "int"}), Engine(schema)
+    for engine in (plain, learned):
+        engine.subscribe_many(
+            {"words": "SIMILAR(body, 'the bread') >= 0.5", "all": "SIMILAR(body, 'Bread, the!') >= 1"}
+        )
+        assert sorted(engine.match({"body": "bread the"})) == ["all", "words"]
+        assert engine.match({"body": ""}) == engine.match({"body": "?!"}) == engine.match({}) == []
+    assert plain.match({"body": "the weather"}) == ["words"]
+    assert learned.match({"body": "the weather"}) == []
+    assert "similar_text(body, 'the bread') >= 0.5D   (is 8.26" in str(
+        learned.explain({"body": "the weather"}, "words")
+    )
+
+
+def test_texts_in_a_column(tmp_path: Path) -> None:
+    """Many conditions, among them those that hold for texts without a common word; saved and opened, alone and in a batch."""
+    rng = np.random.default_rng(2)
+    words = [f"w{i}" for i in range(30)]
+    schema = Schema.of({"body": "string", "k": "int"}).learn("body", [" ".join(words[:i]) for i in range(30)])
+    frequencies = schema["body"].frequencies
+    assert frequencies is not None
+    conditions = [
+        similar_text(
+            "body", " ".join(rng.choice(words, 3)), [">=", "<", ">", "<="][i % 4], [0.3, 0.6, 0.0, 0.9][i % 4], str,
+            frequencies.texts, frequencies.words,
+        )
+        for i in range(200)
+    ]  # fmt: skip
+    engine = Engine(schema)
+    engine.subscribe_many({i: c.text if i % 5 else f"{c.text} AND k = {i % 40}" for i, c in enumerate(conditions)})
+    events = [{"body": " ".join(rng.choice(words, 6)), "k": 5 * (i % 8)} for i in range(30)]
+    events += [{"body": None}, {"body": "none of them"}, {"body": ""}]
+    expected = [
+        [i for i, c in enumerate(conditions) if c.value(event) and (i % 5 or event.get("k") == i % 40)]
+        for event in events
+    ]
+    engine.save(tmp_path / "saved")
+    for each in (engine, Engine.open(tmp_path / "saved")):
+        assert [sorted(ids) for ids in each.match_batch(events).to_lists()] == expected
+        assert [sorted(each.match(event)) for event in events] == expected
+        columns = [c for s in each._state.segments for c in s.codebook.codes if isinstance(c, SimilarTextCodes)]
+        assert [c.width for c in columns] == [162]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("SIMILAR(s, '--') > 0.5", 12, "no letter or digit"),
+        ("SIMILAR(v, 'chip') > 0.5", 9, "write a vector as ARRAY"),
+        ("SIMILAR(s, s) > 0.5", 12, "found string attribute 's'"),
+        ("SIMILAR(p, 'chip') > 0.5", 9, "a vector or a string"),
+    ],
+)
+def test_texts_that_cannot_be_compared(text: str, column: int, words: str) -> None:
+    """They are refused where they stand."""
+    with pytest.raises(FilterError) as caught:
+        Engine(SCHEMA).subscribe("x", text)
+    assert words in str(caught.value)
+    assert caught.value.column == column
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"texts": 3},
+        {"texts": -1, "words": {}},
+        {"texts": 3, "words": {"a": 4}},
+        {"texts": 3, "words": {"a": 1.5}},
+        "many",
+        {"texts": 3, "words": 5},
+    ],
+)
+def test_frequencies_that_cannot_be(written: object) -> None:
+    """A schema with frequencies that contradict themselves, or of something else than a text, is refused."""
+    with pytest.raises(SchemaError):
+        Schema.of({"body": {"type": "string", "frequencies": written}})
+    with pytest.raises(SchemaError):
+        Schema.of({"body": {"type": "int", "frequencies": {"texts": 1, "words": {}}}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from wherecast import Engine, Schema
 from wherecast.errors import FilterError, SchemaError
 from wherecast.index.words import WordCodes
+from wherecast.kernels.guards import FIRST_AT, LAST_AT
 from wherecast.language.syntax.words import fold_word, words_of
 
 #: A text, a condition on it, whether it holds.
@@ -135,3 +137,24 @@ def test_broken_utf_8_is_not_read_beyond_its_end() -> None:
     ptr, found = WordCodes.of(["chip"]).encode(raw)
     assert found[ptr[0] : ptr[2]].tolist() == [1, 2, 1, 2]
     assert ptr.size == 5
+
+
+def test_guards_of_long_lists(tmp_path: Path) -> None:
+    """Where texts have many words, guards of leaves have fine buckets; short texts, NULL and a saved engine say the same as the scan."""
+    rng = np.random.default_rng(7)
+    filters = {i: f"KEYWORDS(t, {', '.join(repr(f'w{w}') for w in rng.integers(0, 600, 3))})" for i in range(3_000)}
+    texts = [" ".join(f"w{w}" for w in rng.integers(0, 600, n)) for n in (200, 200, 150, 300, 1, 2, 0)]
+    events = pa.table({"t": [*texts, None]})
+    engine, scan = Engine({"t": "string"}), Engine({"t": "string"}, matcher="scan")
+    for each in (engine, scan):
+        each.subscribe_many(filters)
+    engine.plan(pa.table({"t": texts[:4]}))
+    (segment,) = engine._state.segments
+    guards = segment.matcher.arrays()["tree_guards"]
+    assert ((guards >> FIRST_AT & 255) > (guards >> LAST_AT & 255)).mean() > 0.9
+    expected = scan.match_batch(events).to_lists()
+    assert sum(map(len, expected)) > 100
+    engine.save(tmp_path / "saved")
+    for each in (engine, Engine.open(tmp_path / "saved")):
+        assert [sorted(ids) for ids in each.match_batch(events).to_lists()] == [sorted(ids) for ids in expected]
+        assert [sorted(each.match({"t": text})) for text in texts] == [sorted(ids) for ids in expected[:-1]]

@@ -28,7 +28,8 @@ from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.residuals import open_residuals
-from wherecast.index.similar import VectorCodes
+from wherecast.index.similar import SimilarCodes, VectorCodes
+from wherecast.index.similar_texts import SimilarTextCodes
 from wherecast.index.snapshot import Snapshot, open_snapshot, write_snapshot
 from wherecast.index.strings import StringCodes
 from wherecast.index.topics import TopicCodes
@@ -51,6 +52,7 @@ _CODES: dict[str, type[ColumnCodes]] = {
     "topics": TopicCodes,
     "words": WordCodes,
     "vectors": VectorCodes,
+    "similar_texts": SimilarTextCodes,
 }
 
 
@@ -190,7 +192,7 @@ def _unpack(
         raise SnapshotError(f"{columns} columns where the schema has {len(schema.columns)}")
     codes = _open_codes(facts["codes"], schema, expressions, columns, group)
     for own in codes:
-        if isinstance(own, VectorCodes):
+        if isinstance(own, SimilarCodes):
             own.bind(programs)
     codebook = Codebook(schema, codes, expressions, columns)
     residuals = open_residuals(group("residuals"), programs, codebook)

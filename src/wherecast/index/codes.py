@@ -33,6 +33,7 @@ from wherecast.index.literals import LiteralCodes, literal_columns
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.similar import EventVectors, VectorCodes, event_vectors
+from wherecast.index.similar_texts import SimilarTextCodes
 from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
 from wherecast.index.topics import TopicCodes
@@ -55,6 +56,7 @@ from wherecast.language.events.convert import map_keys
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
 from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
 from wherecast.language.events.values import Scalar, Stored, key_of
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import AT, Filters
@@ -203,7 +205,7 @@ def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
 ValueCodes = KeyCodes | StringCodes
 #: Codes of what a text has of all that filters look for: element i has code i + FIRST_LITERAL.
 TextSetCodes = LiteralCodes | RegexCodes | TopicCodes | WordCodes
-ColumnCodes = ValueCodes | TextSetCodes | VectorCodes
+ColumnCodes = ValueCodes | TextSetCodes | VectorCodes | SimilarTextCodes
 
 
 def keys_of(values: pa.Array) -> Longs:
@@ -318,6 +320,9 @@ class Codebook:
         if isinstance(codes, VectorCodes):
             (attr,) = expression.attributes
             return codes.encode(EventVectors.of(one_value(values.get(attr), attributes[attr])))[1]
+        if isinstance(codes, SimilarTextCodes):
+            (attr,) = expression.attributes
+            return codes.encode([values.get(attr)])[1]  # type: ignore[list-item]  # a text, or nothing
         assert isinstance(codes, LiteralCodes | RegexCodes)
         found = expression.values(lambda attr: one_value(values.get(attr), attributes[attr]), 1, self.schema.zone)
         return codes.encode(found.texts)[1]
@@ -360,6 +365,9 @@ class Codebook:
         if isinstance(codes, VectorCodes):
             (attr,) = self.read_by(number)
             return codes.encode(event_vectors(events, attr))
+        if isinstance(codes, SimilarTextCodes):
+            (attr,) = self.read_by(number)
+            return codes.encode(events.array(attr).to_pylist())
         if expression is not None:
             assert isinstance(codes, LiteralCodes | RegexCodes)
             read = lambda attr: attribute_values(events, attr)  # noqa: E731
@@ -447,6 +455,8 @@ def codes_of_column(
     """What kind of codes a column has."""
     if number >= first_expression:
         expression = expressions[number - first_expression]
+        if expression.reading is Reading.SIMILAR and expression.of.type is Type.STRING:
+            return SimilarTextCodes
         return _CODES_OF_SETS.get(expression.reading) or (StringCodes if expression.is_text else KeyCodes)
     found = _CODES_OF_SETS.get(schema.columns[number].reading)
     return found or (StringCodes if schema.are_texts[number] else KeyCodes)
@@ -544,8 +554,8 @@ def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: in
     own = number < len(schema.columns)
     if kind is KeyCodes:
         return partial(_key_codes, own and schema.is_set(number))
-    if kind is VectorCodes:
-        return _vector_codes
+    if kind is VectorCodes or kind is SimilarTextCodes:
+        return partial(_similar_codes, kind)
     if kind is TopicCodes:
         return partial(_set_codes, TopicCodes.of)
     if kind is WordCodes:
@@ -563,10 +573,12 @@ def _set_codes(
     return make([filters.strings[i] for i in used.tolist()]), code, code
 
 
-def _vector_codes(filters: Filters, real: Longs) -> tuple[VectorCodes, Ints, Ints]:
+def _similar_codes(
+    kind: type[VectorCodes | SimilarTextCodes], filters: Filters, real: Longs
+) -> tuple[VectorCodes | SimilarTextCodes, Ints, Ints]:
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
-    return VectorCodes.of([filters.strings[i] for i in used.tolist()], filters.programs), code, code
+    return kind.of([filters.strings[i] for i in used.tolist()], filters.programs), code, code
 
 
 #: The codes of what is taken from a text, or from a vector.

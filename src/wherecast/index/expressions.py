@@ -104,7 +104,7 @@ def statement_of(residual: Residual) -> Statement | None:
         return None
     similarity = find_similarity(residual)
     if similarity is not None:
-        literals = (similarity.vector, similarity.limit)
+        literals = (similarity.literal, similarity.limit)
         is_set = truth is Truth.TRUE
         return (
             Statement(similarity.attr, similarity.op, literals, Type.DOUBLE, 0, truth, Reading.SIMILAR)

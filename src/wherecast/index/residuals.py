@@ -187,7 +187,7 @@ class Residuals:
             try:
                 for residual in residuals[number]:
                     similarity = find_similarity(residual)
-                    if similarity is None:
+                    if similarity is None or similarity.literal.type is not Type.VECTOR:
                         truth &= holds(residual.node, residual.truth, scope)
                     else:
                         found = vectors(similarity.attr.index)

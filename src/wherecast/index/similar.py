@@ -22,9 +22,9 @@ The numbers of a vector stand in the literals of its program, once. A column onl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +48,13 @@ from wherecast.kernels.similar import (
     squares_into,
 )
 from wherecast.language.events.events import EventBatch
+from wherecast.language.events.types import Type
 from wherecast.language.expression import FLIPPED, Attr, Call, Compare, Param
 from wherecast.language.filters.filters import LiteralValues, Program
 from wherecast.language.filters.normalize import Residual, Truth
 from wherecast.language.nullable import Nullable, as_vectors
 
-_OPS = {">=": AT_LEAST, ">": ABOVE, "<": BELOW, "<=": AT_MOST}
+OPS = {">=": AT_LEAST, ">": ABOVE, "<": BELOW, "<=": AT_MOST}
 #: Events and vectors of one matrix product: sums of two megabytes, which the caches hold.
 _EVENTS, _VECTORS = 512, 1024
 #: A product is completed where more than one pair in 2^5 is left open: deciding one alone takes as long as about ten in a product.
@@ -66,7 +67,7 @@ class Similarity(NamedTuple):
     """A residual that compares a similarity with a literal."""
 
     attr: Attr
-    vector: Param
+    literal: Param  # a vector, or a text
     op: str
     limit: Param
     truth: Truth  # TRUE or NOT_FALSE
@@ -80,12 +81,12 @@ def find_similarity(residual: Residual) -> Similarity | None:
     left, op, right = node.left, node.op, node.right
     if isinstance(left, Param):
         left, op, right = right, FLIPPED[op], left
-    if not isinstance(left, Call) or left.name != "similar" or op not in _OPS or not isinstance(right, Param):
+    if not isinstance(left, Call) or left.name not in ("similar", "similar_text") or op not in OPS:
         return None
-    attr, vector = left.args
-    assert isinstance(attr, Attr)
-    assert isinstance(vector, Param)
-    return Similarity(attr, vector, op, right, residual.truth)
+    attr, literal = left.args
+    if not isinstance(attr, Attr) or not isinstance(literal, Param) or not isinstance(right, Param):
+        return None
+    return Similarity(attr, literal, op, right, residual.truth)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -145,11 +146,11 @@ def hold_similar(
 ) -> Bools:
     """Whether pairs of an event and a row of literals satisfy a condition."""
     used, places = np.unique(rows, return_inverse=True)
-    vectors, limits = literals[similarity.vector][used], literals[similarity.limit][used].astype(np.float64)
+    vectors, limits = literals[similarity.literal][used], literals[similarity.limit][used].astype(np.float64)
     lengths = _lengths(vectors)
     bounds = quick_bounds(limits, lengths, vectors.shape[1])
     bounds[:, (lengths > _LONGEST) | (lengths < 1 / _LONGEST)] = np.nan  # nothing is clear
-    ops = np.full(rows.size, _OPS[similarity.op], np.int64)
+    ops = np.full(rows.size, OPS[similarity.op], np.int64)
     held = np.empty(rows.size, np.bool_)
     event_ids, places = event_ids.astype(np.int64), places.astype(np.int64)
     given = frozen(vectors), event_ids, places, bounds[:, places], limits[places], ops
@@ -184,8 +185,8 @@ class _Conditions(NamedTuple):
     def of(cls, first: int, program: Program, statement: int, rows: Longs) -> _Conditions:
         found = find_similarity(program.residuals[statement])
         assert found is not None
-        literals = program.literals[found.vector]
-        limits, op = program.literals[found.limit][rows].astype(np.float64), _OPS[found.op]
+        literals = program.literals[found.literal]
+        limits, op = program.literals[found.limit][rows].astype(np.float64), OPS[found.op]
         lengths = _lengths(literals if _is_all(rows, literals) else literals[rows])
         exponents = np.zeros(0, np.int32)
         if ((lengths > _LONGEST) | (lengths < 1 / _LONGEST)).any():
@@ -243,15 +244,17 @@ def _is_all(rows: Longs, literals: npt.NDArray[Any]) -> bool:
     return rows.size == len(literals) and rows[0] == 0 and rows[-1] == rows.size - 1
 
 
-class VectorCodes:
-    """Condition i has code i + 2. A vector that is there has code 1, NULL is 0."""
+class SimilarCodes:
+    """Condition i has code i + 2. A vector or text that is there has code 1, NULL is 0."""
+
+    kind: Type  # of the literal that an attribute is compared with
 
     def __init__(self, places: Ints) -> None:
         self.places = places  # three for each condition: program, statement and row of its literals; ascending
         self._programs: list[Program] = []
 
     @classmethod
-    def of(cls, names: Sequence[str], programs: list[Program]) -> VectorCodes:
+    def of(cls, names: Sequence[str], programs: list[Program]) -> Self:
         """Codes for conditions by their `element_name`, in order."""
         places = [int(part) for name in names for part in name.split("/")]
         made = cls(np.array(places, np.int32))
@@ -259,19 +262,20 @@ class VectorCodes:
         return made
 
     def bind(self, programs: list[Program]) -> None:
-        """Say whose literals the vectors are. Raises SnapshotError if these are not theirs."""
-        for program, statement, row in self.places.reshape(-1, 3).tolist():
+        """Say whose literals the conditions have. Raises SnapshotError if these are not theirs."""
+        places = self.places.reshape(-1, 3).tolist()
+        for program, statement, row in places:
             is_known = 0 <= program < len(programs) and 0 <= statement < len(programs[program].residuals)
             if not is_known or not 0 <= row < programs[program].length:
                 raise SnapshotError(
-                    f"codes of vectors: no row {row} of statement {statement} of program {program}; save anew"
+                    f"codes of similarities: no row {row} of statement {statement} of program {program}; save anew"
                 )
-        for program, statement in {(p, s) for p, s, _ in self.places.reshape(-1, 3).tolist()}:
-            if find_similarity(programs[program].residuals[statement]) is None:
-                raise SnapshotError(
-                    f"codes of vectors: statement {statement} of program {program} is no similarity; save anew"
-                )
-        self._programs = programs
+        found = [find_similarity(programs[p].residuals[s]) for p, s in {(p, s) for p, s, _ in places}]
+        if len({None if each is None else each.attr for each in found}) != 1 or found[0] is None:
+            raise SnapshotError("codes of similarities: not all are similarities of one attribute; save anew")
+        if any(each is None or each.literal.type is not self.kind for each in found):
+            raise SnapshotError(f"codes of similarities: some do not compare with a {self.kind}; save anew")
+        self._programs, self._attr = programs, found[0].attr
 
     @property
     def width(self) -> int:
@@ -281,15 +285,38 @@ class VectorCodes:
     def nbytes(self) -> int:
         return self.places.nbytes + 40 * (self.places.size // 3)
 
-    @cached_property
-    def _conditions(self) -> list[_Conditions]:
+    def _groups(self) -> Iterator[tuple[int, Program, int, Longs]]:
+        """The conditions of each statement: the number of the first, program, statement, rows."""
         places = self.places.reshape(-1, 3)
         heads = places[:, 0].astype(np.int64) << 32 | places[:, 1]
         starts = np.flatnonzero(np.concatenate(([True], heads[1:] != heads[:-1]))).tolist()
-        return [
-            _Conditions.of(a, self._programs[places[a, 0]], int(places[a, 1]), places[a:b, 2].astype(np.int64))
-            for a, b in zip(starts, [*starts[1:], len(places)], strict=True)
-        ]
+        for a, b in zip(starts, [*starts[1:], len(places)], strict=True):
+            yield a, self._programs[places[a, 0]], int(places[a, 1]), places[a:b, 2].astype(np.int64)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state, by name."""
+        return {"places": self.places}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """The codes whose `arrays()` these are; `bind` has to follow. Raises SnapshotError if they cannot be."""
+        stored = StoredArrays(arrays, "codes of similarities")
+        places = stored.column("places", np.int32)
+        stored.require(places.size % 3 == 0 and places.size > 0, "places", "has no whole number of conditions")
+        flat = places.reshape(-1, 3)
+        order = np.lexsort(flat.T[::-1])
+        stored.require((order == np.arange(len(flat))).all(), "places", "is not sorted")
+        return cls(places)
+
+
+class VectorCodes(SimilarCodes):
+    """The conditions that hold for vectors."""
+
+    kind = Type.VECTOR
+
+    @cached_property
+    def _conditions(self) -> list[_Conditions]:
+        return [_Conditions.of(*group) for group in self._groups()]
 
     def encode(self, found: EventVectors) -> tuple[Longs, Ints]:
         """Codes of events: those of event r are codes[ptr[r]:ptr[r + 1]], ascending."""
@@ -330,21 +357,6 @@ class VectorCodes:
                 row, number = row[is_sure], number[is_sure]
             pairs.append((row, number + np.int32(conditions.first)))
         return np.concatenate([row for row, _ in pairs]), np.concatenate([number for _, number in pairs])
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state, by name."""
-        return {"places": self.places}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> VectorCodes:
-        """The codes whose `arrays()` these are; `bind` has to follow. Raises SnapshotError if they cannot be."""
-        stored = StoredArrays(arrays, "codes of vectors")
-        places = stored.column("places", np.int32)
-        stored.require(places.size % 3 == 0 and places.size > 0, "places", "has no whole number of conditions")
-        flat = places.reshape(-1, 3)
-        order = np.lexsort(flat.T[::-1])
-        stored.require((order == np.arange(len(flat))).all(), "places", "is not sorted")
-        return cls(places)
 
 
 def _exact(found: EventVectors, event_ids: Longs, conditions: _Conditions, numbers: Ints) -> Bools:

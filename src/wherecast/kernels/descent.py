@@ -547,7 +547,7 @@ def descend(
                         end = min(guard + 64, leaves[leaf, MAP] + size)
                         word, certain = find_guarded(guards, guard, end, own)
                         if has_lists:
-                            word = refuse_unmet(guards, guard, word, own, met)
+                            word = refuse_unmet(guards, guard, word, own, near, met)
                     if not checked:
                         certain = word
                     word &= ~certain
@@ -596,7 +596,7 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
                 for guard in range(leaves[leaf, MAP], end, 64):
                     word, certain = find_guarded(guards, guard, min(guard + 64, end), own)
                     if has_lists:
-                        word = refuse_unmet(guards, guard, word, own, met)
+                        word = refuse_unmet(guards, guard, word, own, near, met)
                     totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]

@@ -11,6 +11,10 @@ with values by Zipf's law most events fall into the first bucket, and most inter
 the sample, half by the number of codes), and a code that many events have is a bucket of its own. A table says the bucket of each code, or of
 each few neighbouring codes where there are many. NULL, code 0, always has a bucket of its own.
 
+*Long lists.* A text of 145 words meets most of 256 buckets, so these refuse little. In a column where events have long lists, a guard of a single
+code has one of 16,384 *fine* buckets instead, by a hash of the code, and the event's list marks those that it meets. Such a guard is told by its
+first bucket being after its last. In such a column every event counts as a list, also one with a single code.
+
 Where the guard is all that is left to check, it often decides: for every code between the first and the last bucket, and in these for buckets of
 a single code.
 """
@@ -31,6 +35,13 @@ GUARD_BITS = 8
 SINGLE = 1 << GUARD_BITS
 NO_BUCKET = -(1 << 31)
 
+#: In `near` of a column: the low bits that its buckets leave out, and above these the number of its fine buckets' marks, from 1; 0: it has none.
+SHIFT_BITS = 6
+SHIFT_MASK = (1 << SHIFT_BITS) - 1
+#: Words of the marks of a column's fine buckets. They come after the marks of all columns' buckets.
+FINE_WORDS = 256
+_HALF = 128
+
 #: The buckets of codes as tables have them: bucket | SINGLE.
 Buckets = npt.NDArray[np.int16]
 
@@ -44,10 +55,27 @@ def near_bucket(code: Scalar, shift: Scalar) -> Scalar:
 @inlined
 def bucket_of(code: Scalar, column: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:
     """The bucket of a code and SINGLE, if it has no other code; tables of earlier versions are empty."""
-    place = near_bucket(code, near[column])
+    shift = near[column] & SHIFT_MASK
+    place = near_bucket(code, shift)
     if bucket_ptr.size == 0 or bucket_ptr[column] == bucket_ptr[column + 1]:
-        return place | SINGLE if near[column] == 0 or code == 0 else place
+        return place | SINGLE if shift == 0 or code == 0 else place
     return np.int64(buckets[bucket_ptr[column] + place])
+
+
+@inlined
+def fine_bucket(code: Scalar) -> Scalar:
+    """One of 16,384, spread over neighbouring codes."""
+    return ((np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(50)) & np.uint64(0x3FFF)
+
+
+@inlined
+def mark_fine(codes: Ints, first: Scalar, end: Scalar, words: Scalar, met: Words) -> None:
+    """Mark the fine buckets of codes first:end, in the words from `words` on."""
+    for i in range(words, words + FINE_WORDS):
+        met[i] = ZERO
+    for k in range(first, end):
+        bucket = fine_bucket(codes[k])
+        met[words + np.int64(bucket >> np.uint64(6))] |= ONE << (bucket & np.uint64(63))
 
 
 @inlined
@@ -57,13 +85,24 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
     has_lists = False
     for c in range(near.size):
         code = np.int64(codes[event, c])
-        if code >= 0:
+        fine = np.int64(near[c]) >> SHIFT_BITS
+        if fine > 0:
+            words = 4 * near.size + FINE_WORDS * (fine - 1)
+            if code < 0:
+                mark_fine(list_codes, list_ptr[~code], list_ptr[~code + 1], words, met)
+            else:
+                mark_fine(codes[event], c, c + 1, words, met)
+        if code >= 0 and fine == 0:
             out[c] = bucket_of(code, c, near, bucket_ptr, buckets)
             continue
         out[c] = NO_BUCKET
         has_lists = True
         for i in range(4 * c, 4 * c + 4):
             met[i] = ZERO
+        if code >= 0:
+            bucket = bucket_of(code, c, near, bucket_ptr, buckets) & 255
+            met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
+            continue
         for k in range(list_ptr[~code], list_ptr[~code + 1]):
             bucket = bucket_of(np.int64(list_codes[k]), c, near, bucket_ptr, buckets) & 255
             met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
@@ -91,17 +130,24 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
 
 
 @inlined
-def refuse_unmet(guards: Ints, first: Scalar, found: Scalar, own: Ints, met: Words) -> Scalar:
+def refuse_unmet(guards: Ints, first: Scalar, found: Scalar, own: Ints, near: Ints, met: Words) -> Scalar:
     """The candidates without those whose guard is one bucket that the event's list does not meet; guards of several let a list pass."""
     word = found
     while word != ZERO:
         bit = trailing_zeros(word)
         word &= word - ONE
         guard = np.int64(guards[first + bit])
-        column, low = guard & 0x7FFF, (guard >> FIRST_AT) & 255
-        if own[column] < 0 and low == (guard >> LAST_AT) & 255:
-            is_met = (met[4 * column + (low >> 6)] >> np.uint64(low & 63)) & ONE
-            found &= ~((ONE ^ is_met) << np.uint64(bit))
+        column, low, high = guard & 0x7FFF, (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
+        if own[column] >= 0 or low < high:
+            continue
+        at = 4 * column + (low >> 6)
+        place = low & 63
+        if low > high:
+            fine = (low & 127) << 7 | (high & 127)
+            at = 4 * near.size + FINE_WORDS * ((np.int64(near[column]) >> SHIFT_BITS) - 1) + (fine >> 6)
+            place = fine & 63
+        is_met = (met[at] >> np.uint64(place)) & ONE
+        found &= ~((ONE ^ is_met) << np.uint64(bit))
     return found
 
 
@@ -158,6 +204,9 @@ def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, lis
     if best < 0:
         return np.int64(unsettled == 0) << DECIDES_AT | np.int64(255) << LAST_AT
     c = np.int64(column[best])
+    if near[c] >> SHIFT_BITS > 0 and lo[best] == hi[best]:
+        fine = np.int64(fine_bucket(lo[best]))
+        return c | (_HALF | fine >> 7) << FIRST_AT | (fine & 127) << LAST_AT
     first = bucket_of(np.int64(lo[best]), c, near, bucket_ptr, buckets) & 255
     last = bucket_of(np.int64(hi[best]), c, near, bucket_ptr, buckets) & 255
     return c | np.int64(unsettled == 1) << DECIDES_AT | first << FIRST_AT | last << LAST_AT

@@ -179,3 +179,38 @@ def collect_near(
                     found[n] = first + j
                     n += 1
     return n
+
+
+@hot
+def add_products(
+    words: Longs, weights: Longs, ptr: Longs, conditions: Ints, asked: Longs, sums: Longs, touched: Ints
+) -> Scalar:
+    """Add to `sums` what each word of a text has in common with the conditions that ask for it; returns how many are `touched`.
+
+    Word w is asked for by conditions[ptr[w]:ptr[w + 1]], with these weights `asked`. All weights are positive.
+    """
+    n = 0
+    for i in range(words.size):
+        for j in range(ptr[words[i]], ptr[words[i] + 1]):
+            condition = conditions[j]
+            if sums[condition] == 0:
+                touched[n] = condition
+                n += 1
+            sums[condition] += weights[i] * asked[j]
+    return n
+
+
+@hot
+def keep_similar(
+    own: Scalar, squares: Any, limits: Any, ops: Any, sums: Longs, touched: Ints, n: Scalar, out: Ints
+) -> Scalar:
+    """Of the conditions that were touched, those that hold; `sums` is zero afterwards. Returns how many there are."""
+    kept = 0
+    for i in range(n):
+        condition = touched[i]
+        value = min(1.0, np.float64(sums[condition]) / math.sqrt(own * squares[condition]))
+        sums[condition] = 0
+        if _compares(value, ops[condition], limits[condition]):
+            out[kept] = condition
+            kept += 1
+    return kept

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
+from wherecast.language.events.frequencies import WordFrequencies
 from wherecast.language.events.types import Digits, Type, arithmetic_digits, common_number
 
 Span = tuple[int, int]
@@ -62,6 +63,7 @@ class Attr(Node):
     digits: tuple[int, int] = (0, 0)
     language: str = ""  # whose stems words are compared by
     size: int = 0  # of a vector
+    frequencies: WordFrequencies | None = None  # of the words of a text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point
 from wherecast.matchers.adaptive_check import check_adaptive, read_tree
-from wherecast.matchers.adaptive_conditions import describe
+from wherecast.matchers.adaptive_conditions import count_marks, describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
 from wherecast.matchers.projection import Projection, project
 from wherecast.matchers.protocol import Arrays, Hits, Matcher, each_once
@@ -278,7 +278,7 @@ class AdaptiveMatcher(Matcher):
         kept = (
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
-        own, met = np.empty(codes.shape[1], np.int32), np.empty(4 * codes.shape[1], np.uint64)
+        own, met = np.empty(codes.shape[1], np.int32), np.empty(count_marks(self._tree.near), np.uint64)
         return plain(Scratch(stack, places, found, sure, *kept, own, met))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:

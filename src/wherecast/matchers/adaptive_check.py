@@ -10,6 +10,7 @@ from wherecast.index.bounds import StoredArrays
 from wherecast.index.packed import PackedBoxes
 from wherecast.kernels import descent
 from wherecast.kernels.arrays import Ints, Numbers
+from wherecast.kernels.guards import FIRST_AT, LAST_AT, SHIFT_BITS, SHIFT_MASK
 from wherecast.kernels.jit import frozen
 from wherecast.matchers.adaptive_conditions import near_places
 from wherecast.matchers.adaptive_plan import weigh_words
@@ -63,14 +64,18 @@ def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:
     bucket_ptr, buckets = np.zeros(0, np.int64), np.zeros(0, np.int16)
     if "tree_guards" in stored:
         guards, near = stored.column("tree_guards", np.int32), stored.column("tree_near", np.int32, size=width.size)
-        stored.within(near, 0, 32, "tree_near")
+        stored.within(near & SHIFT_MASK, 0, 32, "tree_near")
+        stored.within(near >> SHIFT_BITS, 0, width.size + 1, "tree_near")
         stored.within(guards & 0x7FFF, 0, max(width.size, 1), "tree_guards")
         stored.require(width.size or not guards.size, "tree_guards", "has no columns")
+        is_fine = (guards >> FIRST_AT) & 255 > (guards >> LAST_AT) & 255
+        marks = near[(guards & 0x7FFF)[is_fine]] >> SHIFT_BITS
+        stored.require((marks > 0).all(), "tree_guards", "has a fine bucket in a column without them")
     if "tree_buckets" in stored:
         bucket_ptr, buckets = stored.column("tree_bucket_ptr", np.int64), stored.column("tree_buckets", np.int16)
         stored.require(bucket_ptr.size == near.size + 1, "tree_bucket_ptr", "does not fit the columns")
         stored.offsets(bucket_ptr, buckets.size, "tree_bucket_ptr")
-        needed = near_places(width - 1, near) + 1
+        needed = near_places(width - 1, near & SHIFT_MASK) + 1
         size = np.diff(bucket_ptr)
         stored.require(((size == 0) | (size == needed)).all(), "tree_bucket_ptr", "leaves out codes of a column")
     return descent.LookupTree(

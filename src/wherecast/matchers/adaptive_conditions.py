@@ -29,7 +29,7 @@ from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
 from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
-from wherecast.kernels.guards import GUARD_BITS, Buckets, fill_buckets
+from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
 from wherecast.language.sequences import distinct, pointer, take_ranges
 from wherecast.matchers.projection import Projection, project
@@ -302,14 +302,27 @@ def guard_buckets(columns: Projection, batch: Projected | None) -> tuple[Ints, L
     size = np.where(width > most, near_places(width - 1, near) + 1, 0)
     ptr = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     table = np.zeros(ptr[-1], np.int16)
+    fine: list[int] = []
     for c in np.flatnonzero(size).tolist():
         weights = np.full(size[c], 0.5 / size[c])
         if batch is not None:
             codes = sample_codes(batch, c)
             seen = np.bincount(near_places(codes, near[c]), minlength=size[c])
             weights += 0.5 * seen / max(codes.size, 1)
+            if codes.size >= _LONG_LIST * len(batch.codes):
+                fine.append(c)
         fill_buckets(weights, int(near[c]), most, table[ptr[c] : ptr[c + 1]])
+    near[fine] |= (1 + np.arange(len(fine), dtype=np.int32)) << SHIFT_BITS
     return near, ptr, table
+
+
+#: Codes that the events of a sample have in a column, on average, for which it has fine buckets.
+_LONG_LIST = 16
+
+
+def count_marks(near: Ints) -> int:
+    """Words that an event needs to mark the buckets that its lists meet."""
+    return 4 * near.size + FINE_WORDS * int((near >> SHIFT_BITS).max(initial=0))
 
 
 def near_places(codes: npt.NDArray[Any], shift: Any) -> Longs:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from wherecast.errors import SchemaError
+from wherecast.language.events.frequencies import WordFrequencies
 from wherecast.language.events.kinds import ROWS, Form, Row, width_of_digits
 from wherecast.language.events.types import FLOATS, FULL_WIDTH, MAX_PRECISION, Digits, Kind, Type
 from wherecast.language.events.values import (
@@ -67,6 +68,7 @@ class Attribute:
     value: Attribute | None = None  # of a map: stands for its values
     language: str = ""  # of a text: words are compared by stems, as Snowball's algorithm of this name gives them
     size: int = 0  # of a vector: how many numbers it has
+    frequencies: WordFrequencies | None = None  # of a text: how rare its words are
     #: the column and the fields in it that the name says, without backticks; and the name of a column for all of them
     path: tuple[str, ...] = field(init=False, repr=False, compare=False)
     column: str = field(init=False, repr=False, compare=False)
@@ -97,6 +99,8 @@ class Attribute:
             _check_language(self)
         if self.size:
             _check_vector(self)
+        if self.frequencies is not None and (self.type is not Type.STRING or self.is_array):
+            raise SchemaError(f"attribute {self.name!r}: frequencies are for a string; leave them out")
         if self.domain is not None:
             object.__setattr__(self, "domain", _check_domain(self, self.domain))
 

@@ -27,14 +27,16 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.attributes import MAX_ATTRIBUTES, Attribute, Domain, check_size, join_name, split_name
+from wherecast.language.events.frequencies import WordFrequencies
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema_forms import (
     TIME_ZONE,
@@ -253,6 +255,21 @@ class Schema:
         return Schema(self.attributes, name, self.unusable)
 
     # Looking attributes up
+
+    def learn(self, name: str, texts: Iterable[str | None]) -> Schema:
+        """The same schema with the frequencies of words in a collection of texts, by which SIMILAR weighs the words of an attribute."""
+        from wherecast.language.syntax.words import stems_of  # noqa: PLC0415 - loads NumPy
+
+        index = self.index(name)
+        attribute = self.attributes[index]
+        found: Counter[str] = Counter()
+        number = 0
+        for text in texts:
+            if text is not None:
+                number += 1
+                found.update(set(stems_of(text, attribute.language)))
+        learned = replace(attribute, frequencies=WordFrequencies(number, found))
+        return replace(self, attributes=(*self.attributes[:index], learned, *self.attributes[index + 1 :]))
 
     def find(self, name: str) -> int | None:
         """The position of an attribute: exact match first, else regardless of case as in Spark SQL; else None."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.attributes import Attribute, Domain, Fields, check_name, check_size, flat_name, nest
+from wherecast.language.events.frequencies import WordFrequencies
 from wherecast.language.events.kinds import NAMES, ROWS, SPARK_NAMES
 from wherecast.language.events.types import Kind, Type
 from wherecast.language.events.values import UnfitValueError, iso_text
@@ -100,13 +101,15 @@ def read_yaml(text: str, time_zone: str | None = None) -> Read:
 def write_attribute(attribute: Attribute) -> object:
     """What a mapping has for an attribute: its type or, with a domain, a mapping."""
     domain = attribute.domain
-    if domain is None and not attribute.coerce and not attribute.language:
+    if domain is None and not (attribute.coerce or attribute.language or attribute.frequencies):
         return attribute.type_name
     written: dict[str, object] = {"type": attribute.type_name}
     if attribute.coerce:
         written["coerce"] = True
     if attribute.language:
         written["language"] = attribute.language
+    if attribute.frequencies is not None:
+        written["frequencies"] = attribute.frequencies.written()
     if domain is None:
         return written
     if domain.values is not None:
@@ -132,7 +135,11 @@ def _read_fields(
             )
         form = re.sub(r"\s", "", written.lower())
         is_struct, inside = form in ("struct", "array<struct>"), in_array or form == "array<struct>"
-        _check_keys(name, spec, ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS, "coerce", "language"))
+        _check_keys(
+            name,
+            spec,
+            ("type", "fields") if is_struct else ("type", *_DOMAIN_KEYS, "coerce", "language", "frequencies"),
+        )
         if is_struct:
             nested = spec.get("fields")
             if not isinstance(nested, Mapping) or not nested:
@@ -149,8 +156,12 @@ def _read_fields(
             language = spec.get("language", "")
             if not isinstance(language, str):
                 raise SchemaError(f"attribute {name!r}: language is a name such as english, got {language!r:.60}")
-            is_more = domain or coerce or language
-            out.append(replace(attribute, domain=domain, coerce=coerce, language=language) if is_more else attribute)
+            if domain or coerce or language:
+                attribute = replace(attribute, domain=domain, coerce=coerce, language=language)
+            if spec.get("frequencies") is not None:
+                frequencies = WordFrequencies.read(spec["frequencies"], f"attribute {name!r}")
+                attribute = replace(attribute, frequencies=frequencies)
+            out.append(attribute)
 
 
 def _read_type(name: str, written: str) -> Attribute:

@@ -200,7 +200,12 @@ def _compared_similarity(node: Node) -> tuple[str, Param] | None:
         left, op, right = node.left, node.op, node.right
         if isinstance(left, Param):
             left, op, right = right, FLIPPED[op], left
-        if isinstance(left, Call) and left.name == "similar" and isinstance(right, Param) and op in _BEYOND:
+        if (
+            isinstance(left, Call)
+            and left.name in ("similar", "similar_text")
+            and isinstance(right, Param)
+            and op in _BEYOND
+        ):
             return op, right
     return None
 

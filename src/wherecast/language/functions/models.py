@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.similar import cosines_into
+from wherecast.language.events.frequencies import NO_FREQUENCIES
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, Call, Node, Or, Param, Span
 from wherecast.language.functions.row import (
-    ARRAY,
     TEXT,
     Describe,
     Evaluate,
@@ -27,7 +28,7 @@ from wherecast.language.functions.row import (
 )
 from wherecast.language.nullable import Nullable, as_vectors
 from wherecast.language.syntax.topics import check_topic_pattern, matches_topic
-from wherecast.language.syntax.words import check_keyword, check_phrase, has_keyword, has_phrase
+from wherecast.language.syntax.words import check_keyword, check_phrase, has_keyword, has_phrase, text_similarity
 
 
 def _by_words(holds: Callable[[str, str, str], bool]) -> Evaluate:
@@ -51,14 +52,29 @@ def _each(join: type[And | Or]) -> Callable[[tuple[Node, ...], Span, Describe], 
     return build
 
 
-_VECTOR = Takes("a vector, such as ARRAY(0.1, 0.2)", (Type.VECTOR,), literal=True)
+_VECTOR = Takes("a vector, such as ARRAY(0.1, 0.2), or a text", (Type.VECTOR, Type.STRING), literal=True)
+_COMPARED = Takes("a vector or a string", (Type.ARRAY, Type.STRING))
+
+
+def _text_similarities(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
+    text = call.args[0]
+    language, frequencies = (text.language, text.frequencies) if isinstance(text, Attr) else ("", None)
+    compute = partial(text_similarity, language=language, frequencies=frequencies or NO_FREQUENCIES)
+    return row_by_row(compute)(call, args, zone)
 
 
 def _similar(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
     """The size of the attribute is part of the literal, so that it is read as such a vector."""
     vector, literal_ = args
+    if vector.type is Type.STRING and literal_.type is Type.STRING:
+        return Call(name="similar_text", args=args, type=Type.DOUBLE, span=span)
+    if literal_.type is Type.STRING:
+        raise fault(
+            f"SIMILAR with a text needs a string, found {describe(vector)}; write a vector as ARRAY(0.1, 0.2)",
+            vector.span,
+        )
     if not isinstance(vector, Attr) or not vector.size or not isinstance(literal_, Param):
-        message = f"SIMILAR needs an attribute that is a vector, as vector(384) in the schema, found {describe(vector)}"
+        message = f"SIMILAR needs an attribute that is a vector, as vector(384) in the schema, or a string and a text, found {describe(vector)}"
         raise fault(message, vector.span)
     literal_ = replace(literal_, digits=(vector.size, 0))
     return Call(name="similar", args=(vector, literal_), type=Type.DOUBLE, span=span)
@@ -116,11 +132,22 @@ MODEL_FUNCTIONS: tuple[Function, ...] = (
     function(
         "similar",
         "v, vector",
-        ARRAY,
+        _COMPARED,
         _VECTOR,
         build=_similar,
         evaluate=_similarities,
         says="the cosine of the angle between `v`, an attribute of type `vector(n)`, and a vector of as many numbers: from -1 to 1",
         example="similar(embedding, array(0.1, -0.2, 0.3)) >= 0.8",
+    ),
+    function(
+        "similar_text",
+        "s, words",
+        TEXT,
+        literal(TEXT),
+        result=Type.DOUBLE,
+        evaluate=_text_similarities,
+        check=check_phrase,
+        says="`similar(s, words)` of a text: the cosine between the words of two texts, rare ones counting more: from 0 to 1",
+        example="similar_text(symbol, 'chip export control') >= 0.5",
     ),
 )

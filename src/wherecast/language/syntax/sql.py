@@ -136,8 +136,8 @@ class Checker:
         if attribute.is_array:
             element, digits, size = attribute.type, attribute.digits, attribute.size
             return Attr(index=index, type=Type.ARRAY, element=element, digits=digits, size=size, span=span)
-        digits, language = attribute.digits, attribute.language
-        return Attr(index=index, type=attribute.type, digits=digits, language=language, span=span)
+        known = {"digits": attribute.digits, "language": attribute.language, "frequencies": attribute.frequencies}
+        return Attr(index=index, type=attribute.type, span=span, **known)  # type: ignore[arg-type]
 
     def _name_hint(self, name: str) -> str:
         inside = [a for a in self.schema.attributes if a.name.lower().startswith(name.lower() + ".")]

@@ -9,6 +9,7 @@ Where an attribute has a language, words are compared by their stems, as Snowbal
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from functools import cache, lru_cache
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wherecast.kernels.arrays import Bools
+    from wherecast.language.events.frequencies import WordFrequencies
 
 _ASCII_WORD = re.compile(r"[a-z0-9_]+")
 _CODE_POINTS = 0x110000
@@ -126,3 +128,32 @@ def has_phrase(text: str, literal: str, language: str = "") -> bool:
         return False
     words = stems_of(text, language)
     return any(tuple(words[i : i + len(sought)]) == sought for i in range(len(words) - len(sought) + 1))
+
+
+# -- similarity -----------------------------------------------------------------------------------------------------------
+
+
+def weigh_words(text: str, language: str, frequencies: WordFrequencies) -> dict[str, int]:
+    """The words of a text, or their stems, and how much each counts: more if it is rare elsewhere, and a little more if it comes often.
+
+    A word that comes n times counts 1 + log2(n) times, rounded down, what its frequency says. All are integers, and so are the
+    sums of their products.
+    """
+    counts: dict[str, int] = {}
+    for word in stems_of(text, language):
+        counts[word] = counts.get(word, 0) + 1
+    weight = frequencies.weight
+    return {word: count.bit_length() * weight(word) for word, count in counts.items()}
+
+
+_last_weights = lru_cache(64)(weigh_words)
+
+
+def text_similarity(text: str, literal: str, language: str, frequencies: WordFrequencies) -> float | None:
+    """The cosine between the words of two texts; None if one has no words."""
+    own, other = (_last_weights(each, language, frequencies) for each in (text, literal))
+    if not own or not other:
+        return None
+    dot = sum(weight * own.get(word, 0) for word, weight in other.items())
+    squares = (float(sum(weight * weight for weight in words.values())) for words in (own, other))
+    return min(1.0, dot / math.sqrt(math.prod(squares)))
