@@ -24,7 +24,14 @@ import pyarrow as pa
 from wherecast import Engine, EventTime
 
 BATCH, SYMBOLS, KINDS, USERS = 20_000, 5_000, 1_000, 10_000_000
-SCHEMA = {"ts": "timestamp", "symbol": "string", "price": "double", "volume": "bigint", "kind": "string", "user": "bigint"}
+SCHEMA = {
+    "ts": "timestamp",
+    "symbol": "string",
+    "price": "double",
+    "volume": "bigint",
+    "kind": "string",
+    "user": "bigint",
+}
 _WITHIN = "WITHIN INTERVAL 10 MINUTES PARTITION BY symbol"
 
 
