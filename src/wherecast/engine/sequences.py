@@ -64,8 +64,14 @@ class EventTime:
     lateness: dt.timedelta | str = "0 seconds"
     state_bytes: int = STATE_BYTES
 
+    def __post_init__(self) -> None:
+        _ = self.lateness_us
+        if not isinstance(self.state_bytes, int) or self.state_bytes < 1:
+            raise SchemaError(f"state_bytes is a number of bytes, found {self.state_bytes!r:.40}")
+
     @property
     def lateness_us(self) -> int:
+        """The lateness in microseconds. Raises SchemaError."""
         try:
             return read_duration(self.lateness, "lateness")
         except ValueError as error:
@@ -370,7 +376,8 @@ class Sequences:
         return self._arrays
 
     def _take_in(self, batch: EventBatch, rows: int, hit_ptr: Longs, hits: Ints, until: int | None) -> FoundPatterns:
-        if sum(table.in_use for table in self.keys) > 2 * self._kept_keys + _FEW:
+        used = sum(table.in_use for table in self.keys)
+        if used > 2 * self._kept_keys + _FEW or (any(t.is_tight for t in self.keys) and used > 1.25 * self._kept_keys):
             self._clean_up()
         column = batch.array(self.event_time.index(self.schema))
         is_timed = np.asarray(column.is_valid())
