@@ -145,7 +145,7 @@ def test_null_is_a_key():
     assert [(m.key, m.events) for m in found] == [(None, (0, 2))]
 
 
-def test_a_key_space_that_grows_for_ever():
+def test_a_key_space_that_grows_for_ever(tmp_path):
     """Keys and states end with their window, so that memory does not grow; what exceeds the bound is counted."""
     engine = Engine(SCHEMA, event_time=EventTime("ts", state_bytes=1 << 20))
     engine.subscribe("a", "PATTERN (n = 1 THEN n = 2 WITHIN INTERVAL 1 SECOND PARTITION BY user)")
@@ -163,6 +163,9 @@ def test_a_key_space_that_grows_for_ever():
     assert counts["bytes"] < 3 << 20
     found = engine.advance([event(200, 1, "late"), event(200.5, 2, "late")])
     assert len(found) == 1  # the flood has left its window
+    engine.save(tmp_path / "engine")
+    assert engine.stats()["patterns"]["keys"] <= 1
+    assert engine.stats()["patterns"]["states"] <= 1
 
 
 def test_a_stream_whose_time_stands_still():
