@@ -66,7 +66,7 @@ class EventTime:
 
     def __post_init__(self) -> None:
         _ = self.lateness_us
-        if not isinstance(self.state_bytes, int) or self.state_bytes < 1:
+        if self.state_bytes < 1:
             raise SchemaError(f"state_bytes is a number of bytes, found {self.state_bytes!r:.40}")
 
     @property
