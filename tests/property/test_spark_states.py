@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.property.naive_sequences import Found, NaiveEvent, NaiveReplay
-from tests.property.test_sequences import BEGIN, SCHEMA, moment, patterns, streams, text_of
+from tests.property.sequence_streams import BEGIN, SCHEMA, moment, patterns, streams, text_of
 
 from wherecast import Engine, EventTime
 from wherecast.spark.advance import PatternProcessor, StepTask
