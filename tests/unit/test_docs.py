@@ -15,6 +15,7 @@ import pytest
 
 from wherecast import Engine, FilterError, Schema
 from wherecast.language.syntax.limits import Limits
+from wherecast.language.syntax.sequence import is_sequence
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -166,6 +167,8 @@ def test_normal_form_is_the_same_filter(engine, text):
     from wherecast.cli.check import inspect_filter
     from wherecast.language.filters.compile import Compiler
 
+    if is_sequence(text):  # has no normal form; those of its steps are shown
+        return
     compiler = Compiler(engine.schema)
     assert compiler.compile(inspect_filter(text, engine.schema).sql).digests == compiler.compile(text).digests
 

@@ -5,8 +5,10 @@ Constraints are shown as intervals of values, as a person writes them: `{'IBM'}`
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,7 @@ import typer
 
 from wherecast.cli.failures import REFUSED
 from wherecast.cli.report import printable, say_error
+from wherecast.engine.sequences import find_key
 from wherecast.errors import FilterError
 from wherecast.index.expressions import least_uses, statement_of
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -34,6 +37,7 @@ from wherecast.language.filters.render import (
     written_literal,
 )
 from wherecast.language.filters.spelling import Reader
+from wherecast.language.syntax.sequence import SequencePattern, is_sequence, read_sequence
 from wherecast.language.syntax.skeletons import cut_text
 
 
@@ -174,6 +178,10 @@ def check_filter(text: str, schema_path: Path, *, as_json: bool) -> None:
     schema = Schema.from_file(schema_path)
     text = sys.stdin.read().rstrip("\r\n") if text == "-" else text
     try:
+        if is_sequence(text):
+            pattern = inspect_pattern(text, schema)
+            typer.echo(json.dumps(pattern.fields(text), indent=2) if as_json else pattern.page())
+            return
         checked = inspect_filter(text, schema)
     except FilterError as error:
         if as_json:
@@ -182,6 +190,60 @@ def check_filter(text: str, schema_path: Path, *, as_json: bool) -> None:
             say_error(error)
         raise typer.Exit(REFUSED) from None
     typer.echo(json.dumps(_fields(text, checked), indent=2) if as_json else _page(checked))
+
+
+class CheckedPattern(NamedTuple):
+    """What a pattern means: how its steps follow each other, and what each of them is."""
+
+    read: SequencePattern
+    steps: list[CheckedFilter]
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        read = self.read
+        window = f"within {dt.timedelta(microseconds=read.window_us)}"
+        by = f", for each {read.key.text}" if read.key is not None else ""
+        if read.wanted:
+            return f"{read.wanted:,} events {window}{by}"
+        absent = ", then none of the last step" if read.has_not else ""
+        return f"{read.found} step{'s' if read.found > 1 else ''} in order{absent}, {window}{by}"
+
+    def page(self) -> str:
+        """For people."""
+        pages = [
+            f"step {n}: {printable(step.text)}\n{textwrap.indent(_page(checked), '  ')}"
+            for n, (step, checked) in enumerate(zip(self.read.steps, self.steps, strict=True), 1)
+        ]
+        return "\n\n".join([f"pattern\n  {self.summary}", *pages])
+
+    def fields(self, text: str) -> dict[str, object]:
+        """For programs."""
+        read = self.read
+        return {
+            "filter": text,
+            "pattern": {
+                "window_us": read.window_us,
+                "partition_by": None if read.key is None else read.key.text,
+                "count": read.wanted or None,
+                "then_not": read.has_not,
+                "steps": [_fields(s.text, checked) for s, checked in zip(read.steps, self.steps, strict=True)],
+            },
+        }
+
+
+def inspect_pattern(text: str, schema: Schema) -> CheckedPattern:
+    """Read a pattern and compile its steps. Raises FilterError."""
+    compiler = Compiler(schema)
+    read, steps = read_sequence(text, compiler.limits.text), []
+    if read.key is not None:
+        find_key(read.key, text, compiler)
+    for step in read.steps:
+        try:
+            steps.append(inspect_filter(step.text, schema))
+        except FilterError as error:
+            raise step.relocated(error, text) from None
+    return CheckedPattern(read, steps)
 
 
 def inspect_filter(text: str, schema: Schema) -> CheckedFilter:

@@ -106,6 +106,12 @@ def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     found = read_subscriptions(job.subscriptions)
     registration = engine.subscribe_many(zip(found.ids, found.filters, strict=True), progress=True)
     bad = report_bad(job.subscriptions, found, ((q.row, q.error) for q in registration.quarantined))
+    patterns = engine.stats().get("patterns", {}).get("patterns", 0)
+    if patterns:
+        raise CommandError(
+            f"{job.subscriptions} has {patterns:,} patterns (PATTERN or COUNT), which look at several events; `wherecast match` takes "
+            "events one by one: leave them out, or use Engine.advance in Python"
+        )
     if bad and job.strict:
         total = len(found.rows) + len(found.broken)
         raise CommandError(f"{bad:,} of {total:,} subscriptions are bad, and --strict allows none")

@@ -654,7 +654,8 @@ class Engine:
         """
         state, segments, _ = self._readable()
         with shown(progress):
-            return lint_members([members_of(s, state.version) for s in segments], self.schema, self._compiler)
+            patterns = [(pattern.id, pattern.text) for pattern in self._sequences or ()]
+            return lint_members([members_of(s, state.version) for s in segments], self.schema, self._compiler, patterns)
 
     def attributes(self) -> list[str]:
         """Names of the attributes that filters use. Matching reads only these."""

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.coverage import find_coverage
 from wherecast.engine.ids import id_at, join_ids
 from wherecast.engine.segment import Members, digested
-from wherecast.engine.subscriptions import SubscriptionSource, compile_parts, read_subscriptions
+from wherecast.engine.sequences import find_key
+from wherecast.engine.subscriptions import SubscriptionSource, compile_parts, read_subscriptions, without_patterns
 from wherecast.errors import FilterError
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.events.html import html_table
@@ -32,6 +34,7 @@ from wherecast.language.filters.filters import Filters, concat_filters, take_fil
 from wherecast.language.filters.render import attribute_namer, render, written_literal
 from wherecast.language.filters.spelling import KEPT_SHAPES, Reader, Severity, Words
 from wherecast.language.filters.written import write_filter
+from wherecast.language.syntax.sequence import StepText, read_sequence
 from wherecast.language.syntax.skeletons import locate
 from wherecast.progress import progress as steps
 from wherecast.progress import shown
@@ -154,7 +157,7 @@ def lint(
     schema = Schema.of(schema)
     compiler = Compiler(schema, limits)
     with shown(progress):
-        incoming = read_subscriptions(subscriptions)
+        incoming, patterns = without_patterns(read_subscriptions(subscriptions))
         parts = compile_parts(compiler, incoming.texts)
         sizes = np.cumsum([0, *(part.compiled.filters.n_filters for part in parts)])
         numbers = [
@@ -163,17 +166,20 @@ def lint(
         ]
         filter_of = np.concatenate([np.zeros(0, np.int64), *numbers])[incoming.text_of]
         refused = incoming.refused(error for part in parts for error in part.errors)
-        filter_of[list(refused)] = -1
+        filter_of[[*refused, *(row for row, _, _ in patterns)]] = -1
         filters = concat_filters([part.compiled.filters for part in parts], schema)
         texts, text_of = incoming.texts, incoming.text_of
         found = LintedFilters(
             schema, incoming.ids, filters, filter_of, lambda row: texts[text_of[row]], np.flatnonzero(filter_of >= 0)
         )
-        return find_all(found, compiler, [_refusal(found, row, error) for row, error in refused.items()])
+        known = [_refusal(found, row, error) for row, error in refused.items()]
+        return find_all(found, compiler, [*known, *lint_patterns(patterns, compiler)])
 
 
-def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -> LintFindings:
-    """As `lint`, for subscriptions that are compiled; a text is written where a rule speaks of it."""
+def lint_members(
+    parts: Sequence[Members], schema: Schema, compiler: Compiler, patterns: Iterable[tuple[SubscriptionId, str]] = ()
+) -> LintFindings:
+    """As `lint`, for subscriptions that are compiled; a text is written where a rule speaks of it. Patterns come last."""
     filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
     sizes = np.cumsum([0, *(part.filters.n_filters for part in parts)])
     filter_of = np.concatenate(
@@ -186,8 +192,9 @@ def lint_members(parts: Sequence[Members], schema: Schema, compiler: Compiler) -
     rows = np.flatnonzero(has_more[filter_of]) if filter_of.size else filter_of
     rows = rows[[bool(text(number)) for number in filter_of[rows].tolist()]] if rows.size else rows
     ids = join_ids([np.asarray(part.ids) for part in parts])
+    own = lint_patterns([(row, *pattern) for row, pattern in enumerate(patterns, filter_of.size)], compiler)
     return find_all(
-        LintedFilters(schema, ids, filters, filter_of, lambda row: text(int(filter_of[row])), rows), compiler
+        LintedFilters(schema, ids, filters, filter_of, lambda row: text(int(filter_of[row])), rows), compiler, own
     )
 
 
@@ -205,6 +212,70 @@ def _refusal(of: LintedFilters, row: int, error: Exception) -> LintFinding:
     return LintFinding(
         row, id_at(of.ids, row), "refused", Severity.ERROR, message, advice or "correct it", text or "", start, end
     )
+
+
+# -- patterns -----------------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """A filter of a pattern, as it is looked at."""
+
+    row: int
+    id: object
+    whole: str
+    place: StepText
+    number: int
+    is_absent: bool  # what THEN NOT names
+
+    def finding(self, found: LintFinding) -> LintFinding:
+        """What is said about the filter, as a finding about the pattern."""
+        message = f"step {self.number}: {found.message}"
+        code, advice = found.code, found.advice
+        if found.code == "never" and self.is_absent:
+            code, message, advice = (
+                "redundant",
+                "what THEN NOT names never happens: it only delays the match",
+                "drop it",
+            )
+        elif found.code == "never":
+            message = (
+                f"never matches: step {self.number} contradicts itself, or no value satisfies one of its conditions"
+            )
+        start, end = self.place.start + found.start, self.place.start + found.end
+        return LintFinding(self.row, self.id, code, found.severity, message, advice, self.whole, start, end)
+
+
+def lint_patterns(patterns: Sequence[tuple[int, SubscriptionId, str]], compiler: Compiler) -> list[LintFinding]:
+    """What is said about patterns: refused ones, COUNT of one event, and what each step's filter has to hear."""
+    found, looked = [], []
+    for row, id, text in patterns:
+        try:
+            read = read_sequence(text, compiler.limits.text)
+            if read.key is not None:
+                find_key(read.key, text, compiler)
+            for step in read.steps:
+                try:
+                    compiler.validate(step.text)
+                except FilterError as error:
+                    raise step.relocated(error, text) from None
+        except FilterError as error:
+            message, _, advice = error.message.partition("; ")
+            place = text, error.start, error.end
+            found.append(LintFinding(row, id, "refused", Severity.ERROR, message, advice or "correct it", *place))
+            continue
+        if read.wanted == 1:
+            words = "a COUNT of one event is that event", "register the filter itself"
+            found.append(LintFinding(row, id, "redundant", Severity.WARNING, *words, text, 0, len(text)))
+        looked += [
+            _Step(row, id, text, step, n, read.has_not and n == len(read.steps)) for n, step in enumerate(read.steps, 1)
+        ]
+    compiled = compiler.compile_many([step.place.text for step in looked])
+    rows = np.arange(len(looked))
+    of = LintedFilters(
+        compiler.schema, rows, compiled.filters, compiled.filter_of, lambda row: looked[row].place.text, rows
+    )
+    said = [*_read_all(of, compiler), *_never(of)[0], *_always(of)[0]]
+    return [*found, *(looked[one.row].finding(one) for one in said)]
 
 
 def find_all(of: LintedFilters, compiler: Compiler, refused: Iterable[LintFinding] = ()) -> LintFindings:

@@ -43,6 +43,8 @@ from wherecast.kernels.sequences import (
 STATE_BYTES = 1 << 30
 #: Events of one match at most, and the room for matches that a call begins with.
 _MOST_EVENTS, _FIRST_MATCHES = 10_000, 1_024
+#: The number of no event: states that were never used up have -1.
+_NO_EVENT = -2
 #: Words that are kept free at least: a state of any PATTERN, and the first ring of a COUNT.
 _FREE_WORDS = 256
 
@@ -185,11 +187,11 @@ class SequenceState:
     def shrink(self, patterns: PatternArrays, now: int, key_counts: Longs) -> Bools:
         """Drop what no longer matters. Returns which keys are in use, those of all parts one behind the other."""
         sizes = np.zeros(COUNTERS, np.int64)
-        measure(patterns, self._arrays, now, -1, sizes)
+        measure(patterns, self._arrays, now, _NO_EVENT, sizes)
         new = _new_arrays(int(sizes[WORDS]), int(sizes[STATES]), int(sizes[TIMERS]))
         key_ptr = np.concatenate(([0], np.cumsum(key_counts)))
         is_used = np.zeros(int(key_ptr[-1]), bool)
-        self._move(patterns, new, now, -1, key_ptr, is_used)
+        self._move(patterns, new, now, _NO_EVENT, key_ptr, is_used)
         return is_used
 
     def horizon(self, patterns: PatternArrays) -> int:

@@ -36,6 +36,11 @@ class KeyTable:
     def in_use(self) -> int:
         return len(self._numbers)
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether half of the bytes that it may have are in use."""
+        return 2 * self._bytes > self._limit
+
     def number(self, column: pa.Array) -> Ints:
         """The number of each value; new values get one, or -1 if there is no room."""
         coded = column.dictionary_encode()

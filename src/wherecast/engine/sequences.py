@@ -64,8 +64,14 @@ class EventTime:
     lateness: dt.timedelta | str = "0 seconds"
     state_bytes: int = STATE_BYTES
 
+    def __post_init__(self) -> None:
+        _ = self.lateness_us
+        if self.state_bytes < 1:
+            raise SchemaError(f"state_bytes is a number of bytes, found {self.state_bytes!r:.40}")
+
     @property
     def lateness_us(self) -> int:
+        """The lateness in microseconds. Raises SchemaError."""
         try:
             return read_duration(self.lateness, "lateness")
         except ValueError as error:
@@ -159,26 +165,11 @@ class Sequences:
         except SchemaError as error:
             raise FilterError("unsupported", str(error), text=text) from None
         read = read_sequence(text, self._compiler.limits.text)
-        return read, -1 if read.key is None else self._find_key(read.key, text)
-
-    def _find_key(self, key: StepText, text: str) -> int:
-        if key.text in self._key_of:
-            return self._key_of[key.text]
-        try:
-            node, _ = self._compiler.check(f"{key.text} IS NULL")
-        except FilterError as error:
-            raise key.relocated(error, text) from None
-        (found,) = attributes_of(node)
-        attribute = self.schema.attributes[found]
-        if attribute.kind not in _KEYS or attribute.is_array or attribute.value is not None:
-            message = (
-                f"PARTITION BY takes a text, an integer, a decimal, a boolean, a date or a timestamp; "
-                f"{attribute.name!r} is a {attribute.type_name}"
-            )
-            end = key.start + len(key.text)
-            raise FilterError("type", message, text=text, start=key.start, end=end)
-        self._key_of[key.text] = found
-        return found
+        if read.key is None:
+            return read, -1
+        if read.key.text not in self._key_of:
+            self._key_of[read.key.text] = find_key(read.key, text, self._compiler)
+        return read, self._key_of[read.key.text]
 
     def put_many(self, rows: Sequence[tuple[int, SubscriptionId, str]]) -> dict[int, FilterError | SubscriptionError]:
         """Register patterns, in place of those that have their ids; the errors of those that cannot be, by row."""
@@ -385,7 +376,8 @@ class Sequences:
         return self._arrays
 
     def _take_in(self, batch: EventBatch, rows: int, hit_ptr: Longs, hits: Ints, until: int | None) -> FoundPatterns:
-        if sum(table.in_use for table in self.keys) > 2 * self._kept_keys + _FEW:
+        used = sum(table.in_use for table in self.keys)
+        if used > 2 * self._kept_keys + _FEW or (any(t.is_tight for t in self.keys) and used > 1.25 * self._kept_keys):
             self._clean_up()
         column = batch.array(self.event_time.index(self.schema))
         is_timed = np.asarray(column.is_valid())
@@ -497,3 +489,20 @@ class Sequences:
         except OverflowError:
             moment = _EPOCH.replace(year=9999 if us > 0 else 1)
         return moment.replace(tzinfo=dt.UTC) if is_instant else moment
+
+
+def find_key(key: StepText, text: str, compiler: Compiler) -> int:
+    """The attribute of PARTITION BY in the text of a pattern. Raises FilterError."""
+    try:
+        node, _ = compiler.check(f"{key.text} IS NULL")
+    except FilterError as error:
+        raise key.relocated(error, text) from None
+    (found,) = attributes_of(node)
+    attribute = compiler.schema.attributes[found]
+    if attribute.kind not in _KEYS or attribute.is_array or attribute.value is not None:
+        message = (
+            "PARTITION BY takes a text, an integer, a decimal, a boolean, a date or a timestamp; "
+            f"{attribute.name!r} is a {attribute.type_name}"
+        )
+        raise FilterError("type", message, text=text, start=key.start, end=key.start + len(key.text))
+    return found

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 #: Rows between steps and states.
 _ROW = "part INT, key STRING, time TIMESTAMP, event BIGINT, arrival BIGINT, hits BINARY"
@@ -64,7 +64,7 @@ def advance(events: DataFrame, engine: str | os.PathLike[str], *, event: str | N
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    if "RocksDB" not in events.sparkSession.conf.get(_PROVIDER, ""):
+    if "RocksDB" not in (events.sparkSession.conf.get(_PROVIDER, "") or ""):
         raise SchemaError(f"patterns keep state in RocksDB; start the session with {_PROVIDER}={_ROCKSDB}")
     path = str(Path(engine).absolute())
     watched = _open(path)

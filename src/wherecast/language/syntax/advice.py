@@ -14,6 +14,8 @@ KEYWORDS = frozenset(
 Advice = tuple[str, str]
 
 _FUNCTIONS = {
+    "count": "the aggregate COUNT is not supported; a COUNT of events is a whole filter: COUNT(a) >= 3 WITHIN INTERVAL 5 MINUTES",
+    "pattern": "PATTERN needs steps and a bound, and is a whole filter: PATTERN (a THEN b WITHIN INTERVAL 10 MINUTES)",
     "any": "ANY is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "some": "SOME is not supported; use IN, several conditions with OR, or array_contains(a, value)",
     "all": "ALL is not supported; use several conditions with AND",
@@ -46,6 +48,10 @@ _NAMES = {
     ),
     **{name: _FUNCTIONS[name] for name in ("current_date", "current_timestamp", "sysdate")},
 }
+_PATTERN = (
+    "a pattern is a whole filter, not a condition: register PATTERN (a THEN b WITHIN INTERVAL 10 MINUTES) or COUNT(a) >= 3 WITHIN "
+    "INTERVAL 5 MINUTES by itself, with Engine.subscribe"
+)
 _SUBQUERY = ("a subquery is not supported; a filter sees one event", "unsupported")
 #: Refused wherever a value could stand; an attribute of such a name is written in backticks.
 _RESERVED = {
@@ -85,6 +91,7 @@ _WORDS = {
     "CONTAINS": ("write contains(a, 'text'), or array_contains(a, value) for an array", "syntax"),
     **dict.fromkeys(("STARTSWITH", "STARTS", "BEGINS"), ("write startswith(a, 'text')", "syntax")),
     **dict.fromkeys(("ENDSWITH", "ENDS"), ("write endswith(a, 'text')", "syntax")),
+    **dict.fromkeys(("THEN", "WITHIN"), (_PATTERN, "unsupported")),
     "MATCHES": ("MATCHES stands between a topic and its pattern: topic MATCHES 'a/+/#'", "syntax"),
     "SIMILAR": ("SIMILAR TO is not supported; write a RLIKE 'pattern'", "unsupported"),
     "GLOB": ("GLOB is not supported; write a LIKE 'text%'", "unsupported"),
