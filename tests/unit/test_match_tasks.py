@@ -17,6 +17,7 @@ from wherecast.spark.columns import ERROR, SERVER
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
 from wherecast.spark.manifest import Manifest
+from wherecast.spark.table_function import match_table
 from wherecast.spark.tasks import MatchTask
 
 
@@ -100,3 +101,21 @@ def test_events_of_several_servers_in_one_batch(tmp_path: Path) -> None:
     assert [row["ids"] for row in found] == [[20], [], [], [10], [20], [0]]
     assert [row["error"] for row in found] == [None, "bad", "bad", None, None, None]
     assert answers(task, price=pa.array([], pa.float64()), **{SERVER: pa.array([], pa.int32())}) == []
+
+
+def test_pairs_of_a_table_function(task: MatchTask) -> None:
+    """Columns that the events lack are NULL, rule columns follow the subscription."""
+    batch = pa.RecordBatch.from_pydict({"price": [0.0, 1.5, 2.5]})
+    form = pa.schema([("price", pa.float64()), ("note", pa.string())])
+    where = {"price": ("price",)}
+    plain = pa.concat_tables(match_table(task, batch, where, form, ["rule"])).sort_by(
+        [("price", "ascending"), ("rule", "ascending")]
+    )
+    assert plain.to_pydict() == {"price": [1.5, 2.5, 2.5], "note": [None] * 3, "rule": [1, 1, 2]}
+    wide = replace(task, rules=("owner",))
+    found = pa.concat_tables(match_table(wide, batch, where, form, ["rule", "whose"]))
+    assert sorted(zip(found["rule"].to_pylist(), found["whose"].to_pylist(), strict=True)) == [
+        (1, "owner 1"),
+        (1, "owner 1"),
+        (2, "owner 2"),
+    ]
