@@ -156,6 +156,7 @@ def test_from_configuration_to_matches(spark: SparkSession, folder: Path) -> Non
     assert found["pins"] == {"0": 1, "1": 1, "2": 2}
     assert (found["events_batch"], found["changes_batch"]) == (2, 0)
     assert found["versions"][-1]["layers"] == 2
+    assert found["total"] == len(later) < sum(found["subscriptions"]), "a subscription on several servers counts once"
     assert [batch["events"] for batch in found["batches"]] == [200, 100, 50]
     shown = run("status", config).stdout
     assert "event-space" in shown
@@ -169,6 +170,39 @@ def test_from_configuration_to_matches(spark: SparkSession, folder: Path) -> Non
     assert done.exit_code == 0, done.stderr
     assert "version 3 of" in done.stderr
     assert json.loads(run("status", config, "--json").stdout)["versions"][-1]["sequence"] == 3
+
+
+def test_from_samples_to_matches(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `init` writes runs as it is: nested JSON, rules in CSV under other names; a value that does not fit is a dead letter."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events").mkdir()
+    lines = [
+        {"user": {"name": name}, "price": price, "at": f"2026-01-0{day}T10:00:00Z"}
+        for day, (name, price) in enumerate([("ann", 1.5), ("bob", 2.5), ("ann", 9.5)], 1)
+    ]
+    (tmp_path / "events" / "1.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    rules = "rule,condition,owner\n7,user.name = 'ann' AND price > 1,me\n8,at >= '2026-01-02',you\n9,prise > 1,you\n"
+    (tmp_path / "rules.csv").write_text(rules)
+    done = CliRunner().invoke(app, ["init", "events", "rules.csv", "--id", "rule"])
+    assert done.exit_code == 0, done.output
+    odd = {"user": {"name": "ann"}, "price": "184.38", "at": "2026-01-01T10:00:00Z"}
+    (tmp_path / "events" / "2.jsonl").write_text(json.dumps(odd))
+    done = run("run", changed(tmp_path, 'trigger = "1 second"', 'trigger = "available-now"'))
+    assert done.exit_code == 0, done.stderr
+    found = spark.read.parquet(str(tmp_path / "pipeline" / "matches")).collect()
+    assert sorted((row.price, row.subscription, row.owner) for row in found) == [
+        (1.5, "7", "me"),
+        (2.5, "8", "you"),
+        (9.5, "7", "me"),
+        (9.5, "8", "you"),
+    ]
+    dead = spark.read.parquet(str(tmp_path / "pipeline" / "dead-letters")).collect()
+    assert [json.loads(row.message) for row in dead] == [odd]
+    assert "price" in dead[0].error
+    changed(tmp_path, 'filter = "condition"', 'filter = "text"')
+    done = run("build", tmp_path / "pipeline.toml")
+    assert done.exit_code == 2
+    assert "subscriptions.filter is 'text'; the table has rule, condition, owner" in done.plain
 
 
 @pytest.mark.parametrize("command", ["build", "run"])

@@ -243,9 +243,9 @@ topic = "configured-dead"
 
 
 def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars: str, tmp_path: Path) -> None:
-    """`wherecast pipeline run` three times: events, then changes alone, then events that meet the changed set.
+    """`wherecast pipeline run` four times: empty topics, events, then changes alone, then events that meet the changed set.
 
-    The first time in a process of its own, which gets the connector from the configuration.
+    The second time in a process of its own, which gets the connector from the configuration.
     """
     for topic in ("events", "changes", "matches", "dead"):
         create_topic(session, broker, f"configured-{topic}", 2 if topic == "events" else 1)
@@ -254,6 +254,9 @@ def test_all_of_it_from_a_configuration(session: SparkSession, broker: str, jars
     pq.write_table(pa.table({"id": ids, "filter": filters}), tmp_path / "subscriptions.parquet")
 
     command = ["pipeline", "run", str(tmp_path / "pipeline.toml")]
+    empty = CliRunner().invoke(app, command)
+    assert empty.exit_code == 0, empty.output
+    assert "no events came" in empty.stderr
     before, after = make_events(30), make_events(20, 100)
     send(session, broker, "configured-events", [*map(json.dumps, before), "not JSON"])
     program = [sys.executable, "-m", "wherecast", *command, "--master", "local[2]"]

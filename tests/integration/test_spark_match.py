@@ -23,7 +23,6 @@ from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SchemaError, SubscriptionError
 from wherecast.language.events.schema import Schema
-from wherecast.spark import servers
 from wherecast.spark.store import Store
 from wherecast.spark.versions import from_arrow, to_arrow
 
@@ -439,36 +438,6 @@ def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) ->
         "errors": 0,
         "matches": 2,
     }
-
-
-def test_changes_beside_a_compaction(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes that are committed while layers are merged stay; layers that are replaced meanwhile make it begin again."""
-    kind = "sequence long, op string, id long, filter string"
-    build(spark, tmp_path, "event-space", [(1, "symbol = 'A'"), (2, "symbol = 'B'"), (3, "symbol = 'C'")])
-    index = ws.Index(str(tmp_path))
-    index.apply(spark.createDataFrame([(1, "delete", 1, None), (2, "upsert", 4, "symbol = 'A' AND price > 1")], kind))
-    merge = servers.run_on_servers
-
-    def merge_slowly(*arguments: Any) -> pa.Table:
-        done = merge(*arguments)
-        index.apply(spark.createDataFrame([(3, "delete", 2, None), (4, "upsert", 5, "symbol = 'D'")], kind))
-        return done
-
-    monkeypatch.setattr(servers, "run_on_servers", merge_slowly)
-    merged = index.compact()
-    assert (merged.version, merged.sequence, set(map(len, merged.servers))) == (4, 4, {2})
-    events = frame(spark, pa.table({"symbol": list("ABCDAB"), "price": [0.0, 9.0, 9.0, 9.0, 9.0, 9.0]}))
-    assert Counter(row.subscription for row in index.match(events).collect()) == {3: 1, 4: 1, 5: 1}
-
-    def rebuild(*arguments: Any) -> pa.Table:
-        done = merge(*arguments)
-        monkeypatch.setattr(servers, "run_on_servers", merge)
-        index.compact()
-        return done
-
-    monkeypatch.setattr(servers, "run_on_servers", rebuild)
-    with pytest.raises(ws.StaleVersionError, match="begin again"):
-        index.compact()
 
 
 def test_cleaning_keeps_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from wherecast import Engine, Schema
 from wherecast.cli.app import app
+from wherecast.cli.demo_acts import SqlSample, busiest, fired_quotes, first_match
 from wherecast.cli.demo_market import SCHEMA, WATCHED, AlertMarket, ChangeLog
+from wherecast.cli.demo_page import duration
 from wherecast.cli.demo_stream import _make_room, _write_workload, live_delays
 
 SMALL = ("--no-spark", "--subscriptions", "500", "--events", "300")
@@ -148,3 +150,37 @@ def test_when_changes_are_live():
     ]
     written = [(10, 0.5), (20, 1.5), (30, 2.5)]
     assert live_delays(written, batches, {1: 0, 2: 10, 3: 20}) == [1.5, 1.5]
+
+
+def test_what_is_shown_of_a_run(tmp_path):
+    """Quotes with the rules they fired, and the first match of a rule that was edited: with the owner after the edit."""
+    market = AlertMarket(3)
+    quotes = market.quotes(6)
+    for batch, subscriber in enumerate(["user-1", "you"]):
+        folder = tmp_path / "matches" / f"batch_id={batch}"
+        folder.mkdir(parents=True)
+        rows = pa.concat_tables([quotes.slice(0, 1)] * 4 + [quotes.slice(3, 2)])
+        rows = rows.append_column("subscription", pa.array([0, 1, 2, 3, 1, 9]))
+        rows = rows.append_column("subscriber", pa.array([subscriber, *["user-7"] * 5]))
+        pq.write_table(rows.append_column("channel", pa.array(["mail"] * 6)), folder / "part.parquet")
+    fired = fired_quotes(tmp_path, 1, {0: "a", 1: "b", 2: "c", 3: "d", 9: None})
+    assert [(f.quote["symbol"], len(f.alerts), f.total) for f in fired] == [
+        (quotes["symbol"][0].as_py(), 3, 4),
+        (quotes["symbol"][3].as_py(), 1, 1),
+    ]
+    assert fired[0].alerts[0] == (0, "a", "you", "mail")
+    batches = [SimpleNamespace(batch=n, started_s=10.0 + n, seconds=0.5) for n in range(2)]
+    edit = first_match(tmp_path, batches, 0, "you", "before", "after", written=10.25)
+    assert (edit.before, edit.after, edit.seconds) == ("before", "after", 1.25)
+    assert edit.quote["symbol"] == quotes["symbol"][0].as_py()
+    assert first_match(tmp_path, batches, 0, "her", "", "", 0) is None
+    assert busiest([quotes, quotes.slice(2, 1)]) == quotes["symbol"][2].as_py()
+    sample = SqlSample(400, 30_000, 3.0, 0.0075, 320)
+    assert sample.scaled_s(100_000, 600_000) == pytest.approx(15_000)
+    assert [duration(s) for s in (0.5, 15, 600, 15_000, 400_000)] == [
+        "0.50 s",
+        "15 s",
+        "10 minutes",
+        "4 hours",
+        "5 days",
+    ]

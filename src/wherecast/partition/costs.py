@@ -37,8 +37,9 @@ from wherecast.language.filters.filters import Filters
 from wherecast.partition.balance import imbalance
 from wherecast.partition.protocol import Partition, Placement, Routes
 
-#: One event to one server: a million rows a second pass from one process to another in Arrow batches.
-SEND_US = 1.0
+#: One event to one server: through Python (1 us), written to a shuffle and read from it. An order of magnitude, as all of these;
+#: `benchmarks/streams.py routed` compares the two on Spark.
+SEND_US = 4.0
 #: Reading an event, whatever is held.
 RECEIVE_US = 1.0
 #: Matching, by the root of the subscriptions held: 2 us at ten thousand, 20 us at a million, midway between the workloads.

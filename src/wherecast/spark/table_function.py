@@ -10,7 +10,7 @@ one host, use `match`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -32,6 +32,8 @@ from wherecast.spark.columns import (
     resolve,
 )
 from wherecast.spark.index import Index
+from wherecast.spark.match import RuleColumns, choose_rules
+from wherecast.spark.rules import columns_of
 from wherecast.spark.tasks import FOUND_IDS, ROUTED_TO, MatchTask
 from wherecast.spark.versions import arrow_schema, parse_columns, require
 
@@ -49,8 +51,9 @@ def register_table_function(
     columns: StructType | str | None = None,
     version: int | None = None,
     names: Mapping[str, str] | None = None,
+    rules: RuleColumns = (),
 ) -> None:
-    """Make an index callable from SQL: one row per match, the event's columns and `subscription`.
+    """Make an index callable from SQL: one row per match, the event's columns, `subscription` and rule columns.
 
     Args:
         spark: The session in which to register it.
@@ -59,6 +62,7 @@ def register_table_function(
         columns: Columns of the events to return, as a StructType or DDL; by default the attributes of the index.
         version: The version of the index; by default the current one, decided now.
         names: `{"subscription": "rule"}` renames that column, if the events have one of that name.
+        rules: Rule columns to add to each match, as `columns` of `match`.
     """
     require("a table function over an index", (4, 1))
     from pyspark.sql.functions import arrow_udtf
@@ -72,19 +76,22 @@ def register_table_function(
         columns = schema.to_spark()
     wanted = parse_columns(columns) if isinstance(columns, str) else columns
     rule, subscription = NameRule.of(spark), Names.of(names).subscription
-    _refuse_names(wanted.names, subscription, rule)
-    kind = LongType() if manifest.id_type == "bigint" else StringType()
-    returned = StructType([*wanted.fields, StructField(subscription, kind)])
+    chosen = choose_rules(rules, "pairs", manifest, spark)
+    _refuse_names(wanted.names, [subscription, *chosen.values()], rule)
+    kind, stored = LongType() if manifest.id_type == "bigint" else StringType(), columns_of(manifest)
+    added = [StructField(name, stored[column].dataType) for column, name in chosen.items()]
+    returned = StructType([*wanted.fields, StructField(subscription, kind), *added])
     where = resolve(wanted, schema, manifest.attributes, rule)
     check_moments(wanted, schema, {name: path for name, path in where.items() if name in manifest.attributes})
     used = {schema[name].column: path for name, path in where.items() if name in manifest.attributes}
-    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True)
+    task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=True, rules=tuple(chosen))
+    shown = (subscription, *chosen.values())
     form = arrow_schema(wanted, schema.time_zone)
 
     class WherecastMatch:
         def eval(self, events: pa.RecordBatch) -> Iterator[pa.Table]:
             check_batch(events, schema)  # the zone of the session may have changed since
-            yield from match_table(task, conform(events, form, rule), used, form, subscription)
+            yield from match_table(task, conform(events, form, rule), used, form, shown)
 
     # The worker tells a table argument by its annotation, which this module's future import has made a text.
     WherecastMatch.eval.__annotations__ = {"events": pa.RecordBatch}
@@ -92,24 +99,25 @@ def register_table_function(
     spark.udtf.register(name, function)
 
 
-def _refuse_names(columns: list[str], subscription: str, rule: NameRule) -> None:
+def _refuse_names(columns: list[str], added: list[str], rule: NameRule) -> None:
     groups = rule.group(columns)
     for name in columns:
         rule.find(name, groups)
         if name.lower().startswith(PREFIX):
             raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
-    clash = rule.find(subscription, groups)
-    if clash is not None:
-        raise SchemaError(
-            f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
-            "name: names={'subscription': '...'}"
-        )
+    for name in added:
+        clash = rule.find(name, groups)
+        if clash is not None:
+            raise SchemaError(
+                f"the events have a column {clash!r}, and matching adds one of that name; rename it, or give ours another "
+                "name: names={'subscription': '...'}, or for a rule column rules={'owner': '...'}"
+            )
 
 
 def match_table(
-    task: MatchTask, batch: pa.RecordBatch, where: Mapping[str, Path], form: pa.Schema, subscription: str
+    task: MatchTask, batch: pa.RecordBatch, where: Mapping[str, Path], form: pa.Schema, shown: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The matches of a batch of events, as pairs: the columns of `form`, and the subscription."""
+    """The matches of a batch of events, as pairs: the columns of `form`, then those of `shown`, the subscription first."""
     used = {name: field_at(batch, path) for name, path in where.items() if path[0] in batch.schema.names}
     events = pa.RecordBatch.from_arrays(list(used.values()), list(used)) if used else batch
     sent, rows = (events, None) if task.manifest.plan is None else _send(task, events)
@@ -125,7 +133,9 @@ def match_table(
             else pa.nulls(len(places), field.type)
             for field in form
         }
-        yield pa.table({**columns, subscription: lists.flatten()})
+        matches = lists.flatten()
+        parts = matches.flatten() if task.is_wide else [matches]
+        yield pa.table({**columns, **dict(zip(shown, parts, strict=True))})
 
 
 def _send(task: MatchTask, events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
