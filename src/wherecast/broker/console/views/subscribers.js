@@ -183,6 +183,6 @@ function routeRow(route) {
   kind.addEventListener("change", fit);
   fit();
   const remove = h("button", { type: "button", class: "button ghost square", "aria-label": "Remove the route", onclick: () => item.remove() }, icon("cross"));
-  item.read = () => ({ ...(route.route ? { route: route.route } : {}), kind: kind.value, target: target.value.trim() });
+  item.read = () => ({ ...(route.route ? { route: route.route } : {}), kind: kind.value, target: kind.value === "feed" ? "" : target.value.trim() });
   return put(item, kind, target, remove);
 }
