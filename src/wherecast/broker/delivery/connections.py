@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from asyncio import StreamReader, StreamWriter
 from collections import OrderedDict
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -38,17 +39,18 @@ class HookUrl(NamedTuple):
     authority: str
     path: str
 
-    @classmethod
-    def of(cls, text: str) -> HookUrl:
-        """Raises ValueError."""
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii():
-            raise ValueError("not a URL of http or https")
-        is_tls = parts.scheme == "https"
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        authority = host if parts.port is None else f"{host}:{parts.port}"
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return cls(parts.hostname, parts.port or (443 if is_tls else 80), is_tls, authority, path)
+
+@lru_cache(8_192)
+def read_url(text: str) -> HookUrl:
+    """Raises ValueError."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii():
+        raise ValueError("not a URL of http or https")
+    is_tls = parts.scheme == "https"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    authority = host if parts.port is None else f"{host}:{parts.port}"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return HookUrl(parts.hostname, parts.port or (443 if is_tls else 80), is_tls, authority, path)
 
 
 class _Connection:
@@ -72,7 +74,7 @@ class HookConnections:
 
     async def request(self, method: str, target: str, headers: dict[str, str], body: bytes) -> HookAnswer:
         """Send a request and read the answer, a long one in part. Raises OSError, ValueError or h11.ProtocolError."""
-        url = HookUrl.of(target)
+        url = read_url(target)
         while True:
             connection = self._take(url) or _Connection(
                 *await self._connector.open(url.host, url.port, is_tls=url.is_tls)

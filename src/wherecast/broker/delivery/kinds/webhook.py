@@ -26,7 +26,7 @@ from wherecast.broker.delivery.addresses import (
     ThreadResolver,
     connect_to,
 )
-from wherecast.broker.delivery.connections import HookConnections
+from wherecast.broker.delivery.connections import HookConnections, read_url
 from wherecast.broker.delivery.kinds.kind import OutgoingMessage, SendOutcome, SendResult
 from wherecast.broker.delivery.records import SubscriberRoute
 from wherecast.broker.problems import Problem
@@ -76,8 +76,8 @@ class WebhookRoutes:
         return path + "?***" if mark else path
 
     def endpoint(self, tenant: str, target: str) -> str:  # noqa: ARG002
-        parts = urlsplit(target)
-        return f"{parts.scheme}://{parts.netloc.lower()}"
+        url = read_url(target)
+        return f"{url.host}:{url.port}"
 
     async def send(self, message: OutgoingMessage, route: SubscriberRoute, now_ms: int) -> SendOutcome:
         """POST a message, signed with each secret that is valid."""
