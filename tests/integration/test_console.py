@@ -215,7 +215,7 @@ def replay_the_dead_letter(page, receiver):
     page.get_by_role("button", name="Replay delivery").click()
     page.locator(".row.delivered").wait_for()
     assert len(receiver.events) == before + 1
-    assert receiver.events[-1]["data"] == {"symbol": "IBM", "price": 119.5}
+    assert receiver.events[-1]["data"]["event"]["data"] == {"symbol": "IBM", "price": 119.5}
     assert receiver.unsigned == 0
     page.get_by_label("State").select_option("dead")
     page.get_by_role("heading", name="No dead letters").wait_for()

@@ -80,7 +80,10 @@ def test_websockets_come_from_the_own_page(call):
     call("PUT", f"{SPACE}/subscriptions/w", json={"filter": "price > 1"})
     with call.client.websocket_connect(f"{SPACE}/feed/ws", headers={"Origin": "http://testserver"}) as socket:
         call("POST", f"{SPACE}/publish", 200, json={"price": 2})
-        assert socket.receive_json()["subscriptions"] == ["w"]
+        messages = iter(socket.receive_json, None)
+        assert next(m["subscriptions"] for m in messages if "data" in m) == [
+            "w"
+        ]  # a slow machine has heartbeats before it
     call("DELETE", f"{SPACE}/subscriptions/w", 204)
 
 

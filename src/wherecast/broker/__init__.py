@@ -1,8 +1,9 @@
-"""The broker: durable subscriptions, publish and live feeds over HTTP.
+"""The broker: durable subscriptions, publish, live feeds and delivery over HTTP.
 
     app       the HTTP face: one router per resource; bodies, problems
      |
     feeds     readers that follow the event log: SSE, WebSocket
+    delivery  another reader: tells subscribers by their routes
      |
     broker    what runs in one process: spaces with their engines, the writer, the follower
      |

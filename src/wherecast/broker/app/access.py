@@ -82,8 +82,8 @@ def session_secret(connection: HTTPConnection) -> str | None:
     return secret
 
 
-def needs_session(connection: HTTPConnection) -> str:
-    """A dependency: the secret of a session."""
+async def needs_session(connection: HTTPConnection) -> str:
+    """A dependency: the secret of a session. Not a plain function: FastAPI would run that in a thread."""
     secret = session_secret(connection)
     if secret is None:
         raise unauthorized("there is no session; sign in with a token")

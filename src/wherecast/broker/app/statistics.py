@@ -42,8 +42,9 @@ class TimedPublishes:
             await send(message)
 
         await self.app(scope, receive, noted)
-        if is_good:  # so the space exists, and the name is one
-            self.broker.statistics.time(state["tenant"], found.group(1), time.perf_counter() - begun)
+        tenant = state.get("tenant")
+        if is_good and tenant is not None:  # so the space exists, and the name is one
+            self.broker.statistics.time(tenant, found.group(1), time.perf_counter() - begun)
 
 
 @router.get("")

@@ -239,6 +239,58 @@ def match(space: str, event: Mapping[str, Any], explain: Sequence[str]) -> Clien
     return _json("POST", _space(space, "match"), dict, {"event": dict(event), "explain": list(explain)})
 
 
+# -- subscribers and deliveries ---------------------------------------------------------------------------------------
+
+
+def _subscriber(name: str, *parts: str) -> str:
+    return "/".join(["/v1/subscribers", *(quote(part, safe="") for part in (name, *parts))])
+
+
+def put_subscriber(name: str, fields: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
+    return _json("PUT", _subscriber(name), dict, dict(fields))
+
+
+def get_subscriber(name: str) -> ClientCall[dict[str, Any]]:
+    return ClientCall("GET", _subscriber(name), dict)
+
+
+def delete_subscriber(name: str) -> ClientCall[None]:
+    return ClientCall("DELETE", _subscriber(name), lambda _: None)
+
+
+def change_subscriber(name: str, *verb: str, body: Any = None) -> ClientCall[dict[str, Any]]:
+    """`mute`, `unmute`, `snooze`, `test`, or a verb of a route: `routes`, id, `verify`, `rotate` or `enable`."""
+    return _json("POST", _subscriber(name, *verb), dict, body)
+
+
+def subscriber_page(after: str, text: str | None) -> ClientCall[tuple[list[dict[str, Any]], str | None]]:
+    query = {"after": after, "limit": "1000"} | ({} if text is None else {"text": text})
+    return ClientCall("GET", "/v1/subscribers", lambda page: (page["subscribers"], page["next"]), query=query)
+
+
+def delivery_page(
+    after: str, subscriber: str | None, state: str | None
+) -> ClientCall[tuple[list[dict[str, Any]], str | None]]:
+    chosen = {"after": after, "limit": "1000", "subscriber": subscriber, "state": state}
+    query = {name: value for name, value in chosen.items() if value is not None}
+    return ClientCall("GET", "/v1/deliveries", lambda page: (page["deliveries"], page["next"]), query=query)
+
+
+def get_delivery(id: str) -> ClientCall[dict[str, Any]]:
+    return ClientCall("GET", f"/v1/deliveries/{quote(id, safe='')}", dict)
+
+
+def _replayed(fields: dict[str, Any]) -> int:
+    return int(fields["replayed"])
+
+
+def replay(id: str | None, subscriber: str | None, before: datetime | None) -> ClientCall[int]:
+    if id is not None:
+        return ClientCall("POST", f"/v1/deliveries/{quote(id, safe='')}/replay", _replayed)
+    body = {"subscriber": subscriber, "before": None if before is None else before.isoformat()}
+    return _json("POST", "/v1/deliveries/replay", _replayed, body)
+
+
 def feed(space: str, subscription: str | None, subscriber: str | None, after: int | str | None) -> ClientCall[None]:
     """The stream of a feed; `after` is the position of the last event seen, or `earliest`."""
     chosen = {"subscription": subscription, "subscriber": subscriber}

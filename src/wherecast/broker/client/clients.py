@@ -166,6 +166,68 @@ class Client:
         """Which subscriptions an event would reach; nothing is published."""
         return self._send(calls.match(space, event, explain))
 
+    def put_subscriber(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Create or replace a subscriber: routes, time_zone, quiet_hours, digest_minutes, ordered, title, text."""
+        return self._send(calls.put_subscriber(name, fields))
+
+    def subscriber(self, name: str) -> dict[str, Any]:
+        """One subscriber."""
+        return self._send(calls.get_subscriber(name))
+
+    def subscribers(self, *, text: str | None = None) -> Iterator[dict[str, Any]]:
+        """Subscribers in the order of their names; `text` is a part of the name."""
+        after: str | None = ""
+        while after is not None:
+            rows, after = self._send(calls.subscriber_page(after, text))
+            yield from rows
+
+    def delete_subscriber(self, name: str) -> None:
+        """Delete a subscriber with its routes."""
+        self._send(calls.delete_subscriber(name))
+
+    def mute(self, name: str) -> dict[str, Any]:
+        """Hold everything for a subscriber."""
+        return self._send(calls.change_subscriber(name, "mute"))
+
+    def unmute(self, name: str) -> dict[str, Any]:
+        """Deliver again."""
+        return self._send(calls.change_subscriber(name, "unmute"))
+
+    def snooze(self, name: str, minutes: int) -> dict[str, Any]:
+        """Hold everything for some minutes."""
+        return self._send(calls.change_subscriber(name, "snooze", body={"minutes": minutes}))
+
+    def test_route(self, name: str, route: str | None = None) -> dict[str, Any]:
+        """Send a message by a route now, once."""
+        return self._send(calls.change_subscriber(name, "test", body={"route": route}))
+
+    def verify_route(self, name: str, route: str) -> dict[str, Any]:
+        """Ask the receiver of a webhook whether it agrees."""
+        return self._send(calls.change_subscriber(name, "routes", route, "verify"))
+
+    def rotate_secret(self, name: str, route: str) -> str:
+        """A new secret of a webhook; for a day messages have both signatures."""
+        return str(self._send(calls.change_subscriber(name, "routes", route, "rotate"))["secret"])
+
+    def enable_route(self, name: str, route: str) -> dict[str, Any]:
+        """Use a route again that was disabled."""
+        return self._send(calls.change_subscriber(name, "routes", route, "enable"))
+
+    def deliveries(self, *, subscriber: str | None = None, state: str | None = None) -> Iterator[dict[str, Any]]:
+        """Deliveries, the newest first; `state` is pending, held, delivered or dead."""
+        after: str | None = ""
+        while after is not None:
+            rows, after = self._send(calls.delivery_page(after, subscriber, state))
+            yield from rows
+
+    def delivery(self, id: str) -> dict[str, Any]:
+        """One delivery with its latest tries and its event."""
+        return self._send(calls.get_delivery(id))
+
+    def replay(self, id: str | None = None, *, subscriber: str | None = None, before: datetime | None = None) -> int:
+        """Try dead letters again: one, those of a subscriber, or all; how many they are."""
+        return self._send(calls.replay(id, subscriber, before))
+
     def feed(
         self,
         space: str,
@@ -321,6 +383,74 @@ class AsyncClient:
     async def match(self, space: str, event: Mapping[str, Any], *, explain: Sequence[str] = ()) -> dict[str, Any]:
         """Which subscriptions an event would reach; nothing is published."""
         return await self._send(calls.match(space, event, explain))
+
+    async def put_subscriber(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Create or replace a subscriber: routes, time_zone, quiet_hours, digest_minutes, ordered, title, text."""
+        return await self._send(calls.put_subscriber(name, fields))
+
+    async def subscriber(self, name: str) -> dict[str, Any]:
+        """One subscriber."""
+        return await self._send(calls.get_subscriber(name))
+
+    async def subscribers(self, *, text: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Subscribers in the order of their names; `text` is a part of the name."""
+        after: str | None = ""
+        while after is not None:
+            rows, after = await self._send(calls.subscriber_page(after, text))
+            for row in rows:
+                yield row
+
+    async def delete_subscriber(self, name: str) -> None:
+        """Delete a subscriber with its routes."""
+        await self._send(calls.delete_subscriber(name))
+
+    async def mute(self, name: str) -> dict[str, Any]:
+        """Hold everything for a subscriber."""
+        return await self._send(calls.change_subscriber(name, "mute"))
+
+    async def unmute(self, name: str) -> dict[str, Any]:
+        """Deliver again."""
+        return await self._send(calls.change_subscriber(name, "unmute"))
+
+    async def snooze(self, name: str, minutes: int) -> dict[str, Any]:
+        """Hold everything for some minutes."""
+        return await self._send(calls.change_subscriber(name, "snooze", body={"minutes": minutes}))
+
+    async def test_route(self, name: str, route: str | None = None) -> dict[str, Any]:
+        """Send a message by a route now, once."""
+        return await self._send(calls.change_subscriber(name, "test", body={"route": route}))
+
+    async def verify_route(self, name: str, route: str) -> dict[str, Any]:
+        """Ask the receiver of a webhook whether it agrees."""
+        return await self._send(calls.change_subscriber(name, "routes", route, "verify"))
+
+    async def rotate_secret(self, name: str, route: str) -> str:
+        """A new secret of a webhook; for a day messages have both signatures."""
+        return str((await self._send(calls.change_subscriber(name, "routes", route, "rotate")))["secret"])
+
+    async def enable_route(self, name: str, route: str) -> dict[str, Any]:
+        """Use a route again that was disabled."""
+        return await self._send(calls.change_subscriber(name, "routes", route, "enable"))
+
+    async def deliveries(
+        self, *, subscriber: str | None = None, state: str | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Deliveries, the newest first; `state` is pending, held, delivered or dead."""
+        after: str | None = ""
+        while after is not None:
+            rows, after = await self._send(calls.delivery_page(after, subscriber, state))
+            for row in rows:
+                yield row
+
+    async def delivery(self, id: str) -> dict[str, Any]:
+        """One delivery with its latest tries and its event."""
+        return await self._send(calls.get_delivery(id))
+
+    async def replay(
+        self, id: str | None = None, *, subscriber: str | None = None, before: datetime | None = None
+    ) -> int:
+        """Try dead letters again: one, those of a subscriber, or all; how many they are."""
+        return await self._send(calls.replay(id, subscriber, before))
 
     async def feed(
         self,

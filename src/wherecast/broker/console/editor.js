@@ -103,7 +103,7 @@ function checker(space, filter, verdict) {
 function showOk(filter, verdict, checked, findings) {
   filter.setAttribute("aria-invalid", "false");
   const count = checked.clauses === 1 ? "1 clause" : `${checked.clauses} clauses`;
-  const found = findings.map((one) => h("li", null, badge(one.severity), " ", h("b", null, one.message), " ", one.advice));
+  const found = findings.map((one) => h("li", null, badge(one.severity), " ", `${one.message}; `, h("b", null, one.advice)));
   put(verdict, h("p", { class: "ok" }, `The filter is valid: ${count}.`), found.length ? h("ul", { class: "findings" }, found) : null);
 }
 

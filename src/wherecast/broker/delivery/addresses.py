@@ -2,9 +2,9 @@
 
 Theory of operation. The naive way checks the host's name, or resolves it, checks the address and connects to the name: a name may be
 spelled as a number (`0x7f.1`), an address may carry another one inside (`::ffff:10.0.0.1`), and DNS may answer something else
-the second time. Here the check is where the connection is made. `PinnedBackend` resolves the name, refuses the host if any of
-its addresses is not public, and connects to the address it has just looked at. TLS still verifies the name, because it comes
-after, and from the URL. Whatever the spelling, it has become an address by then.
+the second time. Here the check is where the connection is made. `PinnedConnector` resolves the name, refuses the host if any of
+its addresses is not public, and connects to the address it has just looked at. TLS still verifies the name, which comes from the
+URL. Whatever the spelling, it has become an address by then.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import ssl
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any
-
-import httpcore
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
+#: An address, a port, TLS with the name to verify, or neither.
+Connect = Callable[[str, int, ssl.SSLContext | None, str | None], Awaitable[tuple[StreamReader, StreamWriter]]]
 
 #: What IANA keeps for special use (RFC 6890 and its successors), multicast and the former class E.
 _SPECIAL_4 = [
@@ -56,7 +57,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-class AddressRefused(httpcore.ConnectError):
+class AddressRefusedError(OSError):
     """The host has an address that webhooks may not go to."""
 
 
@@ -105,10 +106,10 @@ class AddressRules:
         for text in found:
             address = ipaddress.ip_address(text)
             if not self.allows(address):
-                raise AddressRefused(f"{host[:100]} is at {address}, which is not a public address")
+                raise AddressRefusedError(f"{host[:100]} is at {address}, which is not a public address")
             chosen = chosen or str(address)
         if chosen is None:
-            raise httpcore.ConnectError(f"{host[:100]} has no address")
+            raise AddressRefusedError(f"{host[:100]} has no address")
         return chosen
 
 
@@ -125,34 +126,30 @@ class ThreadResolver:
         try:
             return [str(found[4][0]) for found in await look_up]
         except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(f"{host[:100]} is not found: {error}") from None
+            raise AddressRefusedError(f"{host[:100]} is not found: {error}") from None
 
     def close(self) -> None:
         """Do not wait for name servers."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class PinnedBackend(httpcore.AsyncNetworkBackend):
+async def connect_to(
+    address: str, port: int, tls: ssl.SSLContext | None, name: str | None
+) -> tuple[StreamReader, StreamWriter]:
+    """A connection to an address, which is not resolved again."""
+    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+
+
+class PinnedConnector:
     """Connects to the address that it has resolved and checked, and to no other."""
 
-    def __init__(self, rules: AddressRules, resolve: Resolver, connect: httpcore.AsyncNetworkBackend) -> None:
+    def __init__(self, rules: AddressRules, resolve: Resolver, connect: Connect) -> None:
         self._rules, self._resolve, self._connect = rules, resolve, connect
+        self._tls = (
+            ssl.create_default_context()
+        )  # verifies names; made once, because reading all authorities takes a while
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the interface of httpcore
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Resolve once, check, connect."""
+    async def open(self, host: str, port: int, *, is_tls: bool) -> tuple[StreamReader, StreamWriter]:
+        """Resolve once, check, connect. Raises OSError."""
         address = self._rules.choose(host, await self._resolve(host, port))
-        return await self._connect.connect_tcp(address, port, timeout, local_address, socket_options)
-
-    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """There is no way to a socket of this machine."""
-        raise AddressRefused("webhooks go to hosts only")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        return await self._connect(address, port, self._tls if is_tls else None, host if is_tls else None)

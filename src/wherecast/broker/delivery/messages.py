@@ -14,7 +14,6 @@ from wherecast.broker.delivery.kinds.kind import OutgoingMessage
 from wherecast.broker.delivery.records import Delivery, SubscriberRecord
 from wherecast.broker.delivery.templates import render
 
-_TITLE = "{{ space }}: {{ subscriptions | first }}{% if subscriptions | length > 1 %} and {{ subscriptions | length - 1 }} more{% endif %}"
 _LONGEST_TITLE, _LONGEST_TEXT = 200, 16_384
 
 
@@ -72,7 +71,7 @@ def _texts(record: SubscriberRecord, notification: dict[str, Any]) -> tuple[str,
         "event": envelope.get("data", {}),
         "envelope": {name: value for name, value in envelope.items() if name != "data"},
     }
-    title = _render(record.title or _TITLE, values)
+    title = _render(record.title, values) if record.title else _plain_title(notification)
     text = _render(record.text, values) if record.text else _plain_text(notification)
     return " ".join(title.split())[:_LONGEST_TITLE], text[:_LONGEST_TEXT]
 
@@ -83,6 +82,11 @@ def _render(template: str, values: dict[str, Any]) -> str:
     except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
         # The event does not fit the template. The subscriber is told anyway.
         return f"[template: {error}] {json.dumps(values['event'], ensure_ascii=False, default=str)[:2_000]}"
+
+
+def _plain_title(notification: dict[str, Any]) -> str:
+    first, *others = notification["subscriptions"] or ["?"]
+    return f"{notification['space']}: {first}" + (f" and {len(others)} more" if others else "")
 
 
 def _plain_text(notification: dict[str, Any]) -> str:

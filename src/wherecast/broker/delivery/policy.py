@@ -20,7 +20,7 @@ PATIENCE = 2
 _FIRST_MS, _GROWTH, _LONGEST_MS = 5_000, 3.5, 24 * 3_600_000
 FOREVER = 1 << 53
 
-_DAY_MINUTES = 1_440
+_DAY_MINUTES, _LONG_MS = 1_440, 14 * 86_400_000
 
 
 def backoff_ms(round: int, fraction: float) -> int:
@@ -51,7 +51,7 @@ def _quiet_until_ms(record: SubscriberRecord, now_ms: int) -> int:
         return 0
     zone = ZoneInfo(record.time_zone)
     until = 0
-    for _ in range(15):  # quiet all week long: look again after two weeks
+    while until < now_ms + _LONG_MS:  # quiet all week long: look again after some time
         end = _quiet_end_ms(record, max(now_ms, until), zone)
         if end <= max(now_ms, until):
             break

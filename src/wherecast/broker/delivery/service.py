@@ -135,13 +135,17 @@ class DeliveryService:
         due = await self.broker.read(lambda c: subscribers.due_tenants(c, now)) if self.core.room > 0 else []
         if due or changes.changed or changes.released or changes.disabled:
             await self._write(changes, due, now)
+        self._begin()
+        if not self.core.has_changes:
+            await _news_or_pause(self._news, _LOOK_S)
+
+    def _begin(self) -> None:
+        """Begin what may begin. Each try that ends calls it, so that tries go on while a transaction is under way."""
         for planned in self.core.step(self.now_ms()):
             task = asyncio.create_task(self._send(planned))
             self._sends.add(task)
             task.add_done_callback(self._sends.discard)
         self.broker.metrics.in_flight.set(self.core.in_flight)
-        if not self.core.has_changes:
-            await _news_or_pause(self._news, _LOOK_S)
 
     async def _write(self, changes: DeliveryChanges, due: list[str], now: int) -> None:
         room, owner = self.core.room, self.owner
@@ -185,6 +189,7 @@ class DeliveryService:
         self.core.finish(planned, outcome, round(seconds * 1000), self.now_ms())
         self.broker.metrics.tries.labels(planned.route.kind, outcome.result.value).inc()
         self.broker.metrics.try_seconds.labels(planned.route.kind).observe(seconds)
+        self._begin()
         self._news.set()
 
     def _count(self, changes: DeliveryChanges) -> None:

@@ -101,6 +101,8 @@ def _compile(text: str) -> Template:
 def _check(node: nodes.Node, *, in_loop: bool) -> None:
     if not isinstance(node, _NODES):
         raise SecurityError(f"{type(node).__name__.lower()} is not allowed in line {node.lineno}")
+    if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
+        raise SecurityError(f"{node.attr!r} is not an attribute of an event in line {node.lineno}")
     if isinstance(node, nodes.For):
         if in_loop or node.recursive:
             raise SecurityError(f"a loop inside a loop is not allowed in line {node.lineno}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import orjson
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
@@ -47,10 +47,10 @@ def _read(row: Row[Any], body: bytes = b"") -> Delivery:
     plain = {name: getattr(row, name) for name in _PLAIN}
     return Delivery(
         **plain,
-        subscriptions=tuple(json.loads(row.subscriptions)),
+        subscriptions=tuple(orjson.loads(row.subscriptions)),
         body=body,
         state=DeliveryState(row.state),
-        attempts=tuple(DeliveryAttempt(*one) for one in json.loads(row.attempts)),
+        attempts=tuple(DeliveryAttempt(*one) for one in orjson.loads(row.attempts)),
     )
 
 
@@ -95,7 +95,7 @@ def add_deliveries(connection: Connection, tenant: str, new: Sequence[NewDeliver
             {
                 **{name: getattr(one.delivery, name) for name in _PLAIN},
                 "event": one.event,
-                "subscriptions": json.dumps(one.delivery.subscriptions, ensure_ascii=False),
+                "subscriptions": orjson.dumps(one.delivery.subscriptions).decode(),
                 "state": one.delivery.state.value,
                 "attempts": "[]",
             }
@@ -141,7 +141,7 @@ def settle(connection: Connection, tenant: str, changed: Iterable[Delivery]) -> 
             "key": one.id,
             **{f"new_{name}": getattr(one, name) for name in _CHANGING},
             "new_state": one.state.value,
-            "new_attempts": json.dumps(one.attempts[-_KEPT_ATTEMPTS:], ensure_ascii=False),
+            "new_attempts": orjson.dumps([tuple(tried) for tried in one.attempts[-_KEPT_ATTEMPTS:]]).decode(),
         }
         for one in changed
     ]

@@ -15,12 +15,15 @@ export function mount(root, context) {
   const counts = h("span", { class: "counts" });
   const rows = new Map(); // by id: the delivery as it was drawn, and its element
   let following = null;
+  let turn = 0; // an answer that was overtaken by a later question is not shown
   let isLong = false; // older ones are shown, too: the list stays as it is
 
   const query = (after) => get("deliveries", { limit: PAGE, after, state: state.value, subscriber: subscriber.value.trim() });
 
   async function load() {
+    const mine = ++turn;
     const page = await query();
+    if (mine !== turn) return;
     following = page.next;
     isLong = false;
     place(page.deliveries.length ? page.deliveries.map(drawn) : [h("li", { class: "bare" }, nothing())]);
@@ -48,7 +51,9 @@ export function mount(root, context) {
   }
 
   async function loadMore() {
+    const mine = ++turn;
     const page = await query(following);
+    if (mine !== turn) return;
     following = page.next;
     isLong = true;
     list.append(...page.deliveries.map(drawn));

@@ -103,7 +103,8 @@ function row(event) {
   );
 }
 
-const show = (value) => (typeof value === "string" ? value : typeof value === "number" ? number(value) : JSON.stringify(value));
+const EXACT = new Intl.NumberFormat("en", { maximumFractionDigits: 17 });
+const show = (value) => (typeof value === "string" ? value : typeof value === "number" ? EXACT.format(value) : JSON.stringify(value));
 
 /** The figures above the list. */
 function tiles() {

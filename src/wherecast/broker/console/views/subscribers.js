@@ -5,7 +5,7 @@ import { h, icon, put } from "../dom.js";
 import { badge, button, complain, confirm, debounced, empty, field, head, input, moment, secretNote, select, toast } from "../ui.js";
 
 const KINDS = [["webhook", "webhook"], ["email", "e-mail"], ["chat", "chat"], ["file", "file"], ["feed", "feed"]];
-const TARGETS = { webhook: "https://example.org/hook", email: "ann@example.org", chat: "an Apprise URL: slack://…", file: "alerts.jsonl", feed: "" };
+const TARGETS = { webhook: "https://example.org/hook", email: "ann@example.org", chat: "an Apprise URL: slack://…", file: "alerts.jsonl", feed: "whoever is connected" };
 const PAGE = 50;
 
 export async function mount(root, context) {
@@ -15,8 +15,11 @@ export async function mount(root, context) {
   const more = h("div", { class: "more" });
   const place = h("div", null);
 
+  let turn = 0; // an answer that was overtaken by a later question is not shown
   async function load(after = "") {
+    const mine = ++turn;
     const page = await get("subscribers", { limit: PAGE, after, text: text.value.trim() });
+    if (mine !== turn) return;
     if (!after) put(list);
     list.append(...page.subscribers.map(row));
     put(more, page.next ? button("Show more", () => load(page.next)) : null);
@@ -173,8 +176,13 @@ function routeRow(route) {
   const item = h("li", null);
   const kind = select(KINDS, { "aria-label": "Kind of route", value: route.kind });
   const target = input({ "aria-label": "Where to", value: route.target ?? "", placeholder: TARGETS[route.kind] });
-  kind.addEventListener("change", () => { target.placeholder = TARGETS[kind.value]; });
+  const fit = () => {
+    target.placeholder = TARGETS[kind.value];
+    target.disabled = kind.value === "feed"; // it goes to whoever is connected
+  };
+  kind.addEventListener("change", fit);
+  fit();
   const remove = h("button", { type: "button", class: "button ghost square", "aria-label": "Remove the route", onclick: () => item.remove() }, icon("cross"));
-  item.read = () => ({ ...(route.route ? { route: route.route } : {}), kind: kind.value, target: target.value.trim() });
+  item.read = () => ({ ...(route.route ? { route: route.route } : {}), kind: kind.value, target: kind.value === "feed" ? "" : target.value.trim() });
   return put(item, kind, target, remove);
 }

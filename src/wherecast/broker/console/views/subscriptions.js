@@ -16,8 +16,11 @@ export async function mount(root, context) {
   const more = h("div", { class: "more" });
   const place = h("div", { id: "editor" });
 
+  let turn = 0; // an answer that was overtaken by a later question is not shown
   async function load(after = "") {
+    const mine = ++turn;
     const page = await get(path, { limit: PAGE, after, text: text.value.trim(), state: state.value });
+    if (mine !== turn) return;
     if (!after) put(list);
     list.append(...page.subscriptions.map(row));
     put(more, page.next ? button("Show more", () => load(page.next)) : null);

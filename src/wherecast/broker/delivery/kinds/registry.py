@@ -21,7 +21,7 @@ def make_kinds(settings: Settings, presence: Presence) -> dict[str, RouteKind]:
     except ValueError as error:
         raise SettingsError(f"webhook_allow: {error}") from None
     return {
-        "webhook": WebhookRoutes(rules, settings.webhook_timeout_s, settings.endpoint_concurrency),
+        "webhook": WebhookRoutes(rules, settings.webhook_timeout_s),
         "email": EmailRoutes(settings.smtp, settings.mail_from),
         "chat": ChatRoutes(settings.chat_services),
         "file": FileRoutes(settings.file_folder),

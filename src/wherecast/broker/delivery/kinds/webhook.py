@@ -15,16 +15,22 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-import httpcore
+import h11
 from standardwebhooks.webhooks import Webhook
 
-from wherecast.broker.delivery.addresses import AddressRules, PinnedBackend, Resolver, ThreadResolver
+from wherecast.broker.delivery.addresses import (
+    AddressRules,
+    Connect,
+    PinnedConnector,
+    Resolver,
+    ThreadResolver,
+    connect_to,
+)
+from wherecast.broker.delivery.connections import HookConnections, read_url
 from wherecast.broker.delivery.kinds.kind import OutgoingMessage, SendOutcome, SendResult
 from wherecast.broker.delivery.records import SubscriberRoute
 from wherecast.broker.problems import Problem
 
-#: Bytes of an answer that are read: enough to use the connection again after a short one.
-_ANSWER_BYTES = 16_384
 _LONGEST_URL = 2_000
 #: The longest Retry-After that is believed.
 _LONGEST_RETRY_MS = 24 * 3_600_000
@@ -42,18 +48,11 @@ class WebhookRoutes:
     needs_handshake = True
 
     def __init__(
-        self,
-        rules: AddressRules,
-        timeout_s: float,
-        concurrency: int,
-        resolve: Resolver | None = None,
-        connect: httpcore.AsyncNetworkBackend | None = None,
+        self, rules: AddressRules, timeout_s: float, resolve: Resolver | None = None, connect: Connect = connect_to
     ) -> None:
-        self._rules, self._timeout_s, self._concurrency = rules, timeout_s, concurrency
+        self._rules, self._timeout_s = rules, timeout_s
         self._resolver = ThreadResolver()
-        self._backend = PinnedBackend(rules, resolve or self._resolver, connect or httpcore.AnyIOBackend())
-        # A pool per receiver: a pool looks at all of its connections for each request.
-        self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
+        self._connections = HookConnections(PinnedConnector(rules, resolve or self._resolver, connect))
 
     def check(self, tenant: str, target: str) -> None:  # noqa: ARG002
         """Raise Problem if the target is not a URL that webhooks may have. Its address is checked when a connection is made."""
@@ -77,8 +76,8 @@ class WebhookRoutes:
         return path + "?***" if mark else path
 
     def endpoint(self, tenant: str, target: str) -> str:  # noqa: ARG002
-        parts = urlsplit(target)
-        return f"{parts.scheme}://{parts.netloc.lower()}"
+        url = read_url(target)
+        return f"{url.host}:{url.port}"
 
     async def send(self, message: OutgoingMessage, route: SubscriberRoute, now_ms: int) -> SendOutcome:
         """POST a message, signed with each secret that is valid."""
@@ -108,48 +107,21 @@ class WebhookRoutes:
     async def _request(
         self, method: str, target: str, headers: dict[str, str], body: bytes, now_ms: int
     ) -> tuple[SendOutcome, dict[str, str]]:
-        given = [("host", urlsplit(target).netloc), *headers.items(), ("content-length", str(len(body)))]
         try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                self._pool(target).stream(method, target, headers=given, content=body) as answer,
-            ):
-                found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-                await _read_some(answer)
-                return _outcome(answer.status, found, now_ms), found
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._connections.request(method, target, headers, body)
         except TimeoutError:
             return SendOutcome(SendResult.FAILED, f"no answer within {self._timeout_s:g} s"), {}
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            return SendOutcome(SendResult.FAILED, f"{str(error)[:300] or type(error).__name__}"), {}
-        except (httpcore.UnsupportedProtocol, ValueError, TypeError) as error:
+        except (OSError, h11.ProtocolError) as error:
+            return SendOutcome(SendResult.FAILED, str(error)[:300] or type(error).__name__), {}
+        except ValueError as error:
             return SendOutcome(SendResult.FAILED, f"not a URL: {str(error)[:300]}"), {}
-
-    def _pool(self, target: str) -> httpcore.AsyncConnectionPool:
-        key = self.endpoint("", target)
-        if key not in self._pools:
-            self._pools[key] = httpcore.AsyncConnectionPool(
-                max_connections=self._concurrency,
-                max_keepalive_connections=self._concurrency,
-                keepalive_expiry=20,
-                retries=0,
-                network_backend=self._backend,
-            )
-        return self._pools[key]
+        return _outcome(answer.status, answer.headers, now_ms), answer.headers
 
     async def close(self) -> None:
         """Close connections."""
         self._resolver.close()
-        for pool in self._pools.values():
-            await pool.aclose()
-        self._pools.clear()
-
-
-async def _read_some(answer: httpcore.Response) -> None:
-    size = 0
-    async for part in answer.aiter_stream():
-        size += len(part)
-        if size > _ANSWER_BYTES:
-            return  # leaving the stream closes the connection
+        self._connections.close()
 
 
 def _outcome(status: int, headers: dict[str, str], now_ms: int) -> SendOutcome:
