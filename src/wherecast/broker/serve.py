@@ -16,6 +16,9 @@ from wherecast.broker.settings import Settings, SettingsError
 def serve(settings: Settings) -> None:
     """Serve until somebody ends the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    # The event loop gives Python's lock away with each system call, and gets it back only when a thread (the writer, a query) has used up
+    # its interval: 5 ms by default, for each message that is sent.
+    sys.setswitchinterval(0.0005)
     broker = Broker(settings)
     listener = _listen(settings)
     config = uvicorn.Config(
