@@ -18,6 +18,8 @@ from tests.servers.webhooks import receiving_webhooks
 from tests.servers.wherecast_broker import running_wherecast
 from tests.unit.broker_app import SPACE, serving
 
+from wherecast import Client
+
 
 class MailBox:
     """Keeps what it gets; refuses the first tries of addresses that begin with `busy`."""
@@ -290,5 +292,11 @@ def test_kill_9_loses_no_delivery(tmp_path):
         seen = sorted((event["subject"], event["data"]["position"]) for event in hooks.events)
         assert seen == sorted((name, position) for name in "ab" for position in wanted)
         assert hooks.unsigned == 0
+        with Client(broker.url, broker.token) as client:
+            assert [one["name"] for one in client.subscribers()] == ["a", "b"]
+            client.mute("a")
+            assert client.subscriber("a")["muted"]
+            assert len(list(client.deliveries(subscriber="a"))) == len(wanted)
+            assert client.replay(subscriber="a") == 0
         order = [event["data"]["position"] for event in hooks.events if event["subject"] == "b"]
         assert order == sorted(order)

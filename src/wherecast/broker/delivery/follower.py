@@ -28,7 +28,7 @@ from wherecast.broker.store.subscribers import KnownNumbers
 _log = logging.getLogger(__name__)
 
 #: Entries that are read at a time, and deliveries of one transaction.
-_ENTRIES, _AT_ONCE = 20, 5_000
+_ENTRIES, _AT_ONCE = 20, 1_000
 
 
 class FollowedPart(NamedTuple):
