@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,21 @@ def test_the_examples_of_the_guide_run(broker, tmp_path, capsys):
     assert '"subscriptions":["cheap-ibm"]' in printed[3].replace(" ", "")
     assert "['dear']" in printed[4]
     assert printed[5].count('"position"') == 2
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed (Debian: apt install nodejs)")
+def test_the_example_in_javascript_runs(broker):
+    """It publishes an event and finds it in the feed of the subscriber."""
+    with Client(broker.url, broker.token) as client:
+        if "quotes" not in {space["name"] for space in client.spaces()}:
+            client.create_space("quotes", {"symbol": "string", "price": "double"})
+        client.replace("quotes", "cheap-ibm", "symbol = 'IBM' AND price < 120", subscriber="alice")
+    (block,) = re.findall(r"^```js\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    environment = {**os.environ, "URL": broker.url, "TOKEN": broker.token}
+    command = ["node", "--input-type=module", "-e", block]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+ \{ symbol: 'IBM', price: 117.5 \} \[ 'cheap-ibm' \]\n", done.stdout), done.stdout
 
 
 def test_clients_do_all_that_the_api_does(broker):

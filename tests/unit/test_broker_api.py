@@ -305,6 +305,22 @@ def test_events_that_are_not_kept_are_gone_not_skipped(call):
     assert call.messages("from=earliest", 1)[0]["position"] == 3
 
 
+def test_a_feed_names_a_subscription_that_is_long_deleted(call):
+    """A tombstone stays while the log has an event that the subscription may have matched, and goes with the last of them."""
+    call("PUT", f"{SPACE}/subscriptions/old", 201, json={"filter": "price > 1", "subscriber": "ann"})
+    call("POST", f"{SPACE}/publish", 200, json=IBM)
+    call("DELETE", f"{SPACE}/subscriptions/old", 204)
+    space = next(s for s in call.broker.served() if s.name == "quotes")
+    later = clock.now_ms() + call.broker.settings.tombstones_ms + 1
+    call("PATCH", SPACE, 200, json={"retention_ms": 1 << 40})
+    call.client.portal.call(call.broker.trim, space, later)
+    for query in ("from=earliest", "subscriber=ann&from=earliest", "subscription=old&from=earliest"):
+        assert call.messages(query, 1)[0]["subscriptions"] == ["old"]
+    call("PATCH", SPACE, 200, json={"retention_bytes": 1})
+    call.client.portal.call(call.broker.trim, space, later)
+    assert call("GET", f"{SPACE}/changes").json()["changes"] == []
+
+
 def test_tokens_have_scopes_expire_rotate_and_end(call):
     """A token does what its scopes say, until it expires, is replaced or is removed."""
     reader = call.token_of("default", "read")

@@ -92,3 +92,57 @@ def test_ids_of_events_are_never_given_twice(call):
     told = [call("POST", f"{SPACE}/publish", 200, content=b"[%b, %b]" % (IBM, IBM), headers=JSON) for _ in range(3)]
     ids = [id for answer in told for id in json.loads(answer.text)["ids"]]
     assert len(set(ids)) == 6
+
+
+def matched(event: dict, *ids: str) -> dict:
+    return {"event": event, "subscriptions": list(ids)}
+
+
+def test_matches_found_elsewhere_get_into_the_log_once(call):
+    """Each event reaches the named subscriptions that are active, the others are counted; the same key again changes nothing."""
+    call("PUT", f"{SPACE}/subscriptions/other", 201, json={"filter": "price > 1000"})
+    call("PUT", f"{SPACE}/subscriptions/paused", 201, json={"filter": "price > 1000"})
+    call("POST", f"{SPACE}/subscriptions/paused/pause", 200)
+    rows = [matched({"symbol": "A", "when": "now"}, "other", "all", "other"), matched({}, "gone", "paused", "other")]
+    headers = {"Idempotency-Key": "batch-1"}
+    told = call("POST", f"{SPACE}/matches", 200, json=rows, headers=headers)
+    assert {k: v for k, v in told.json().items() if k in ("accepted", "matches", "unknown")} == {
+        "accepted": 2,
+        "matches": 3,
+        "unknown": 2,
+    }
+    assert call("POST", f"{SPACE}/matches", 200, json=rows, headers=headers).json() == told.json()
+    positions = told.json()["positions"]
+    seen = call.messages(f"from={positions[0] - 1}", 2)
+    assert [(m["position"], sorted(m["subscriptions"]), m["data"]) for m in seen] == [
+        (positions[0], ["all", "other"], {"symbol": "A", "when": "now"}),
+        (positions[1], ["other"], {}),
+    ]
+    call("DELETE", f"{SPACE}/subscriptions/other", 204)
+    call("DELETE", f"{SPACE}/subscriptions/paused", 204)
+
+
+def test_matches_come_as_lines(call):
+    """NDJSON is taken, too, and nothing is fine."""
+    lines = json.dumps(matched({"symbol": "A"}, "all")) + "\n"
+    kind = {"Content-Type": "application/x-ndjson"}
+    assert call("POST", f"{SPACE}/matches", 200, content=lines, headers=kind).json()["matches"] == 1
+    assert call("POST", f"{SPACE}/matches", 200, json=[]).json()["accepted"] == 0
+
+
+WRONG_MATCHES = {
+    "an object": ({}, 422),
+    "a number": ([3], 422),
+    "no subscriptions": ([{"event": {}}], 422),
+    "an event that is none": ([matched([], "all")], 422),
+    "an id that is none": ([{"event": {}, "subscriptions": [3]}], 422),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MATCHES)
+def test_wrong_matches_are_refused_whole(call, name):
+    """The answer says which row is wrong, and none is taken."""
+    body, status = WRONG_MATCHES[name]
+    before = call("GET", SPACE).json()["next_position"]
+    assert call("POST", f"{SPACE}/matches", status, json=body).json()["detail"]
+    assert call("GET", SPACE).json()["next_position"] == before

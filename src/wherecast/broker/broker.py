@@ -291,8 +291,9 @@ class Broker:
         keep_bytes = self.settings.retention_bytes if stored.retention_bytes is None else stored.retention_bytes
 
         def change(connection: Connection, _: int) -> int:
+            gone = event_log.trim(connection, space.tenant, space.space, now - keep_ms, keep_bytes)
             subscriptions.purge(connection, space.tenant, space.space, now - self.settings.tombstones_ms)
-            return event_log.trim(connection, space.tenant, space.space, now - keep_ms, keep_bytes)
+            return gone
 
         return await self.run(change)
 

@@ -131,7 +131,15 @@ class PublishEvents:
     events: EventsIn
 
 
-Command: TypeAlias = PutSubscription | PutSubscriptions | MoveSubscription | PublishEvents
+@dataclass(frozen=True, slots=True)
+class TakeMatches:
+    """Put events into the log that were matched elsewhere: their lines, and for each the ids of the subscriptions it reached."""
+
+    lines: list[bytes]
+    ids: list[list[str]]
+
+
+Command: TypeAlias = PutSubscription | PutSubscriptions | MoveSubscription | PublishEvents | TakeMatches
 
 
 # -- answers and decisions ----------------------------------------------------------------------------------------------
@@ -202,6 +210,8 @@ def ids_of(commands: Iterable[Command]) -> list[str]:
                 found[command.id] = None
             case PutSubscriptions():
                 found.update((put.id, None) for _, put in command.puts)
+            case TakeMatches():
+                found.update((id, None) for ids in command.ids for id in ids)
             case PublishEvents():
                 pass
     return list(found)
@@ -225,9 +235,13 @@ def decide(
     """
     now_ms = max(now_ms, counters.last_ms)
     group = _Group(Decision(replace(counters, last_ms=now_ms)), dict(known), now_ms)
-    publishes = [(n, c) for n, c in enumerate(commands) if isinstance(c, PublishEvents)]
-    published = _publish(group.decision, [c for _, c in publishes], now_ms, find) if publishes else []
-    by_place = dict(zip((n for n, _ in publishes), published, strict=True))
+    to_match = [(n, c) for n, c in enumerate(commands) if isinstance(c, PublishEvents)]
+    matched = [(n, c) for n, c in enumerate(commands) if isinstance(c, TakeMatches)]
+    places, published = [n for n, _ in [*to_match, *matched]], list[Answer]()
+    if places:
+        found = find([c.events for _, c in to_match]) if to_match else _NOTHING
+        published = _publish(group, found, [c for _, c in to_match], [c for _, c in matched])
+    by_place = dict(zip(places, published, strict=True))
     for n, command in enumerate(commands):
         answer: Answer
         note: Note | None = None
@@ -238,7 +252,7 @@ def decide(
                 answer, note = group.put_many(command)
             case MoveSubscription():
                 answer, note = group.move(command)
-            case PublishEvents():
+            case PublishEvents() | TakeMatches():
                 answer = by_place[n]
         group.decision.answers.append(answer)
         group.decision.notes.append(note)
@@ -365,13 +379,15 @@ class _Group:
 
 
 def _publish(
-    decision: Decision, commands: list[PublishEvents], now_ms: int, find: Callable[[Sequence[EventsIn]], FoundMatches]
+    group: _Group, found: FoundMatches, to_match: list[PublishEvents], matched: list[TakeMatches]
 ) -> list[Answer]:
-    """Match all events at once and put those that could be matched into the log."""
-    counters = decision.counters
-    found = find([c.events for c in commands])
-    sizes = [len(c.events.lines) for c in commands]
-    lines = [line for c in commands for line in c.events.lines]
+    """Put all events that could be matched into the log: those that were matched here, and after them those matched elsewhere."""
+    decision, counters = group.decision, group.decision.counters
+    parts = [c.events.lines for c in to_match] + [c.lines for c in matched]
+    lines = [line for part in parts for line in part]
+    starts = np.cumsum([0, *map(len, parts)])
+    given = _given(group.known, matched, int(starts[len(to_match)]))
+    all_rows = np.concatenate([found.rows, given[0]])
     reasons = {e.row: e for e in found.errors if e.row is not None}
     places = np.arange(len(lines), dtype=np.int64)  # of each row in the entry
     if reasons:
@@ -380,15 +396,34 @@ def _publish(
         places = np.where(kept, np.cumsum(kept) - 1, -1)
         lines = [line for line, keep in zip(lines, kept.tolist(), strict=True) if keep]
     if lines:
-        numbers, rows = sort_matches(found.numbers, places[found.rows])
-        decision.entry = LoggedEvents(counters.head, counters.version, now_ms, lines, numbers, rows)
+        numbers, rows = sort_matches(np.concatenate([found.numbers, given[1]]), places[all_rows])
+        decision.entry = LoggedEvents(counters.head, counters.version, group.now_ms, lines, numbers, rows)
         decision.counters = replace(counters, head=counters.head + len(lines))
     answers: list[Answer] = []
-    starts = np.cumsum([0, *sizes])
-    per_row = np.bincount(found.rows, minlength=int(starts[-1]))
+    per_row = np.bincount(all_rows, minlength=int(starts[-1]))
     for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         own = places[first:end]
         refused = [(row - first, reasons[row].message) for row in range(first, end) if row in reasons]
         positions = (own[own >= 0] + counters.head).tolist()
         answers.append(PublishedEvents(positions, int(per_row[first:end].sum()), counters.version, refused))
     return answers
+
+
+def _given(known: Mapping[str, StoredSubscription], matched: list[TakeMatches], row: int) -> tuple[Longs, Longs]:
+    """Rows and subscription numbers of matches found elsewhere; the first event has the given row.
+
+    A subscription that is gone or not active any more has no match: nobody is told who does not want to be.
+    """
+    rows: list[int] = []
+    numbers: list[int] = []
+    for ids in (ids for command in matched for ids in command.ids):
+        for id in dict.fromkeys(ids):
+            found = known.get(id)
+            if found is not None and found.state is SubscriptionState.ACTIVE:
+                rows.append(row)
+                numbers.append(found.number)
+        row += 1
+    return np.array(rows, np.int64), np.array(numbers, np.int64)
+
+
+_NOTHING = FoundMatches(np.empty(0, np.int64), np.empty(0, np.int64), [])

@@ -156,6 +156,23 @@ class PublishReport(BaseModel):
     refused: list[RefusedEvent]
 
 
+class MatchedEventIn(GivenModel):
+    """An event that was matched elsewhere, and the subscriptions that it reached."""
+
+    event: Annotated[dict[Text, Any], Field(examples=[{"symbol": "IBM", "price": 119.5}])]
+    subscriptions: Annotated[list[Text], Field(max_length=1_000_000, examples=[["cheap-ibm"]])]
+
+
+class HandOverReport(BaseModel):
+    """Events that are durable now; `unknown` are matches of subscriptions that are gone or not active any more."""
+
+    accepted: int
+    positions: list[int]
+    matches: int
+    unknown: int
+    version: int
+
+
 class SpaceIn(GivenModel):
     name: Annotated[str, Field(pattern=NAME, examples=["quotes"])]
     schema_: Annotated[

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
 
 from wherecast.broker.app.access import IdempotencyKey, Publisher, Reader, SpaceName, TheBroker, find_space, once
 from wherecast.broker.app.bodies import (
@@ -18,16 +20,21 @@ from wherecast.broker.app.bodies import (
     JSON,
     NDJSON,
     ReceivedEvent,
+    json_lines,
+    media_type,
     read_body,
     read_events,
+    read_json,
+    unsupported,
     write_line,
 )
-from wherecast.broker.app.models import MatchIn, PublishReport, published_out
+from wherecast.broker.app.models import HandOverReport, MatchedEventIn, MatchIn, PublishReport, published_out
 from wherecast.broker.broker import Broker
-from wherecast.broker.core import EventsIn, PublishedEvents, PublishEvents
+from wherecast.broker.core import EventsIn, PublishedEvents, PublishEvents, TakeMatches
 from wherecast.broker.engines import SpaceEngine
 from wherecast.broker.problems import Problem
 from wherecast.broker.security import Principal
+from wherecast.broker.settings import Settings
 from wherecast.broker.store import subscriptions
 from wherecast.broker.writer import Repeated
 from wherecast.engine.explain import NO_VALUE, Explanation, PredicateOutcome
@@ -67,18 +74,21 @@ class Prepared(NamedTuple):
     refused: list[tuple[int, str]]
 
 
+def new_envelopes() -> Iterator[dict[str, Any]]:
+    """An id and the time for each event of a request, where it brings none."""
+    prefix, time = f"{_PROCESS}-{next(_REQUESTS)}", datetime.now(UTC).isoformat(timespec="milliseconds")
+    return ({"id": f"{prefix}-{n}", "time": f"{time[:-6]}Z"} for n in itertools.count())
+
+
 def prepare(engine: SpaceEngine, received: list[ReceivedEvent], max_event_bytes: int) -> Prepared:
     """Check events against the schema, all attributes, and write their lines for the log."""
     rows, errors = engine.check([event.values for event in received])
     refused = [(error.row or 0, str(error)) for error in errors]
-    prefix, time = (
-        f"{_PROCESS}-{next(_REQUESTS)}",
-        datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    )
     found = Prepared(EventsIn([], []), [], [], refused)
+    envelopes = new_envelopes()
     for row in rows:
         envelope, values = received[row]
-        envelope = {"id": f"{prefix}-{row}", "time": time, **envelope}
+        envelope = {**next(envelopes), **envelope}
         try:
             line = write_line(envelope, values)
         except Problem as problem:
@@ -140,6 +150,69 @@ async def publish_body(request: Request, broker: Broker, who: Principal, name: s
         if answer.refused and not answer.positions:
             raise Problem(422, "event", answer.refused[0][1])
         return Response(write(answer), media_type=JSON)
+
+
+_MATCHED = {"event": _EXAMPLE, "subscriptions": ["cheap-ibm"]}
+_MATCHES = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"type": "array", "items": {"type": "object"}}, "example": [_MATCHED]},
+            NDJSON: {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+@router.post("/matches", response_model=HandOverReport, openapi_extra=_MATCHES)
+async def take_matches(
+    request: Request, who: Publisher, broker: TheBroker, name: SpaceName, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Hand over events that were matched elsewhere, by Spark: they get into the log, and to feeds and deliveries, as if matched here.
+
+    With an idempotency key a batch that comes again changes nothing. Matches of subscriptions that are gone or not active are
+    left out and counted.
+    """
+    space = await find_space(broker, who, name)
+    body = await read_body(request, broker.settings.max_body_bytes, broker.settings.body_timeout_s)
+    command = await broker.compute(lambda: _read_matches(media_type(request), body, broker.settings))
+    broker.event_rates.take(who.tenant, len(command.lines))
+    told = sum(len(set(ids)) for ids in command.ids)
+
+    def write(answer: PublishedEvents) -> str:
+        report = HandOverReport(
+            accepted=len(answer.positions),
+            positions=answer.positions,
+            matches=answer.matches,
+            unknown=told - answer.matches,
+            version=answer.version,
+        )
+        return report.model_dump_json()
+
+    answer = await broker.do(space, command, who.actor, once(idempotency_key, request, body, write))
+    if isinstance(answer, Repeated):
+        return Response(answer.answer, media_type=JSON, headers={"Idempotent-Replayed": "true"})
+    assert isinstance(answer, PublishedEvents)
+    return Response(write(answer), media_type=JSON)
+
+
+def _read_matches(kind: str, body: bytes, settings: Settings) -> TakeMatches:
+    if kind not in (JSON, NDJSON):
+        raise unsupported(kind, [JSON, NDJSON])
+    given = json_lines(body) if kind == NDJSON else read_json(body)
+    if not isinstance(given, list) or len(given) > settings.max_batch_events:
+        raise Problem(422, "matches", f"send an array or lines of at most {settings.max_batch_events:,} events")
+    found, envelopes = TakeMatches([], []), new_envelopes()
+    for row, one in enumerate(given):
+        try:
+            event = MatchedEventIn.model_validate(one)
+        except ValidationError as error:
+            first = error.errors()[0]
+            at = ".".join(map(str, (row, *first["loc"])))
+            raise Problem(422, "invalid", f"{at}: {first['msg']}", {"row": row}) from None
+        found.lines.append(write_line(next(envelopes), event.event))
+        found.ids.append(event.subscriptions)
+    return found
 
 
 @router.post("/match")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from wherecast.broker.core import StoredSubscription, SubscriptionState
-from wherecast.broker.store.tables import spaces, subscriptions
+from wherecast.broker.store.tables import event_log, spaces, subscriptions
 
 _FIELDS = tuple(StoredSubscription.__dataclass_fields__)
 _COLUMNS = [subscriptions.c[name] for name in _FIELDS]
@@ -171,8 +171,19 @@ def write_many(
 
 
 def purge(connection: Connection, tenant: str, space: int, before_ms: int) -> int:
-    """Remove tombstones that are older; who follows from before them has to begin anew."""
+    """Remove tombstones that are older; who follows from before them has to begin anew.
+
+    Those stay whose subscription may have matched an event of the log: its feed names it. Versions in the log do not go down.
+    """
+    oldest = (
+        select(event_log.c.version)
+        .where(event_log.c.tenant == tenant, event_log.c.space == space)
+        .order_by(event_log.c.position)
+        .limit(1)
+    )
+    kept_from = connection.execute(oldest).scalar()
     gone = (
+        *(() if kept_from is None else (subscriptions.c.version <= kept_from,)),
         subscriptions.c.tenant == tenant,
         subscriptions.c.space == space,
         subscriptions.c.state == _DELETED,
