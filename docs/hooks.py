@@ -8,6 +8,7 @@ from typing import Any
 
 DECISIONS = "decisions/index.md"
 NOTEBOOK = "guides/code-space.md"
+METRICS = "<!-- metrics of the broker: the site fills this in from the code, see docs/hooks.py -->"
 
 
 def titles(docs: str) -> list[tuple[str, str]]:
@@ -33,6 +34,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     if page.file.src_uri == NOTEBOOK:
         path = Path(config["docs_dir"]).parent / "examples" / "code_space" / "code_space.ipynb"
         return show_notebook(json.loads(path.read_text("utf-8")))
+    if METRICS in markdown:
+        return markdown.replace(METRICS, list_metrics())
     if page.file.src_uri != DECISIONS:
         return markdown
     lines = [f"- [{title}]({path.removeprefix('decisions/')})" for title, path in titles(config["docs_dir"])]
@@ -52,3 +55,14 @@ def show_notebook(notebook: dict[str, Any]) -> str:
             else:
                 parts.append("```text\n" + "".join(output.get("text", data.get("text/plain", ""))).rstrip() + "\n```")
     return "\n\n".join(parts)
+
+
+def list_metrics() -> str:
+    """The figures of the broker as a table."""
+    from wherecast.broker.metrics import Metrics  # noqa: PLC0415 - only for its page
+
+    rows = [
+        f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.type} | {family.documentation} |"
+        for family in Metrics().registry.collect()
+    ]
+    return "\n".join(["| figure | kind | meaning |", "|---|---|---|", *rows])

@@ -18,12 +18,15 @@ from wherecast.language.syntax.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WITH_CODE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+WITH_CODE = [
+    ROOT / "README.md",
+    *(page for part in ("guides", "operations", "start") for page in sorted((ROOT / "docs" / part).glob("*.md"))),
+]
 LANGUAGE = ROOT / "docs" / "language.md"
 WALKS = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "design" / "adaptive.md"]
 LAYERS = "language|index|engine|matchers|kernels|cli|spark|broker|bench|partition|overlay|papers"
 #: Names of files in prose that are not modules of the package.
-NO_MODULES = {"utils.py", "misc.py", "helper.py"}
+NO_MODULES = {"utils.py", "misc.py", "helper.py", "first.py"}
 
 
 def name_of(path):
