@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """List the decisions on their page; show the notebook on its own."""
+    """Fill in what comes from elsewhere: decisions, the notebook, metrics. Blocks keep their language only.
+
+    The second word of a fence, as in `python spark`, tells a test what the block needs; the site does not understand it.
+    """
+    markdown = re.sub(r"^( *```\w+) \w+$", r"\1", markdown, flags=re.MULTILINE)
     if page.file.src_uri == NOTEBOOK:
         path = Path(config["docs_dir"]).parent / "examples" / "code_space" / "code_space.ipynb"
         return show_notebook(json.loads(path.read_text("utf-8")))
