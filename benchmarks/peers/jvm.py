@@ -22,7 +22,7 @@ from tests.jars.artifacts import PINS, fetch, read_pins
 
 DRIVERS = Path(__file__).parent / "drivers"
 #: Seconds that loading may take.
-LOAD_S = 20
+LOAD_S = 15
 
 
 class JavaPeer(Peer):
