@@ -187,9 +187,10 @@ def lucene_parts(test: Test) -> list[dict[str, Any]]:
         return [{"term": [name, str(value)]}]
     if kind == "not":
         return [{"not": {"term": [name, str(value)]}}]
-    if kind in ("has", "ends", "lacks"):
-        escaped = value.replace(".", "\\.")
-        found = {"regexp": [name, f".*{escaped}" if kind == "ends" else f".*{escaped}.*"]}
+    if kind == "ends":  # the presearcher knows no escapes, so it is given the word alone; the wildcard decides
+        return [{"regexp": [name, f".*{value.partition('.')[0]}.*"]}, {"wildcard": [name, f"*{value}"]}]
+    if kind in ("has", "lacks"):
+        found = {"regexp": [name, f".*{value}.*"]}
         return [{"not": found}] if kind == "lacks" else [found]
     if kind == "starts":
         return [{"prefix": [name, value]}]

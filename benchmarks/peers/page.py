@@ -69,7 +69,7 @@ def cell(result: dict[str, Any] | None, own: float) -> str:
     if "cannot" in result:
         return "cannot" if is_language(result["cannot"]) else "too large"
     value = result["us_per_event"]
-    return show(value) + (f" ({value / own:,.1f}x)" if own else "")
+    return show(value) + (f" ({show(value / own)}x)" if own else "")
 
 
 def is_language(reason: str) -> bool:
@@ -78,8 +78,9 @@ def is_language(reason: str) -> bool:
 
 
 def show(value: float) -> str:
-    digits = max(0, 1 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:,.{min(digits, 2)}f}"
+    """Two digits that count."""
+    digits = 1 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{round(value, digits):,.{max(0, min(digits, 2))}f}"
 
 
 def reasons(found: Results, peers: dict[str, tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ def follow(wheel: Path, name: str) -> float:
             "PIP_CONSTRAINT": f"{folder}/constraints.txt",
             "NUMBA_CACHE_DIR": f"{folder}/kernels",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_QUIET": "1",
         }
         broker = None
         try:
@@ -72,4 +74,6 @@ def run(command: str, folder: str, environment: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     for page in sys.argv[2:]:
-        print(f"{page}: {follow(Path(sys.argv[1]), page):.0f} s", flush=True)
+        wall = follow(Path(sys.argv[1]), page)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(f"{page}: {wall:.0f} s; {used.ru_utime + used.ru_stime:.0f} s of processor time so far", flush=True)

@@ -23,6 +23,7 @@ import org.apache.lucene.search.Query;
 import org.apache.lucene.search.RegexpQuery;
 import org.apache.lucene.search.MatchAllDocsQuery;
 import org.apache.lucene.search.TermQuery;
+import org.apache.lucene.search.WildcardQuery;
 
 /** Lucene Monitor: the library behind percolators. */
 class MonitorDriver extends Driver<JsonNode> {
@@ -76,6 +77,7 @@ class MonitorDriver extends Driver<JsonNode> {
             case "term": return new TermQuery(term(given));
             case "prefix": return new PrefixQuery(term(given));
             case "regexp": return new RegexpQuery(term(given));
+            case "wildcard": return new WildcardQuery(term(given));
             default: return DoublePoint.newRangeQuery("n_" + given.get(0).asText(), given.get(1).asDouble(), given.get(2).asDouble());
         }
     }
