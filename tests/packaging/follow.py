@@ -27,12 +27,13 @@ def follow(wheel: Path, name: str) -> float:
     program = "".join(block for kind, block in blocks if kind.startswith("python"))
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "constraints.txt").write_text(f"wherecast @ {wheel.resolve().as_uri()}\n")
+        (Path(folder) / "constraints.txt").write_text(f"wherecast=={wheel.name.split('-')[1]}\n")
         kept = {
             key: value for key, value in os.environ.items() if key in {"PATH", "HOME", "LANG"} or key.startswith("PIP_")
         }
         environment = kept | {
             "PIP_CONSTRAINT": f"{folder}/constraints.txt",
+            "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {wheel.resolve().parent}",
             "NUMBA_CACHE_DIR": f"{folder}/kernels",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_QUIET": "1",
