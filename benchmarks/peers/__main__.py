@@ -87,7 +87,12 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--peers", nargs="+", choices=tuple(PEERS), default=tuple(PEERS))
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
-    parser.add_argument("--budget", type=float, default=2.0, help="seconds that a peer is timed for")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=3.0,
+        help="seconds that a peer is timed for; Java warms up for four times as long",
+    )
     parser.add_argument("--results", type=Path, default=Path("docs/guides/peers.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("docs/guides"))
     given = parser.parse_args()
