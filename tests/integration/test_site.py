@@ -43,8 +43,7 @@ def test_no_page_scrolls_sideways(site: Path, tmp_path: Path) -> None:
         pytest.skip("there is no Chromium here; the widths of the pages were not measured")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        # Pages are laid out without their scripts, which take longer to start than a page to measure.
-        page = browser.new_page(viewport=PHONE, java_script_enabled=False)  # type: ignore[arg-type]
+        page = browser.new_page(viewport=PHONE)  # type: ignore[arg-type]
         ruler = tmp_path / "wide.html"
         ruler.write_text("<article><p style='width: 900px'>too wide</p></article>")
         assert overflow(page, ruler)
