@@ -78,11 +78,12 @@ coverage: $(INSTALLED) ## Measure the coverage of language/ and index/ with the 
 	NUMBA_DISABLE_JIT=1 $(PYTEST) $(FAST) $(PARALLEL) \
 		--cov=wherecast.language --cov=wherecast.index --cov-report=term --cov-fail-under=95 $(ARGS)
 
-check: $(INSTALLED) ## Lint, formatting, types, layers and the documentation site
+check: $(INSTALLED) ## Lint, formatting, types, layers, spelling and the documentation site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
 	$(SITE) --quiet --site-dir $$(mktemp -d)
 
 format: $(INSTALLED) ## Format the code and apply the safe fixes of the linter
@@ -117,6 +118,7 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	compile="$$uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 $(ARGS)"; \
 	$$compile --custom-compile-command 'make lock' --group build --output-file requirements-build.lock; \
 	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock; \
+	$$compile --custom-compile-command 'make lock' --constraints requirements.lock --extra spark --extra server --extra postgresql pyproject.toml --output-file deploy/requirements.lock; \
 	for lock in tests/spark_versions/*.lock; do \
 		echo "pyspark==$$(basename $$lock .lock).*" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
 	done

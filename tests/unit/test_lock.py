@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements-build.lock", "requirements.lock")
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, "deploy/requirements.lock"])
 def test_every_package_has_hashes_and_no_registry(lock):
     """One version and its hashes per line; where it comes from is for the machine to say."""
     text = (ROOT / lock).read_text().replace("\\\n", " ")

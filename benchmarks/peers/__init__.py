@@ -1,0 +1,1 @@
+"""Wherecast beside what a reader would use instead: `python -m benchmarks.peers --help`."""
