@@ -67,7 +67,7 @@ from wherecast.index.signing import KEY_VARIABLE, is_genuine, sign
 from wherecast.progress import progress
 
 FORMAT = "wherecast-snapshot"
-#: 2: columns of literals, 3: of expressions, 4: of topics, 5: patterns. What an older one has, the newer has in the same form.
+#: 2: columns of literals, 3: of expressions, 4: of topics, 5: patterns, vectors and fine guards. What an older one has, the newer has in the same form.
 FORMAT_VERSION = 5
 _READABLE = (1, 2, 3, 4, 5)
 MANIFEST = "manifest.json"
