@@ -117,5 +117,5 @@ function attempts(delivery) {
   const titles = ["time", "route", "outcome", "status", "took", "reason"].map((title) => h("th", { scope: "col" }, title));
   const table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Attempts" }, h("table", null, h("thead", null, h("tr", null, titles)), h("tbody", null, delivery.attempts.map(line))));
   const body = h("pre", { class: "body", tabindex: "0", "aria-label": "The event" }, JSON.stringify(delivery.event_body, null, 2));
-  return [delivery.attempts.length ? table : h("p", { class: "hint" }, "There was no attempt yet."), body];
+  return [delivery.attempts.length ? table : h("p", { class: "hint" }, "No attempt was made."), body];
 }
