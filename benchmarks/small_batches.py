@@ -2,7 +2,7 @@
 
     python benchmarks/small_batches.py [WORKLOAD ...] [--scale 1.0] [--size 100] [--rounds 5] [--snapshots FOLDER]
 
-Workloads are those of `wherecast bench`: stock, rules, wide, either and so on. Small batches are slices of the large one, in
+Workloads are those of `wherecast bench`, by default stock. Small batches are slices of the large one, in
 the order of its events; both are measured in turns, medians in processor time of one thread. With `--snapshots`,
 engines are kept in that folder for the next run.
 """
@@ -45,7 +45,7 @@ def timed(run: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", default=["stock", "rules", "wide", "either"])
+    parser.add_argument("workloads", nargs="*", default=["stock"])
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)

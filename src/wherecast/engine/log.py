@@ -206,13 +206,13 @@ class Traffic:
     """
 
     def __init__(self) -> None:
-        self._state: EngineState | None = None
+        self._version = -1  # a merge leaves it as it is
         self._events = 0
 
     def first_due(self, state: EngineState, segments: Sequence[Segment], events: int) -> int:
         """Index of the first segment to be merged with its successors, now that so many events come; len(segments) if none."""
-        self._events = events + (self._events if self._state is state else 0)
-        self._state = state
+        self._events = events + (self._events if self._version == state.version else 0)
+        self._version = state.version
         first, size = len(segments), 0
         if self._events < LEAST_EVENTS:
             return first
