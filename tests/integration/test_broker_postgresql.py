@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from tests.servers.postgresql import running_postgresql
@@ -17,10 +19,11 @@ IBM = {"symbol": "IBM", "price": 119.5}
 
 
 @pytest.fixture(scope="module")
-def pair():
+def pair(tmp_path_factory):
     """Two brokers that know of each other only through the database."""
     with ExitStack() as stack:
-        settings = Settings(database=stack.enter_context(running_postgresql()).url)
+        url = stack.enter_context(running_postgresql()).url
+        settings = Settings(database=url, file_folder=str(tmp_path_factory.mktemp("files")))
         brokers = [Broker(settings), Broker(settings)]
         clients = [stack.enter_context(TestClient(create_app(settings, b))) for b in brokers]
         token = brokers[0].first_token
@@ -104,3 +107,19 @@ def test_the_database_goes_and_comes_back(pair):
         statuses.add(one("POST", f"{SPACE}/publish", json={"price": 1}).status_code)
     assert statuses <= {200, 503}
     assert one("POST", f"{SPACE}/publish", 200, json={"price": 1}).json()["matches"] >= 1
+
+
+def test_brokers_share_deliveries(pair):
+    """What both publish is delivered once, by whichever broker has the lease."""
+    one, two = pair
+    one("PUT", "/v1/subscribers/ann", 201, json={"routes": [{"kind": "file", "target": "ann.ndjson"}]})
+    one("PUT", f"{SPACE}/subscriptions/ann", 201, json={"filter": "symbol = 'ann'", "subscriber": "ann"})
+    for call in (one, two) * 5:
+        call("POST", f"{SPACE}/publish", 200, json=[{"symbol": "ann"}] * 5)
+    for _ in range(400):
+        found = two("GET", "/v1/deliveries?subscriber=ann&state=delivered", 200).json()["deliveries"]
+        if len(found) == 50:
+            break
+        time.sleep(0.05)
+    lines = (Path(one.broker.settings.file_folder) / "default" / "ann.ndjson").read_text().splitlines()
+    assert len(lines) == len({json.loads(line)["id"] for line in lines}) == len(found) == 50

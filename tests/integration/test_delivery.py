@@ -260,7 +260,7 @@ def test_dead_letters_are_replayed(world):
 
 @pytest.mark.slow
 def test_kill_9_loses_no_delivery(tmp_path):
-    """A broker is killed three times while it delivers: every match reaches the receiver, each under one id."""
+    """A broker is killed twice while it delivers: every match reaches the receiver, each under one id."""
     with (
         receiving_webhooks() as hooks,
         running_wherecast(tmp_path, settings=("webhook_allow=127.0.0.0/8",)) as broker,
@@ -278,11 +278,11 @@ def test_kill_9_loses_no_delivery(tmp_path):
             hooks.secrets[f"/{name}"] = made["routes"][0]["secret"]
             post("POST", f"/v1/subscribers/{name}/routes/r1/verify")
             post("PUT", f"{SPACE}/subscriptions/{name}", json={"filter": "n >= 0", "subscriber": name})
-        hooks.status = lambda path, count: 503 if count == 1 and len(hooks.tries) % 200 == 0 else 204
+        hooks.status = lambda path, count: 503 if count == 1 and len(hooks.tries) % 100 == 0 else 204
         wanted = set()
-        for kill in range(3):
-            for n in range(4):
-                told = post("POST", f"{SPACE}/publish", json=[{"n": n}] * 50)
+        for kill in range(2):
+            for n in range(2):
+                told = post("POST", f"{SPACE}/publish", json=[{"n": n}] * 40)
                 wanted.update(told["positions"])
             before = len(hooks.taken)
             hooks.wait(lambda before=before, kill=kill: len(hooks.taken) > before + 20 * kill)
