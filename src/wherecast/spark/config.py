@@ -38,7 +38,7 @@
     path = "changes"
 
     [sink]
-    kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc
+    kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc, broker
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
 
