@@ -16,6 +16,7 @@ from wherecast.spark.match import Numbers, match
 from wherecast.spark.progress import BatchReport, ChangeReport, Watch
 from wherecast.spark.servers import Rebalancer, compact
 from wherecast.spark.session import SessionError, create_session
+from wherecast.spark.sinks.broker import BrokerSink as Broker
 from wherecast.spark.sinks.delta import Delta
 from wherecast.spark.sinks.foreach import Foreach
 from wherecast.spark.sinks.iceberg import Iceberg
@@ -23,6 +24,7 @@ from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.kafka import Kafka
 from wherecast.spark.sinks.parquet import Parquet
 from wherecast.spark.sinks.sink import Sink, SinkError
+from wherecast.spark.source import register_source
 from wherecast.spark.store import IndexStoreError, StaleVersionError
 from wherecast.spark.stream import Batch, MatchQuery, stream
 from wherecast.spark.sync import SyncReport
@@ -32,6 +34,7 @@ __all__ = [
     "Applied",
     "Batch",
     "BatchReport",
+    "Broker",
     "Built",
     "ChangeReport",
     "ChangesQuery",
@@ -59,6 +62,7 @@ __all__ = [
     "create_session",
     "follow_changes",
     "match",
+    "register_source",
     "register_table_function",
     "stream",
 ]

@@ -41,7 +41,7 @@
     path = "changes"
 
     [sink]
-    kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc
+    kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc, broker
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
     goes_on = false                     # optional: whether a stream that has written elsewhere may go on in an empty folder

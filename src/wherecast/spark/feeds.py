@@ -1,4 +1,4 @@
-"""Feeds: tables that know what has changed in them since a version, Delta's and Iceberg's.
+"""Feeds: tables that know what has changed in them since a version: those of Delta and Iceberg, and the subscriptions of a broker.
 
 A feed says which ids *may* differ between two versions of its table; what the rows are now is read from the table. So a feed may name too
 many ids, and one that cannot tell (no change data feed, a table that was replaced, files of deletes) says so: then the whole table is compared, as with
@@ -8,23 +8,29 @@ any other table.
 |---|---|---|
 | Delta | of the last commit | the change data feed (`delta.enableChangeDataFeed`) |
 | Iceberg | the current snapshot of `main` | the table's `changes`, an incremental read |
+| a broker | of the space | its `changes` |
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
+from wherecast.spark.brokers import BrokerSpace
 from wherecast.spark.columns import quoted
-from wherecast.spark.versions import to_arrow
+from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 #: More ids than this are not worth a list: the tables are compared whole.
 MOST_IDS = 100_000
+
+#: What a broker tells of a subscription.
+_RULE = ("id", "filter", "subscriber")
 
 _log = logging.getLogger(__name__)
 
@@ -97,12 +103,41 @@ class IcebergFeed(ChangeFeed):
         return reader.option("end-snapshot-id", until).load(f"{self.name}.changes")
 
 
+class BrokerFeed(ChangeFeed):
+    """The active subscriptions of a space, by its address: `id`, `filter` and `subscriber`."""
+
+    provider = "wherecast"
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        super().__init__(spark, name)
+        self.space = BrokerSpace(name)
+
+    def version(self) -> int:
+        return self.space.version()
+
+    def changes(self, since: int, until: int) -> DataFrame:
+        """Those after `until`, too: a feed may name too many."""
+        rows = [row for row in self.space.changes(since) if until > since]
+        return self._frame(rows)
+
+    def read(self, version: int | None) -> DataFrame:  # noqa: ARG002 - a broker has the current ones only
+        """As they are now, which may be later than the version: what is new already is found equal at the next look."""
+        return self._frame([row for row in self.space.export() if row["state"] == "active"])
+
+    def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
+        table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in _RULE})
+        return from_arrow(self.spark, table, ", ".join(f"{name} STRING" for name in _RULE))
+
+
 FEEDS: tuple[type[ChangeFeed], ...] = (DeltaFeed, IcebergFeed)
 
 
 def feed_of(spark: SparkSession, name: str) -> ChangeFeed | None:
-    """The feed of a table; None if its format has none."""
+    """The feed of a table, or of a broker's space by its address; None if its format has none."""
     from pyspark.errors import PySparkException
+
+    if name.startswith(("http://", "https://")):
+        return BrokerFeed(spark, name)
 
     try:
         described = spark.sql(f"DESCRIBE TABLE EXTENDED {name}")

@@ -8,6 +8,7 @@ Spark may hand the same batch over again. A sink is exactly-once when writing ba
 | `Delta`   | the table takes a transaction number once per stream                  | exactly once                        |
 | `Iceberg` | the snapshot of a batch carries its key                               | exactly once, while snapshots last  |
 | `Jdbc`    | rows and the key of the batch go into the database in one transaction | exactly once                        |
+| `Broker`  | pieces with keys of the batch; the broker takes a key once            | exactly once, while it has the key  |
 | `Kafka`   | keys name stream, batch and row, equal in every attempt               | at least once, repeats by their key |
 | `Foreach` | your function, told the batch and where it comes from                 | what your function makes of it      |
 
