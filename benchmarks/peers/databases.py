@@ -61,7 +61,9 @@ class DuckDBPeer(Peer):
             us, n = time_passes(count, len(workload.events), budget_s, whole=True)
             return Measured(load_s, us, n, n, np.array([count(n)]), is_total=True)
         if len(workload.filters) > MOST_EXPRESSIONS:
-            raise CannotError(f"a query of more than {MOST_EXPRESSIONS:,} expressions is not tried: planning takes long")
+            raise CannotError(
+                f"a query of more than {MOST_EXPRESSIONS:,} expressions is not tried: planning takes long"
+            )
         database = duckdb.connect(config={"threads": 1})
         database.register("source", event_table(workload))
         database.execute("CREATE TABLE events AS SELECT row_number() OVER () AS event, * FROM source")
@@ -95,7 +97,9 @@ class SparkSQL(Peer):
             filters.count()
             found = events.join(filters.hint("broadcast"), on=self._join(workload, events, filters)).select("id")
         elif len(workload.filters) > MOST_EXPRESSIONS:
-            raise CannotError(f"a query of more than {MOST_EXPRESSIONS:,} expressions is not tried: planning takes long")
+            raise CannotError(
+                f"a query of more than {MOST_EXPRESSIONS:,} expressions is not tried: planning takes long"
+            )
         else:
             listed = ", ".join(f"IF({c}, {i}, NULL)" for i, c in enumerate(conditions(workload, spark=True)))
             found = events.selectExpr(f"explode(filter(array({listed}), x -> x IS NOT NULL)) AS id")
