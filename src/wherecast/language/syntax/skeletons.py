@@ -75,7 +75,7 @@ def cut_text(text: str) -> Cut:
         or "--" in text
         or "/*" in text
         or ("''" in text and "r'" in text.lower())
-        or ("," in text and ("ARRAY" in text or "rray" in text) and "imilar" in text.lower())
+        or ("," in text and "array" in text.lower() and "similar" in text.lower())
     )
     sizes: list[int] = []
     parts: list[str] = _split_carefully(text, sizes) if unusual else _FAST_CUT.split(text)
