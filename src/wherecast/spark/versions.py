@@ -19,6 +19,7 @@ do not have.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -180,7 +181,11 @@ def add_column(
         yield from work(pa.RecordBatch.from_arrays(list(part), names) for part in parts)
 
     # Otherwise Spark computes it again for every mention of it, and again for a filter on it.
-    function = make.arrow_udf(compute, kind, make.ArrowUDFType.SCALAR_ITER).asNondeterministic()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # it would like type hints, which say no more than the type given here
+        function = make.arrow_udf(compute, kind, make.ArrowUDFType.SCALAR_ITER).asNondeterministic()
     return frame.select("*", function(*columns).alias(name))
 
 
