@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import json
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -247,6 +248,9 @@ def test_dead_letters_are_replayed(world):
     call("POST", f"/v1/deliveries/{rows[0]['id']}/replay", 409)
     call("DELETE", "/v1/subscribers/rep", 204)
     settled(call, "rep", "dead", 3)
+    waiting = re.search(r'wherecast_deliveries_waiting\{state="dead"\} (\d+)', call("GET", "/metrics", 200).text)
+    assert waiting is not None
+    assert int(waiting[1]) >= 3
     hooks.status = lambda path, count: 204
     body = {"routes": [{"kind": "webhook", "target": f"{hooks.url}/rep"}]}
     hooks.secrets["/rep"] = call("PUT", "/v1/subscribers/rep", 201, json=body).json()["routes"][0]["secret"]

@@ -50,7 +50,10 @@ class Metrics:
         )
         self.in_flight = Gauge("wherecast_delivery_in_flight", "Tries under way", registry=self.registry)
         self.undelivered = Gauge(
-            "wherecast_deliveries_waiting", "Deliveries that have not ended", ["state"], registry=self.registry
+            "wherecast_deliveries_waiting",
+            "Deliveries that were not delivered, by state; up to 10,000 of each tenant are counted",
+            ["state"],
+            registry=self.registry,
         )
         self.not_followed = Counter(
             "wherecast_events_not_delivered",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -34,6 +34,7 @@ from wherecast.broker.broker import Broker
 from wherecast.broker.delivery.service import DeliveryService
 from wherecast.broker.problems import Problem, problem_of
 from wherecast.broker.settings import Settings
+from wherecast.broker.store.deliveries import count_waiting
 from wherecast.errors import WherecastError
 
 _log = logging.getLogger(__name__)
@@ -114,6 +115,10 @@ def _add_health(app: FastAPI, broker: Broker) -> None:
     async def metrics() -> Response:
         """Figures for Prometheus."""
         broker.metrics.subscriptions.set(sum(len(space.engine.engine) for space in broker.served()))
+        with suppress(Problem):  # without the database the other figures are wanted all the more
+            owners = {space.tenant for space in broker.served()}
+            for state, number in (await broker.read(lambda c: count_waiting(c, owners))).items():
+                broker.metrics.undelivered.labels(state).set(number)
         return Response(broker.metrics.text(), media_type="text/plain; version=0.0.4")
 
 

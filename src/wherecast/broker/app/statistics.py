@@ -16,8 +16,6 @@ from wherecast.broker.store import deliveries
 
 router = APIRouter(prefix="/v1/statistics", tags=["statistics"])
 
-#: Counting deliveries ends here: the figures are asked for every two seconds.
-_COUNTED = 10_000
 _PUBLISH = re.compile(r"/v1/spaces/([^/]+)/publish")
 
 
@@ -59,7 +57,7 @@ async def statistics(
     The figures are of the process that answers. `publish_ms` has the p50 and the p99 of each second, null where nothing was published.
     `deliveries` are those of the tenant that wait or were given up, counted up to 10,000 each.
     """
-    waiting = await broker.read(lambda c: deliveries.count_waiting(c, who.tenant, _COUNTED))
+    waiting = await broker.read(lambda c: deliveries.count_waiting(c, [who.tenant]))
     served = [s for s in broker.served() if s.tenant == who.tenant and space in (None, s.name)]
     return {
         "seconds": seconds,

@@ -199,15 +199,20 @@ def list_deliveries(
     ]
 
 
-def count_waiting(connection: Connection, tenant: str, most: int) -> dict[str, int]:
-    """How many deliveries are pending, held and dead; counting ends at `most`."""
+#: Counting deliveries ends here: the figures are asked for every few seconds.
+MOST_COUNTED = 10_000
 
-    def count(state: DeliveryState) -> int:
+
+def count_waiting(connection: Connection, tenants: Iterable[str]) -> dict[str, int]:
+    """How many deliveries of some tenants are pending, held and dead; the counting of each ends at `MOST_COUNTED`."""
+
+    def count(tenant: str, state: DeliveryState) -> int:
         where = (deliveries.c.tenant == tenant, deliveries.c.state == state.value)
-        some = select(deliveries.c.number).where(*where).limit(most).subquery()
+        some = select(deliveries.c.number).where(*where).limit(MOST_COUNTED).subquery()
         return int(connection.execute(select(func.count()).select_from(some)).scalar_one())
 
-    return {state.value: count(state) for state in (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD)}
+    states = (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD)
+    return {state.value: sum(count(tenant, state) for tenant in tenants) for state in states}
 
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
