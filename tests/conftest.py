@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 start_jvms_quickly()
+# Shells start background jobs deaf to Ctrl-C, and the processes of tests would be deaf, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # A test makes many objects and keeps few. By default the collector looks at them after every 700, while tests are read and run.
 gc.set_threshold(100_000, 20, 100)
 # To read all commands from their signatures takes longer than most of them run.

@@ -38,7 +38,7 @@ LOOK_EVERY = 64
 RATIO = 8
 #: A segment is rebuilt when more than this share of it is dead.
 WASTE = 0.2
-#: Building a segment takes a subscription as long as one more segment takes so many events: 10 us and 0.15 us on stock.
+#: Building a segment takes a subscription as long as one more segment takes so many events, by estimate: 10 us and 0.15 us on stock.
 EVENTS_PER_BUILD = 64
 #: After fewer events nothing is merged for their sake.
 LEAST_EVENTS = 1 << 14
