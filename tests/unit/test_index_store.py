@@ -510,7 +510,7 @@ BATCH = Batch(3, "stream", "offsets")
 
 def test_a_sink_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     """With the manifest created the batch counts; moving it into sight is made up for."""
-    sink, store = Parquet(str(tmp_path)), Store(tmp_path)
+    sink, store = Parquet(str(tmp_path), goes_on=True), Store(tmp_path)
     assert not sink.holds(BATCH)
     attempt = tmp_path / "_attempts" / "000000000003-abcd"
     attempt.mkdir(parents=True)
@@ -523,7 +523,7 @@ def test_a_sink_that_was_cut_short_is_completed(tmp_path: Path) -> None:
 
 def test_attempts_of_the_killed_are_removed(tmp_path: Path) -> None:
     """Once a batch is in, what other runs left of it goes; attempts at other batches stay."""
-    sink, store = Parquet(str(tmp_path)), Store(tmp_path)
+    sink, store = Parquet(str(tmp_path), goes_on=True), Store(tmp_path)
     for name in ("000000000003-abcd", "000000000003-dead", "000000000004-abcd"):
         (tmp_path / "_attempts" / name).mkdir(parents=True)
     assert not sink.holds(BATCH)

@@ -17,7 +17,6 @@ import typer
 
 from wherecast.cli.failures import REFUSED
 from wherecast.cli.report import printable, say_error
-from wherecast.engine.sequences import find_key
 from wherecast.errors import FilterError
 from wherecast.index.expressions import least_uses, statement_of
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -237,6 +236,8 @@ def inspect_pattern(text: str, schema: Schema) -> CheckedPattern:
     compiler = Compiler(schema)
     read, steps = read_sequence(text, compiler.limits.text), []
     if read.key is not None:
+        from wherecast.engine.sequences import find_key
+
         find_key(read.key, text, compiler)
     for step in read.steps:
         try:

@@ -39,7 +39,6 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.similar import element_name, find_similarity
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.evaluate import comparable, comparison_scale
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
@@ -64,6 +63,7 @@ from wherecast.language.filters.canonical import value_writer
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, Reading, marked
 from wherecast.language.filters.filters import AT, Filters, LiteralValues, Program, rank_anew
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
+from wherecast.language.filters.similarity import element_name, find_similarity
 from wherecast.language.nullable import Nullable
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.literals import ProgramScope

@@ -32,7 +32,7 @@ from wherecast.index.boxes import EventCodes
 from wherecast.index.codes import Codebook
 from wherecast.index.operands import attribute_values, numbering, one_value
 from wherecast.index.points import EventPoint
-from wherecast.index.similar import EventVectors, event_vectors, find_similarity, hold_similar
+from wherecast.index.similar import EventVectors, event_vectors, hold_similar
 from wherecast.index.text_columns import laid_out
 from wherecast.index.text_tests import TakenTests, take_tests
 from wherecast.kernels.arrays import Bools, Ints, Longs
@@ -48,6 +48,7 @@ from wherecast.language.events.zone import Zone
 from wherecast.language.expression import And, Attr, IsNull, IsTruth, Node, Not, Or, Param, attributes_of
 from wherecast.language.filters.filters import Program
 from wherecast.language.filters.normalize import Residual
+from wherecast.language.filters.similarity import find_similarity
 from wherecast.language.functions.row import GrownTextError
 from wherecast.language.nullable import Nullable
 from wherecast.language.syntax.limits import Limits

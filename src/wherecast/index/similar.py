@@ -49,9 +49,9 @@ from wherecast.kernels.similar import (
 )
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.types import Type
-from wherecast.language.expression import FLIPPED, Attr, Call, Compare, Param
 from wherecast.language.filters.filters import LiteralValues, Program
-from wherecast.language.filters.normalize import Residual, Truth
+from wherecast.language.filters.normalize import Truth
+from wherecast.language.filters.similarity import Similarity, find_similarity
 from wherecast.language.nullable import Nullable, as_vectors
 
 OPS = {">=": AT_LEAST, ">": ABOVE, "<": BELOW, "<=": AT_MOST}
@@ -61,32 +61,6 @@ _EVENTS, _VECTORS = 512, 1024
 _SHARE_LEFT = 5
 #: Vectors that are longer or shorter are scaled by a power of two before they are multiplied.
 _LONGEST = 2.0**40
-
-
-class Similarity(NamedTuple):
-    """A residual that compares a similarity with a literal."""
-
-    attr: Attr
-    literal: Param  # a vector, or a text
-    op: str
-    limit: Param
-    truth: Truth  # TRUE or NOT_FALSE
-
-
-def find_similarity(residual: Residual) -> Similarity | None:
-    """What a residual says, if it is of that kind."""
-    node = residual.node
-    if not isinstance(node, Compare) or residual.truth not in (Truth.TRUE, Truth.NOT_FALSE):
-        return None
-    left, op, right = node.left, node.op, node.right
-    if isinstance(left, Param):
-        left, op, right = right, FLIPPED[op], left
-    if not isinstance(left, Call) or left.name not in ("similar", "similar_text") or op not in OPS:
-        return None
-    attr, literal = left.args
-    if not isinstance(attr, Attr) or not isinstance(literal, Param) or not isinstance(right, Param):
-        return None
-    return Similarity(attr, literal, op, right, residual.truth)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -159,11 +133,6 @@ def hold_similar(
 
 
 # -- a column ----------------------------------------------------------------------------------------------------------
-
-
-def element_name(program: int, statement: int, row: int) -> str:
-    """The text that stands for a condition among the strings of filters while codes are made: in the order of its numbers."""
-    return f"{program:08d}/{statement:08d}/{row:010d}"
 
 
 class _Conditions(NamedTuple):

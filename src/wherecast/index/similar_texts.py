@@ -19,13 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE
-from wherecast.index.similar import OPS, SimilarCodes, find_similarity
+from wherecast.index.similar import OPS, SimilarCodes
 from wherecast.kernels.arrays import Bools, Floats, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.similar import add_products, keep_similar
 from wherecast.language.events.frequencies import NO_FREQUENCIES
 from wherecast.language.events.types import Type
+from wherecast.language.filters.similarity import find_similarity
 from wherecast.language.sequences import pointer
 from wherecast.language.syntax.words import weigh_words
 

@@ -8,8 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from wherecast.kernels.jit import frozen
-from wherecast.kernels.similar import cosines_into
 from wherecast.language.events.frequencies import NO_FREQUENCIES
 from wherecast.language.events.types import Type
 from wherecast.language.events.zone import Zone
@@ -81,6 +79,9 @@ def _similar(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
 
 
 def _similarities(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - it loads Numba
+    from wherecast.kernels.similar import cosines_into  # noqa: PLC0415 - as above
+
     vectors, literals = (as_vectors(arg) for arg in args)
     out = np.empty(len(vectors), np.float64)
     places = np.arange(len(vectors))
