@@ -169,7 +169,8 @@ class Engine:
             return NextState(new, () if old is None else (old,))
 
         self._change(put)
-        self._remove_patterns([entry.id])
+        if self._sequences is not None:  # else nothing is left to do, and nothing may fail any more
+            self._remove_patterns([entry.id])
 
     def subscribe_many(
         self,

@@ -298,15 +298,18 @@ class PatternProcessor:
         before = KeyState(WaitingEvents.none(1), SequenceState(), -1)
         if stored is not None:
             before = unpack_state(bytes(stored[0]), patterns, watched)
-        found, after = advance_key(before, new, timers.getCurrentWatermarkInMs(), patterns)
+        watermark = timers.getCurrentWatermarkInMs()
+        found, after = advance_key(before, new, watermark, patterns)
+        # Spark removes a timer after it has fired, and with it one that was registered meanwhile for the same time.
+        due = -1 if after.timer_ms < 0 else max(after.timer_ms, watermark + 1)
         timer = -1 if is_timer else before.timer_ms
-        if timer > after.timer_ms:  # too late, or for nothing
+        if timer > due:  # too late, or for nothing
             self._handle.deleteTimer(timer)
             timer = -1
-        if timer < 0 <= after.timer_ms:
-            timer = after.timer_ms
+        if timer < 0 <= due:
+            timer = due
             self._handle.registerTimer(timer)
-        if after.timer_ms < 0:
+        if due < 0:
             self._value.clear()
         else:
             self._value.update((pack_state(after._replace(timer_ms=timer), watched),))
