@@ -110,7 +110,7 @@ def load_engine(job: MatchJob, schema: Schema) -> tuple[Engine, int]:
     if patterns:
         raise CommandError(
             f"{job.subscriptions} has {patterns:,} patterns (PATTERN or COUNT), which look at several events; `wherecast match` takes "
-            "events one by one: leave them out, or use Engine.advance in Python"
+            "events one by one: leave them out, or use Engine.advance in Python or wherecast.spark.advance"
         )
     if bad and job.strict:
         total = len(found.rows) + len(found.broken)

@@ -8,6 +8,7 @@
 `Index` has everything as methods. The functions beside it do the same, and also take the path of an index.
 """
 
+from wherecast.spark.advance import advance
 from wherecast.spark.build import Built, build_index
 from wherecast.spark.changes import Applied, ChangesQuery, apply_changes, follow_changes
 from wherecast.spark.follow import TableQuery
@@ -56,6 +57,7 @@ __all__ = [
     "SyncReport",
     "TableQuery",
     "Watch",
+    "advance",
     "apply_changes",
     "build_index",
     "compact",
