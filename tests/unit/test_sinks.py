@@ -283,6 +283,7 @@ def test_an_output_that_was_deleted(tmp_path: Path) -> None:
 def test_kinds_are_made_of_a_configuration(name: str, tmp_path: Path) -> None:
     """Every kind that a file can name is made of the keys that it needs; the sink for dead letters too."""
     keys = {"path": str(tmp_path), "servers": "a:1", "topic": "t", "url": "jdbc:postgresql://a/b", "table": "s.t"}
+    keys |= {"url": "http://a:8080/v1/spaces/b"} if name == "broker" else {}
     needed = {group[0]: keys[group[0]] for group in KINDS[name].needs}
     sink = KINDS[name].of(SinkConfig(name, **needed), "wherecast-x")
     assert isinstance(sink, KINDS[name])
