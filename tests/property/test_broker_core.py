@@ -14,7 +14,7 @@ from wherecast.broker.core import (
     ChangedMany,
     Condition,
     EventsIn,
-    FoundPatterns,
+    FoundMatches,
     MoveSubscription,
     PublishedEvents,
     PublishEvents,
@@ -70,14 +70,14 @@ class Shop:
         self.rows: dict[int, StoredSubscription] = {}
         self.log = []
 
-    def find(self, events: Sequence[EventsIn]) -> FoundPatterns:
+    def find(self, events: Sequence[EventsIn]) -> FoundMatches:
         """Every active subscription matches every event but those with x = 7; x = 9 is too much work."""
         values = [v["x"] for part in events for v in part.values]
         active = [n for n, row in self.rows.items() if row.state is SubscriptionState.ACTIVE]
         pairs = [(i, n) for i, x in enumerate(values) if x not in (7, 9) for n in active]
         errors = [EventError("too much work", row=i) for i, x in enumerate(values) if x == 9]
         rows, numbers = (np.array(side, np.int64) for side in (zip(*pairs, strict=True) if pairs else ([], [])))
-        return FoundPatterns(rows, numbers, errors)
+        return FoundMatches(rows, numbers, errors)
 
     def run(self, group, now):
         known = {r.id: r for r in self.rows.values() if r.state is not SubscriptionState.DELETED}
