@@ -30,7 +30,8 @@ def pair(tmp_path_factory):
         assert brokers[1].first_token is None
         one, two = (ApiCaller(client, broker, token) for client, broker in zip(clients, brokers, strict=True))
         one("POST", "/v1/spaces", 201, json={"name": "quotes", "schema": SCHEMA})
-        while clients[1].get(SPACE, headers={"Authorization": f"Bearer {token}"}).status_code == 503:
+        who = {"Authorization": f"Bearer {token}"}
+        while clients[1].post(f"{SPACE}/match", json={"event": {}}, headers=who).status_code == 503:
             time.sleep(0.05)  # it loads a space that another process made
         yield one, two
 
