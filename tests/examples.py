@@ -1,6 +1,7 @@
 """How much a random test tries. A test names its usual number; the profile of Hypothesis scales it.
 
-`make test-fast` runs the profile `fast`, `make test` the usual numbers, and HYPOTHESIS_PROFILE=long fifty times as many.
+`make test-fast` runs the profile `fast`, a tenth of it, `make test` the profile `ci`, a half, and HYPOTHESIS_PROFILE=long fifty times as many. Every run draws
+new examples, so runs add up.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from hypothesis import settings
 
 _USUAL = 100
 # Every run tries new examples; a failure prints the blob that repeats it. No deadline: the first call of a kernel compiles it.
-settings.register_profile("ci", max_examples=_USUAL, derandomize=False, print_blob=True, deadline=None)
+settings.register_profile("ci", max_examples=_USUAL // 2, derandomize=False, print_blob=True, deadline=None)
 settings.register_profile("fast", parent=settings.get_profile("ci"), max_examples=_USUAL // 10)
 settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=_USUAL * 50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def scaled(usual: int) -> int:
-    """How many trials to make where the usual profile makes `usual`."""
+    """How many trials to make of a test whose usual number is `usual`."""
     return max(1, usual * settings.default.max_examples // _USUAL)
 
 
 def examples(usual: int, **others: Any) -> settings:
-    """Settings of a property that tries `usual` examples with the usual profile; `others` are Hypothesis' own."""
+    """Settings of a property whose usual number of examples is `usual`; `others` are Hypothesis' own."""
     return settings(max_examples=scaled(usual), **others)
 
 

@@ -142,7 +142,7 @@ def test_what_was_saved_is_opened(saved, matcher, shape):
 
 @pytest.mark.slow
 def test_forged_edits(tmp_path):
-    """A hundred and fifty edits of all matchers and manifests: each is refused or does no harm.
+    """Many edits of all matchers and manifests: each is refused or does no harm.
 
     `python -m tests.forge.run` makes thousands; see CONTRIBUTING.md.
     """
