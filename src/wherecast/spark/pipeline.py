@@ -94,7 +94,10 @@ class Pipeline:
             rows = reader.load(self._place("subscriptions", about.path))
         for key, name in (("id", about.id), ("filter", about.filter)):
             if name not in rows.columns:
-                raise ConfigError(f"subscriptions.{key} is {name!r}; the table has {', '.join(rows.columns)}")
+                raise ConfigError(
+                    f"the table of subscriptions has no column {name!r}; it has {', '.join(rows.columns)}. "
+                    f"Write the one to use as subscriptions.{key}"
+                )
             if name != key and key in rows.columns:
                 raise ConfigError(
                     f"the subscriptions have the columns {name!r} and {key!r}, and subscriptions.{key} is {name!r}; rename one"
