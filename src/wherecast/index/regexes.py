@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ import re2
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE
-from wherecast.index.strings import check_texts, join_texts
+from wherecast.index.strings import PackedTexts, check_texts, join_texts
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.sequences import take_ranges
@@ -52,7 +52,7 @@ class _Set(NamedTuple):
         return [number for number in numbers if rlike_regex(patterns[number]).compiled.search(text) is not None]
 
 
-class RegexCodes:
+class RegexCodes(PackedTexts):
     """Expression i has code i + 2. A text that is there has code 1, NULL is 0."""
 
     def __init__(self, offsets: Longs, data: Bytes, memory_bytes: int) -> None:
@@ -65,17 +65,9 @@ class RegexCodes:
         return cls(*join_texts([pattern.encode() for pattern in patterns]), memory_bytes)
 
     @property
-    def width(self) -> int:
-        return int(self.offsets.size) + 1
-
-    @property
     def nbytes(self) -> int:
         """Of the expressions; what RE2 makes of them is bounded by `memory_bytes`."""
         return int(self.offsets.nbytes + self.data.nbytes)
-
-    def strings(self) -> list[str]:
-        text, ends = self.data.tobytes(), self.offsets.tolist()
-        return [text[a:b].decode() for a, b in pairwise(ends)]
 
     @cached_property
     def _patterns(self) -> list[str]:

@@ -55,7 +55,38 @@ def lay_out(values: pa.Array) -> Texts:
     return Texts(*string_buffers(values), valid)
 
 
-class StringCodes:
+class PackedTexts:
+    """Texts that columns have codes for, in UTF-8 one after the other: text i is data[offsets[i]:offsets[i + 1]].
+
+    By default each has one code, after those of NULL and of a text that is there.
+    """
+
+    offsets: Longs
+    data: Bytes
+
+    @property
+    def width(self) -> int:
+        return int(self.offsets.size) + 1
+
+    @property
+    def nbytes(self) -> int:
+        return int(sum(a.nbytes for a in self.arrays().values()))
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state, by name."""
+        raise NotImplementedError
+
+    def strings(self) -> list[str]:
+        text, ends = self.data.tobytes(), self.offsets.tolist()
+        return [text[a:b].decode() for a, b in pairwise(ends)]
+
+    def strings_at(self, places: Longs) -> list[str]:
+        """Some of the texts, by their number."""
+        starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
+        return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
+
+class StringCodes(PackedTexts):
     """Constant j of an attribute has code 2j + 2, the gap below it 2j + 1. NULL is 0.
 
     `ordered` tells whether some constraint holds in a part of the gaps only; if none does, an unknown string is given the
@@ -84,18 +115,6 @@ class StringCodes:
     @property
     def width(self) -> int:
         return 2 * int(self.offsets.size - 1) + 2
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays().values())
-
-    def strings(self) -> list[str]:
-        text, ends = self.data.tobytes(), self.offsets.tolist()
-        return [text[a:b].decode() for a, b in pairwise(ends)]
-
-    def strings_at(self, places: npt.NDArray[np.int64]) -> list[str]:
-        """Some of the constants, by their number."""
-        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def encode_text(self) -> Callable[[bytes], int]:
@@ -190,12 +209,6 @@ def join_texts(texts: list[bytes]) -> tuple[Longs, Bytes]:
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return offsets, np.frombuffer(b"".join(texts), np.uint8)
-
-
-def texts_at(offsets: Longs, data: Bytes, places: Longs) -> list[str]:
-    """Some of the texts in Arrow's layout, by their number."""
-    starts, ends = offsets[places].tolist(), offsets[places + 1].tolist()
-    return [data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
 
 
 def check_texts(stored: StoredArrays) -> pa.Array:

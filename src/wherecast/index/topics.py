@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import Texts, check_texts, join_texts, texts_at
+from wherecast.index.strings import PackedTexts, Texts, check_texts, join_texts
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import direct, frozen
@@ -47,7 +47,7 @@ _CODES_PER_NAME = 16
 _STORED = ("nodes", "slots", "level_at", "level_size", "places", "marks")
 
 
-class TopicCodes:
+class TopicCodes(PackedTexts):
     """Pattern i has code i + 2. A name that is there has code 1, NULL is 0."""
 
     def __init__(self, offsets: Longs, data: Bytes, trie: Trie) -> None:
@@ -65,21 +65,6 @@ class TopicCodes:
         if data.size > _MOST_BYTES:
             raise LimitError(f"topics of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer patterns")
         return cls(offsets, data, build_trie(offsets, data, np.uint64(secrets.randbits(63))))
-
-    @property
-    def width(self) -> int:
-        return int(self.offsets.size) + 1
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays().values())
-
-    def strings(self) -> list[str]:
-        return self.strings_at(np.arange(self.offsets.size - 1))
-
-    def strings_at(self, places: Longs) -> list[str]:
-        """Some of the patterns, by their number."""
-        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def _widest(self) -> int:

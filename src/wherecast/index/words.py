@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import Texts, check_texts, join_texts, lay_out, texts_at
+from wherecast.index.strings import PackedTexts, Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
@@ -44,7 +44,7 @@ def _make_room(n_words: int) -> SearchRoom:
     return keys, *places, np.zeros(n_bits, np.uint64), np.zeros((n_bits >> 6) + 1, np.uint64)
 
 
-class WordCodes:
+class WordCodes(PackedTexts):
     """Word i has code i + 2. A text that is there has code 1, NULL is 0."""
 
     def __init__(self, offsets: Longs, data: Bytes, slots: Words, seed: int, language: str) -> None:
@@ -65,21 +65,6 @@ class WordCodes:
         slots, seed = np.zeros(2 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
         fill_slots(offsets, data, np.uint64(seed), slots)
         return cls(offsets, data, slots, seed, language)
-
-    @property
-    def width(self) -> int:
-        return int(self.offsets.size) + 1
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays().values())
-
-    def strings(self) -> list[str]:
-        return self.strings_at(np.arange(self.offsets.size - 1))
-
-    def strings_at(self, places: Longs) -> list[str]:
-        """Some of the words, by their number."""
-        return texts_at(self.offsets, self.data, places)
 
     @cached_property
     def _by_stem(self) -> dict[str, tuple[int, ...]]:
