@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.peers import page
 from benchmarks.peers.databases import DuckDBPeer, SparkSQL
 from benchmarks.peers.engines import Batches, Singles, load, tally
+from benchmarks.peers.golang import Quamina
 from benchmarks.peers.jvm import Monitor, Ruler
 from benchmarks.peers.peer import CannotError, Measured, Peer
 from benchmarks.peers.workloads import NAMES, PeerWorkload, make
@@ -31,6 +32,7 @@ PEERS: dict[str, type[Peer]] = {
     "duckdb": DuckDBPeer,
     "spark": SparkSQL,
     "event-ruler": Ruler,
+    "quamina": Quamina,
     "lucene": Monitor,
 }
 SIZES = (1_000, 10_000, 100_000)

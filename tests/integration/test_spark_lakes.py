@@ -5,6 +5,7 @@ Run where both are there for the Spark at hand: `python -m tests.spark_versions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,16 @@ def test_an_index_follows_what_changed(spark: SparkSession, tmp_path: Path, kind
         follower.stop()
     assert {row.id for row in index.quarantine().collect()} == set()
     assert index.explain({"price": 8.0}, 7).matches
+
+
+def test_the_guide_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """The Python of the guide runs from top to bottom, and what it asserts holds."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "delta.md").read_text("utf-8")
+    blocks = re.findall(r"^```python delta\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = {"spark": spark, "folder": str(tmp_path)}
+    for block in blocks:
+        exec(compile(block, "delta.md", "exec"), names)
+    assert len(blocks) == 3
 
 
 def test_a_table_that_cannot_tell(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ LANGUAGE = ROOT / "docs" / "language.md"
 WALKS = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "design" / "adaptive.md"]
 LAYERS = "language|index|engine|matchers|kernels|cli|spark|broker|bench|partition|overlay|papers"
 #: Names of files in prose that are not modules of the package.
-NO_MODULES = {"utils.py", "misc.py", "helper.py", "first.py", "data.py", "job.py"}
+NO_MODULES = {"utils.py", "misc.py", "helper.py", "first.py", "rules.py", "receiver.py", "data.py", "job.py"}
 
 
 def name_of(path):
