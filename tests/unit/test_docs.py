@@ -234,6 +234,7 @@ def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         is_address = re.fullmatch(r"https://([\w-]+\.)+[a-z]{2,}(/[\w./~%?=&+-]*)?", target)
         assert is_address or (path.parent / target).exists(), target
+    assert "--8 <" not in text, "a formatter has taken the line that includes a file for Python"
     if path.parent.name == "decisions":  # they also speak of what was there before
         return
     for module in re.findall(rf"`((?:{LAYERS})/(?:\w+/)*\w*(?:\.py)?|errors\.py)`", text):
