@@ -94,6 +94,7 @@ docs: $(INSTALLED) ## Write anew what the documentation takes from the code: fun
 	$(BIN)/python -m wherecast.language.functions.page docs/language.md
 	$(BIN)/python -m wherecast.cli.page docs/reference/cli.md
 	$(BIN)/python docs/assets/picture.py
+	$(BIN)/python docs/assets/architecture.py
 	$(BIN)/python examples/geofences/geofences.py docs/assets/geofences.html
 
 site: $(INSTALLED) ## Build the documentation site into site/; a broken link fails

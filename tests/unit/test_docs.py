@@ -331,6 +331,18 @@ def test_page_of_commands_is_current():
     assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == write_page()
 
 
+def test_pictures_are_current(monkeypatch):
+    """`make docs` would change none of the pictures of the architecture page and of the home page."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "assets")
+    from architecture import PICTURES
+    from picture import COLOURS, draw
+
+    for theme, colours in COLOURS.items():
+        for name, make in {**PICTURES, "flow": draw}.items():
+            stored = (ROOT / "docs" / "assets" / f"{name}-{theme}.svg").read_text("utf-8")
+            assert stored.strip() == make(colours).strip(), name
+
+
 def test_configuration_of_the_spark_guide(tmp_path):
     """The pipeline that the guide shows is a valid one."""
     from wherecast.spark.config import read_config
