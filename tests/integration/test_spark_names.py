@@ -107,8 +107,8 @@ def index(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
         ("Note string, note string, price double", "columns 'Note' and 'note'"),
         ("quote struct<bid: double, BID: double>, price double", "fields of quote 'bid' and 'BID'"),
         ("quote double, price double", "'quote' is double, but filters ask for its field 'bid'"),
-        ("__wherecast_ids int, price double", "names that begin with __wherecast are ours"),
-        ("__Wherecast_x int, price double", "names that begin with __wherecast are ours"),
+        ("__wherecast_ids int, price double", "names that begin with __wherecast are reserved"),
+        ("__Wherecast_x int, price double", "names that begin with __wherecast are reserved"),
         (
             "price double, Subscription int",
             r"column 'Subscription', and matching adds .* names=\{'subscription': '...'\}",

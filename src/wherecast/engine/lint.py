@@ -416,7 +416,7 @@ class _Redundancy:
             if one.connective is not None and one.row in faithful:
                 key = one.row, id(one.connective)
                 last[key] = max(last.get(key, one), one, key=lambda each: each.start)
-        words = "this condition changes nothing: what stands beside it says as much", "drop it"
+        words = "this condition changes nothing: the other conditions already imply it", "drop it"
         for row, _, start, end in last.values():
             id_, text = id_at(self._of.ids, row), self._of.text(row)
             yield LintFinding(row, id_, "redundant", Severity.WARNING, *words, text, start, end)

@@ -154,7 +154,7 @@ def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark:
     """Rule columns that are asked for, and what the result calls them."""
     rules = choose_columns(chosen, manifest, spark) if chosen else {}
     if rules and output == "counts":
-        raise SchemaError("output='counts' tells no rules, so it has no rule columns; use 'pairs' or 'lists'")
+        raise SchemaError("output='counts' has one number per event and no rule columns; use 'pairs' or 'lists'")
     return rules
 
 

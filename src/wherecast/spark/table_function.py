@@ -104,7 +104,7 @@ def _refuse_names(columns: list[str], added: list[str], rule: NameRule) -> None:
     for name in columns:
         rule.find(name, groups)
         if name.lower().startswith(PREFIX):
-            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
+            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are reserved; rename it")
     for name in added:
         clash = rule.find(name, groups)
         if clash is not None:
