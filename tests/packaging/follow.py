@@ -25,7 +25,7 @@ PAGES = Path(__file__).parents[2] / "docs" / "start"
 PRINTED = {
     "library": ("['ann']", "['bob']", "price < 120.0", "did you mean 'price'?"),
     "spark": ("IBM", "ann", "did you mean 'price'?", "dan"),
-    "broker": ('"matches":1', '"chips"', "wherecast.match"),
+    "broker": ('"matches": 1', '"chips"', "wherecast.match"),
 }
 WAIT_S = 60
 #: A name to save Python as, or a fenced block.
