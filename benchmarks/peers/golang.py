@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.driver import DRIVERS, DriverPeer, call
-from benchmarks.peers.jvm import levels_of, ruler_topic
+from benchmarks.peers.jvm import levels_of
 from benchmarks.peers.peer import CannotError
 from benchmarks.peers.workloads import Clause, PeerWorkload
 
@@ -20,7 +20,8 @@ class Quamina(DriverPeer):
     """Tim Bray's quamina."""
 
     name = "quamina"
-    form = "`AddPattern` with patterns in JSON, `MatchesForEvent` with the event as JSON bytes, as its README recommends; topics are split into a field per level"
+    form = "`AddPattern` with patterns in JSON, `MatchesForEvent` with the event as JSON bytes, as its README recommends; topics are split into a field per level, with the number of levels beside them"
+    most = 10_000
 
     def command(self) -> list[str]:
         return ["env", "GOMAXPROCS=1", program()]
@@ -33,13 +34,16 @@ class Quamina(DriverPeer):
         return [(number, pattern(clause)) for number, clauses in enumerate(workload.filters) for clause in clauses]
 
     def event(self, workload: PeerWorkload, event: dict[str, Any]) -> Any:
-        return levels_of(event["topic"]) if workload.name == "topics" else event
+        if workload.name != "topics":
+            return event
+        found = levels_of(event["topic"])
+        return {**found, "levels": str(len(found))}
 
 
 def pattern(clause: Clause) -> dict[str, list[Any]]:
-    """A conjunction of equalities, or a topic, which is written as for event-ruler. Raises CannotError."""
+    """A conjunction of equalities, or a topic. Raises CannotError."""
     if clause[0].kind == "topic":
-        return ruler_topic(clause[0].value)
+        return topic_pattern(clause[0].value)
     if any(test.kind != "is" for test in clause):
         raise CannotError("a rule cannot compare numbers but for equality")
     values: dict[str, list[Any]] = {}
@@ -47,6 +51,17 @@ def pattern(clause: Clause) -> dict[str, list[Any]]:
         if values.setdefault(test.attribute, [test.value]) != [test.value]:
             return {test.attribute: []}  # two values at once: never holds
     return values
+
+
+def topic_pattern(topic: str) -> dict[str, list[Any]]:
+    """A pattern over a field per level.
+
+    The number of levels says that there are no more: quamina 1.4 loses matches of patterns with `exists: true` and `exists: false`.
+    """
+    levels = topic.split("/")
+    if levels[-1] == "#":
+        return {f"l{n}": [{"exists": True}] if level == "+" else [level] for n, level in enumerate(levels[:-1])}
+    return {f"l{n}": [level] for n, level in enumerate(levels) if level != "+"} | {"levels": [str(len(levels))]}
 
 
 @cache

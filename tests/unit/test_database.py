@@ -236,7 +236,7 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         ("mysql://ann:secret@host/x", "mysql://ann@host/x: not a PostgreSQL URL"),
         (
             "postgresql://ann:secret@host:port/x?nonsense=secret1",
-            "postgresql://ann@host:port/x?nonsense=secret1: no URL",
+            "postgresql://ann@host:port/x?nonsense=secret1: PostgreSQL cannot read this URL",
         ),
     ],
 )
