@@ -59,7 +59,9 @@ def serve(
     Settings come from flags, else from environment variables (WHERECAST_ and the name in upper case), else from the TOML
     file. They are: database, host, port, snapshots, max_body_bytes, max_event_bytes, max_batch_events, body_timeout_s,
     max_connections, max_requests_per_s, max_events_per_s, slow_reader_s, heartbeat_s, retention_ms, retention_bytes,
-    answers_ms, session_ms, tombstones_ms, snapshot_every. The guide "The broker" says what each does.
+    answers_ms, session_ms, tombstones_ms, snapshot_every; and for delivery webhook_allow, webhook_timeout_s,
+    endpoint_concurrency, delivery_concurrency, delivery_ms, delivered_ms, dead_letters_ms, smtp, mail_from, chat_services,
+    file_folder. The guides "The broker" and "Delivery" say what each does.
 
     \b
     Examples:
