@@ -108,9 +108,8 @@ def draw(found: Results, peers: dict[str, tuple[str, str]], path: Path) -> None:
                 for (w, s, p), r in sorted(found.items())
                 if (w, p) == (name, peer) and "us_per_event" in r
             ]
-            axes.loglog(*zip(*rows, strict=True), marker="o", markersize=3, label=title) if rows else axes.plot(
-                [], [], marker="o", label=title
-            )
+            filters, times = zip(*rows, strict=True) if rows else ((), ())  # without rows: for the legend
+            axes.loglog(filters, times, marker="o", markersize=3, label=title)
         axes.set_title(name, fontsize=9)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.3)
