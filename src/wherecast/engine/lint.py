@@ -150,7 +150,7 @@ class LintedFilters(NamedTuple):
 def lint(
     subscriptions: SubscriptionSource, schema: SchemaSource, *, limits: Limits | None = None, progress: bool = False
 ) -> LintFindings:
-    """What is probably wrong with some filters, or needlessly dear: filters that are refused, too.
+    """Find filters that are refused, probably wrong, or cost more than they need to.
 
     `subscriptions` is whatever `Engine.subscribe_many` takes. With `progress` a terminal or a notebook shows how far it is.
     """
