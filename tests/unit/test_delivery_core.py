@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import event
 from tests.examples import scaled
 from tests.unit.delivery_world import START_MS, FaultyReceiver, VirtualDelivery, failed, ok
 
@@ -207,6 +208,21 @@ def test_one_hanging_endpoint_does_not_delay_others(tmp_path):
         return max(ends) - START_MS
 
     assert end_of(tmp_path / "b", True) < 2 * end_of(tmp_path / "a", False)
+
+
+def test_due_tenants_are_found_by_index(tmp_path):
+    """A look for due queues, which comes several times a second, reads no queue that waits, however many there are."""
+    world = VirtualDelivery(tmp_path, lambda *_: (20, ok()), tenants=("t", "u"))
+    for name in "ab":
+        world.put(name, "host")
+    asked = []
+    event.listen(world.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2:4]))
+    with world.database.reading() as c:
+        assert subscribers.due_tenants(c, world.now) == ["t"]
+        (query, values) = asked[-1]
+        plan = [row[-1] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)]
+    assert any("SEARCH subscribers USING INDEX subscribers_due (tenant=? AND next_ms<?)" in step for step in plan), plan
+    assert not any("SCAN subscribers" in step for step in plan), plan
 
 
 def test_tenants_have_fair_shares(tmp_path):

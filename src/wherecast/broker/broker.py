@@ -86,6 +86,7 @@ class Broker:
         self.feeds: dict[str, int] = {}  # open feeds by tenant
         self.readers: dict[tuple[str, str], set[FeedPlace]] = {}  # open feeds by tenant and subscriber
         self.on_entry: Callable[[Space], None] = lambda _: None  # an entry of a space is in its tail
+        self.on_feed: Callable[[], None] = lambda: None  # a feed was opened or closed
         self.first_token: str | None = None  # made at the first start, told once
         self.is_ready = False
         self._spaces: dict[tuple[str, str], Space] = {}

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Label, Row, Select, and_, bindparam, delete, func, insert, select, update
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
-from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions
+from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions, subscribers
+from wherecast.broker.store.tables import tenants
 
 _PLAIN = (
     "id",
@@ -199,20 +200,24 @@ def list_deliveries(
     ]
 
 
-#: Counting deliveries ends here: the figures are asked for every few seconds.
+#: Counting the deliveries of a tenant ends here: the figures are asked for every few seconds.
 MOST_COUNTED = 10_000
 
 
-def count_waiting(connection: Connection, tenants: Iterable[str]) -> dict[str, int]:
-    """How many deliveries of some tenants are pending, held and dead; the counting of each ends at `MOST_COUNTED`."""
+def count_waiting(connection: Connection, tenant: str | None) -> dict[str, int]:
+    """How many deliveries of a tenant are pending, held and dead, up to `MOST_COUNTED` each; without a tenant, the sums of all."""
 
-    def count(tenant: str, state: DeliveryState) -> int:
-        where = (deliveries.c.tenant == tenant, deliveries.c.state == state.value)
-        some = select(deliveries.c.number).where(*where).limit(MOST_COUNTED).subquery()
-        return int(connection.execute(select(func.count()).select_from(some)).scalar_one())
+    def count(state: DeliveryState) -> Label[int]:
+        where = (deliveries.c.tenant == tenants.c.tenant, deliveries.c.state == state.value)
+        some = select(deliveries.c.number).where(*where).limit(MOST_COUNTED).correlate(tenants).subquery()
+        return select(func.count()).select_from(some).scalar_subquery().label(state.value)
 
-    states = (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD)
-    return {state.value: sum(count(tenant, state) for tenant in tenants) for state in states}
+    counts = select(*map(count, (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD))).select_from(tenants)
+    if tenant is not None:
+        counts = counts.where(tenants.c.tenant == tenant)
+    each = counts.subquery()
+    sums = select(*(func.coalesce(func.sum(column), 0).label(column.name) for column in each.c))
+    return {name: int(number) for name, number in connection.execute(sums).mappings().one().items()}
 
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
@@ -229,8 +234,13 @@ def replay(
     subscriber: str | None = None,
     before_ms: int | None = None,
 ) -> tuple[int, list[str]]:
-    """Make dead letters pending again; how many, and whose they are."""
-    where = [deliveries.c.tenant == tenant, deliveries.c.state == DeliveryState.DEAD.value]
+    """Make dead letters pending again; how many, and whose they are. Those of subscribers that are gone stay: nobody would look at them."""
+    known = select(subscribers.c.name).where(subscribers.c.tenant == tenant)
+    where = [
+        deliveries.c.tenant == tenant,
+        deliveries.c.state == DeliveryState.DEAD.value,
+        deliveries.c.subscriber.in_(known),
+    ]
     if id is not None:
         where.append(deliveries.c.id == id)
     if subscriber is not None:
