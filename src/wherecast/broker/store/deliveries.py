@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Label, Row, Select, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Label, Row, Select, and_, bindparam, case, delete, func, insert, select, update
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
 from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions, subscribers
@@ -183,12 +183,20 @@ def set_messages(connection: Connection, tenant: str, ids: Sequence[str], messag
 
 # -- looking at them --------------------------------------------------------------------------------------------------
 
+#: When a delivery is tried: not before its queue is looked at, which may wait for an endpoint, or for a delivery that comes first.
+_NEXT_MS = case(
+    (and_(subscribers.c.lease_ms == 0, subscribers.c.next_ms > deliveries.c.next_ms), subscribers.c.next_ms),
+    else_=deliveries.c.next_ms,
+).label("next_ms")
+_QUEUE = and_(subscribers.c.tenant == deliveries.c.tenant, subscribers.c.name == deliveries.c.subscriber)
+_SHOWN = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
+
 
 def list_deliveries(
     connection: Connection, tenant: str, subscriber: str | None, state: str | None, after: int | None, limit: int
 ) -> list[tuple[int, Delivery]]:
     """The newest first, with their numbers; `after` is the number of the last one seen."""
-    query = select(*_COLUMNS).where(deliveries.c.tenant == tenant)
+    query = select(*_SHOWN).select_from(deliveries.outerjoin(subscribers, _QUEUE)).where(deliveries.c.tenant == tenant)
     if subscriber is not None:
         query = query.where(deliveries.c.subscriber == subscriber)
     if state is not None:
@@ -221,7 +229,9 @@ def count_waiting(connection: Connection, tenant: str | None) -> dict[str, int]:
 
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
-    row = connection.execute(_with_bodies().where(deliveries.c.tenant == tenant, deliveries.c.id == id)).first()
+    joined = deliveries.join(delivery_events, delivery_events.c.event == deliveries.c.event)
+    query = select(*_SHOWN, delivery_events.c.line).select_from(joined.outerjoin(subscribers, _QUEUE))
+    row = connection.execute(query.where(deliveries.c.tenant == tenant, deliveries.c.id == id)).first()
     return None if row is None else _read(row, row.line)
 
 
