@@ -30,7 +30,7 @@ class Kind(enum.StrEnum):
 @delivery_app.command()
 def tell(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The subscriber, as subscriptions name it.")],
-    kind: Annotated[Kind, typer.Argument(help="How to tell them.")],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="webhook, email, chat, file or feed.")],
     target: Annotated[
         str, typer.Argument(metavar="[TARGET]", help="A URL, an address or a file name; none: a feed.")
     ] = "",
