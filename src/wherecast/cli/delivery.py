@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,19 +49,22 @@ def tell(
     from wherecast.broker.client.calls import BrokerError
 
     with connect(url, token) as client:
+        fields: dict[str, Any] = {"routes": []}
         try:
-            known = client.subscriber(name)
+            fields |= client.subscriber(name)
         except BrokerError as error:
             if error.status != 404:
                 raise
-            known = {"routes": []}
-        kept = {field: value for field, value in known.items() if field not in ("name", "created_at", "updated_at")}
-        kept["routes"] = [{field: one[field] for field in ("route", "kind", "target")} for one in known["routes"]]
-        kept["routes"].append({"kind": kind.value, "target": target})
-        made = client.put_subscriber(name, **kept)
+        routes = [{key: one[key] for key in ("route", "kind", "target")} for one in fields["routes"]]
+        fields["routes"] = [*routes, {"kind": kind.value, "target": target}]
+        for key in ("name", "created_at", "updated_at"):
+            fields.pop(key, None)
+        made = client.put_subscriber(name, **fields)
         route = made["routes"][-1]
         if kind is Kind.WEBHOOK:
-            route |= {**client.verify_route(name, route["route"]), "secret": route["secret"]}
+            secret = route["secret"]
+            route.update(client.verify_route(name, route["route"]))
+            route["secret"] = secret
     typer.echo(json.dumps(made))
     if route["state"] != "active":
         raise CommandError(f"nothing is sent to {target} yet: {route['reason']}")

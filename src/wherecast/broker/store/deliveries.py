@@ -6,7 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Label, Row, Select, and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Label,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
 from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions, subscribers
@@ -189,7 +203,7 @@ _NEXT_MS = case(
     else_=deliveries.c.next_ms,
 ).label("next_ms")
 _QUEUE = and_(subscribers.c.tenant == deliveries.c.tenant, subscribers.c.name == deliveries.c.subscriber)
-_SHOWN = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
+_SHOWN: list[ColumnElement[Any]] = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
 
 
 def list_deliveries(
