@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    FromClause,
     Label,
     Row,
     Select,
@@ -203,14 +204,18 @@ _NEXT_MS = case(
     else_=deliveries.c.next_ms,
 ).label("next_ms")
 _QUEUE = and_(subscribers.c.tenant == deliveries.c.tenant, subscribers.c.name == deliveries.c.subscriber)
-_SHOWN: list[ColumnElement[Any]] = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
+_SHOWN = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
+
+
+def _shown(source: FromClause, *more: ColumnElement[Any]) -> Select[Any]:
+    return select(*_SHOWN, *more).select_from(source.outerjoin(subscribers, _QUEUE))
 
 
 def list_deliveries(
     connection: Connection, tenant: str, subscriber: str | None, state: str | None, after: int | None, limit: int
 ) -> list[tuple[int, Delivery]]:
     """The newest first, with their numbers; `after` is the number of the last one seen."""
-    query = select(*_SHOWN).select_from(deliveries.outerjoin(subscribers, _QUEUE)).where(deliveries.c.tenant == tenant)
+    query = _shown(deliveries).where(deliveries.c.tenant == tenant)
     if subscriber is not None:
         query = query.where(deliveries.c.subscriber == subscriber)
     if state is not None:
@@ -244,7 +249,7 @@ def count_waiting(connection: Connection, tenant: str | None) -> dict[str, int]:
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
     joined = deliveries.join(delivery_events, delivery_events.c.event == deliveries.c.event)
-    query = select(*_SHOWN, delivery_events.c.line).select_from(joined.outerjoin(subscribers, _QUEUE))
+    query = _shown(joined, delivery_events.c.line)
     row = connection.execute(query.where(deliveries.c.tenant == tenant, deliveries.c.id == id)).first()
     return None if row is None else _read(row, row.line)
 
