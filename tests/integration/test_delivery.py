@@ -329,15 +329,16 @@ def told_by_the_feed_of(first, second, server):
     with Client(first.url, first.token) as here, Client(second.url, first.token) as there, ThreadPoolExecutor() as pool:
         here.put_subscriber("c", routes=[{"kind": "file", "target": "c.ndjson"}, {"route": "feed", "kind": "feed"}])
         here.subscribe("quotes", "n = -1", subscriber="c")
-        reading = pool.submit(lambda: list(islice(here.feed("quotes", subscriber="c"), 20)))
+        reading = pool.submit(lambda: list(islice(here.feed("quotes", subscriber="c"), 21)))
         with psycopg.connect(server.url, autocommit=True) as database:
             while not database.execute("SELECT 1 FROM presence").fetchall():
                 time.sleep(0.02)
         for _ in range(20):
             there.publish("quotes", {"n": -1})
-        assert len(reading.result(60)) == 20
         while len(found := list(there.deliveries(subscriber="c", state="delivered"))) < 20:
             time.sleep(0.02)
+        there.publish("quotes", {"n": -1})  # the feed was open until now
+        assert len(reading.result(60)) == 21
         return {one["route"] for one in found}
 
 
