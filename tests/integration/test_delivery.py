@@ -143,6 +143,9 @@ def test_a_receiver_that_does_not_agree_gets_nothing(world):
     call("PUT", f"{SPACE}/subscriptions/sil", 201, json={"filter": "symbol = 'sil'", "subscriber": "sil"})
     call("POST", f"{SPACE}/publish", 200, json={"symbol": "sil"})
     (one,) = settled(call, "sil", "pending")
+    while (one := call("GET", f"/v1/deliveries/{one['id']}", 200).json())["reason"] is None:
+        time.sleep(0.02)
+    assert (one["reason"], one["next_try"]) == ("no route can be used: r1 is unverified", None)
     put_webhook(call, hooks, "gone")
     hooks.status = lambda path, count: 410 if path == "/gone" else 204
     call("POST", f"{SPACE}/publish", 200, json={"symbol": "gone"})

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from wherecast.broker.delivery.kinds.kind import SendOutcome, SendResult
 from wherecast.broker.delivery.policy import backoff_ms, routes_of_round
 from wherecast.broker.delivery.records import (
+    NO_ROUTE,
     Delivery,
     DeliveryAttempt,
     DeliveryState,
@@ -356,7 +357,7 @@ class DeliveryCore:
     def _without_route(self, queue: DeliveryQueue, group: tuple[Delivery, ...]) -> tuple[Delivery, ...]:
         """It waits for a route: whoever changes one has it looked at again."""
         told = [f"{route.route} is {route.state.value}" for route in queue.record.routes]
-        reason = "no route can be used" + (f": {', '.join(told)}" if told else "")
+        reason = NO_ROUTE + (f": {', '.join(told)}" if told else "")
         return _all(group, route=None, place=0, next_ms=self._deadline_ms(group), reason=reason)
 
     def _deadline_ms(self, group: tuple[Delivery, ...]) -> int:
