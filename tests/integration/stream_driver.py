@@ -1,7 +1,7 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
 Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
-`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta or iceberg); matches go to
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta, iceberg or broker); matches go to
 `matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` it runs to the end. Changes with a sequence number up to n are
 applied when batch n begins, every third batch. Where there is a file `store`, it has the URL for index, checkpoint and output.
 """
@@ -30,6 +30,7 @@ from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.index import Index
+from wherecast.spark.sinks import broker as broker_module
 from wherecast.spark.sinks import jdbc as jdbc_module
 from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.parquet import Parquet
@@ -133,6 +134,13 @@ def hook_lake(reaper: Reaper) -> None:
             sink.write = write_slowly  # type: ignore[method-assign]
 
 
+def hook_broker(reaper: Reaper) -> None:
+    """Points on the way of a batch to a broker: after the first of some pieces, and after all."""
+    broker_module._PIECE = 8
+    reaper.around(broker_module.BrokerSpace, "hand_over", after="piece handed over")
+    reaper.around(ws.Broker, "write", after="all handed over")
+
+
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
     reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
@@ -140,6 +148,7 @@ def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> 
     hook_parquet(reaper, folder)
     hook_jdbc(reaper)
     hook_lake(reaper)
+    hook_broker(reaper)
     reaper.around(Index, "commit", before="change written", after="change committed")
     write, run = Parquet.write, BatchRunner.__call__
 
@@ -214,6 +223,8 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
         sink, dead = (ws.Delta(str(folder / name)) for name in ("matches", "dead"))
     if kind == "iceberg":
         sink, dead = (ws.Iceberg(f"{CATALOG}.db.{name}") for name in ("matches", "dead"))
+    if kind == "broker":
+        sink = ws.Broker(*(folder / "broker").read_text().split())
     if kind == "foreach":
         sink = ws.Foreach(Files(reaper, folder / "matches", ""))
         dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))

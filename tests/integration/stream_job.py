@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import httpx
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -29,6 +30,7 @@ CHANGE_EVERY = 3
 INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
 INTO_JDBC = ["staging filled", "rows and key in"]
 INTO_LAKE = ["before the append", "mid-append", "appended"]
+INTO_BROKER = ["piece handed over", "all handed over"]
 INTO_FOREACH = ["function begins", "function half done", "function ends"]
 NOT_COMMITTED = "done but not committed"
 POINTS = {
@@ -40,6 +42,7 @@ POINTS = {
     ],
     "jdbc": [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
     **{kind: [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED] for kind in ("delta", "iceberg")},
+    "broker": [*INTO_BROKER, NOT_COMMITTED],
     "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
 }
 
@@ -60,6 +63,8 @@ def read_output(folder: Path, name: str) -> pa.Table:
     """What a sink has, with the number of the batch in `batch_id`."""
     if (folder / "exported").exists():  # of a lake, by the driver
         table = ds.dataset(folder / "exported" / name, format="parquet").to_table()
+    elif (folder / "broker").exists() and name == "matches":
+        table = pa.Table.from_pylist(read_feed(*(folder / "broker").read_text().split()))
     elif (folder / "database").exists():
         with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
             table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
@@ -69,6 +74,22 @@ def read_output(folder: Path, name: str) -> pa.Table:
     taken = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]
     batch_of = {int(Path(entry["path"]).stem): entry["batchId"] for entry in taken}
     return table.append_column("batch_id", pa.array([batch_of[row // EVENTS] for row in table["row"].to_pylist()]))
+
+
+def read_feed(url: str, token: str) -> list[dict[str, object]]:
+    """The matches in the log of a broker's space: the values of each event, with one of its subscriptions."""
+    rows: list[dict[str, object]] = []
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http:
+        left = http.get(url).json()["next_position"]
+        with http.stream("GET", f"{url}/feed?from=earliest") as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    told = json.loads(line[6:])
+                    rows += [{**told["data"], "subscription": int(id)} for id in told["subscriptions"]]
+                    left -= 1
+                if not left:
+                    return rows
+    raise AssertionError(f"{left} events are missing")
 
 
 def check_matches(

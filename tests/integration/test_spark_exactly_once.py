@@ -19,6 +19,7 @@ import pytest
 from pyarrow import fs
 from tests.integration.stream_job import (
     CHANGE_EVERY,
+    INTO_BROKER,
     INTO_FOREACH,
     INTO_JDBC,
     INTO_LAKE,
@@ -34,8 +35,10 @@ from tests.servers.cluster import running_cluster
 from tests.servers.ports import LOOPBACK
 from tests.servers.postgresql import running_postgresql
 from tests.servers.s3 import BUCKET, running_s3
+from tests.servers.wherecast_broker import BrokerProcess, running_wherecast
 from tests.spark_versions.run import environment
 
+from wherecast import Client
 from wherecast.spark.index import Index
 from wherecast.spark.store import open_filesystem
 
@@ -51,6 +54,7 @@ KILLS = {
     ("jdbc", "broadcast"): INTO_JDBC,
     ("delta", "broadcast"): ["appended"],
     ("iceberg", "broadcast"): ["appended"],
+    ("broker", "broadcast"): INTO_BROKER,
     ("foreach", "broadcast"): ["function half done"],
     ("foreach", "event-space"): ["function begins", "function ends"],
 }
@@ -64,6 +68,7 @@ ALL_KILLS = {
     ("jdbc", "broadcast"): [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
     ("delta", "broadcast"): [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED],
     ("iceberg", "broadcast"): [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED],
+    ("broker", "broadcast"): [*INTO_BROKER, NOT_COMMITTED],
     ("foreach", "broadcast"): [*INTO_FOREACH, "dead function half done", NOT_COMMITTED],
     ("foreach", "event-space"): INTO_FOREACH,
 }
@@ -73,11 +78,12 @@ def test_every_point_is_in_the_short_list() -> None:
     """No point on the way into a sink is left to the long run."""
     short = {
         sink: {p for (s, _), points in KILLS.items() if s == sink for p in points}
-        for sink in ("parquet", "foreach", "jdbc", "delta", "iceberg")
+        for sink in ("parquet", "foreach", "jdbc", "delta", "iceberg", "broker")
     }
     assert short["parquet"] >= {*INTO_PARQUET}
     assert short["foreach"] >= {*INTO_FOREACH}
     assert short["jdbc"] >= {*INTO_JDBC}
+    assert short["broker"] >= {*INTO_BROKER}
     # Both write a batch in one step of their own, so the moment after it is the one that may double a batch.
     assert short["delta"] == short["iceberg"] == {"appended"}
     assert KILLS.keys() == ALL_KILLS.keys()
@@ -171,7 +177,19 @@ def test_killed_at_every_point(tmp_path: Path, sink: str, strategy: str, monkeyp
             for name, value in running.enter_context(running_s3()).items():
                 monkeypatch.setenv(name, value)  # the driver inherits it
             (tmp_path / "store").write_text(f"s3a://{BUCKET}/{strategy}")
+        if sink == "broker":
+            (tmp_path / "served").mkdir()
+            broker = running.enter_context(running_wherecast(tmp_path / "served"))
+            (tmp_path / "broker").write_text(f"{make_space(broker)} {broker.token}")
         kill_at_every_point(tmp_path, sink, strategy)
+
+
+def make_space(broker: BrokerProcess) -> str:
+    """The address of a space where all subscriptions that a job ever has are registered: others would be left out."""
+    with Client(broker.url, broker.token) as client:
+        client.create_space("matches", {"price": "double"})
+        client.load("matches", ({"id": str(id), "filter": "price > 0"} for id in range(130)))
+    return f"{broker.url}/v1/spaces/matches"
 
 
 def kill_at_every_point(folder: Path, sink: str, strategy: str) -> None:

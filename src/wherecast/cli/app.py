@@ -13,6 +13,7 @@ import typer
 import wherecast
 from wherecast.cli.bench import bench_app
 from wherecast.cli.broker import broker_app
+from wherecast.cli.delivery import delivery_app
 from wherecast.cli.failures import GuardedGroup
 from wherecast.cli.lab import lab_app
 from wherecast.cli.partition import partition_app
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(broker_app)
+app.add_typer(delivery_app)
 app.add_typer(lab_app, name="lab")
 app.add_typer(partition_app, name="partition")
 app.add_typer(peer_app, name="peer")
