@@ -1,6 +1,6 @@
 """Streams: the bars of the Spark pipeline, each a ratio within one run, on local[2].
 
-    python benchmarks/streams.py prepare|batch|wide|routed|small|sync [--work DIR] [--events N] [--rounds N]
+    python benchmarks/streams.py prepare|batch|wide|routed|small|sizes|sync [--work DIR] [--events N] [--rounds N]
 
 `prepare` makes workload and indexes, so that the rest can be short: on a machine that others use, seconds are what one gets.
 
@@ -9,6 +9,7 @@
 - wide: 50 columns of which filters use 4, beside all 50 passed through `mapInArrow`; nothing is kept.
 - routed: pairs over 8 servers beside broadcast, counted.
 - small: micro-batches of 1,000 events, beside Spark's own no-op sink.
+- sizes: micro-batches of other sizes, to Parquet: what `maxFilesPerTrigger` and its like decide.
 - sync: a million rules, 1,000 of them changed; then nothing.
 
 Ways take turns; the first rounds warm the JVM up, and the median of the rest counts.
@@ -39,6 +40,7 @@ SERVERS = 8
 WIDE = 50
 #: Files of a batch, and micro-batches of a stream.
 FILES, STREAMED = 4, 3
+SIZES = (1_000, 10_000, 100_000, 400_000)
 STRATEGIES = ("broadcast", "event-space")
 
 
@@ -204,6 +206,24 @@ def small(bars: Bars) -> None:
         print(f"{name:<12} p50 {median(times):6.0f} ms, {median(times) - median(found['noop']):+.0f} ms (bar +100)")
 
 
+def sizes(bars: Bars) -> None:
+    """Lists to Parquet, in micro-batches from 1,000 events to 400,000."""
+    index, folders = bars.index(), {size: bars.write(f"sized-{size}", 6 * size, 6) for size in SIZES}
+    schema = bars.spark.read.parquet(str(folders[SIZES[0]])).schema
+    for round_ in range(2):
+        for size, folder in folders.items():
+            for used in ("sized-out", "sized-checkpoint"):
+                shutil.rmtree(bars.work / used, ignore_errors=True)
+            events = bars.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+            sink, now = ws.Parquet(str(bars.work / "sized-out")), {"availableNow": True}
+            query = index.stream(events, sink, str(bars.work / "sized-checkpoint"), output="lists", trigger=now)
+            query.awaitTermination()
+            steps = [json.loads(p.json)["durationMs"]["triggerExecution"] for p in query.query.recentProgress]
+            if round_:
+                took = median(steps[2:]) / 1e3
+                print(f"{size:>8,} events a batch: {took:5.2f} s, {size / took:10,.0f} events/s", flush=True)
+
+
 def sync(bars: Bars) -> None:
     """A million rules with an owner, of which 1,000 change; each step once, in a session that has built the index."""
     spark, path = bars.spark, bars.work / "synced"
@@ -229,6 +249,7 @@ COMMANDS: dict[str, Callable[[Bars], None]] = {
     "wide": wide,
     "routed": routed,
     "small": small,
+    "sizes": sizes,
     "sync": sync,
 }
 
