@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine
+from wherecast.cli.demo_market import SCHEMA as MARKET
+from wherecast.cli.demo_market import AlertMarket
 from wherecast.errors import PlanError, SnapshotError
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
@@ -132,6 +134,12 @@ class TestChoice:
         assert met[keys > 0] == pytest.approx(4)
         reach, held = np.full(2, 0.5), np.full(2, 1e6)
         assert cost_us(reach, held, None, 4.0) == pytest.approx(RECEIVE_US + 4 * MEET_US + HOLD_US * 2e6)
+
+    def test_alerts_of_symbols_are_not_sent_around(self):
+        """The alerts of the demo: an event meets those of its symbol on one server as on eight, so sending it is not worth it."""
+        schema = Schema.of(MARKET)
+        compiled = Compiler(schema).compile_many(AlertMarket(1).subscriptions(4_000)["filter"].to_pylist())
+        assert Plan.build(compiled.filters, 25 * weigh(compiled), schema, 8).strategy == "broadcast"
 
     def test_one_server_that_does_all_the_work_is_no_plan(self):
         """Ranges that event-space cannot route go to filter-set, not to one residual server."""

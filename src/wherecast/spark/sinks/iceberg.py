@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from wherecast.spark.sinks.sink import Sink, computed
+from wherecast.spark.sinks.sink import Sink, computed, refuse_lost_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,10 @@ class Iceberg(Sink):
         """Append in one snapshot with the batch's key, unless there is one."""
         if self.holds(batch):
             return
+        is_new = not matches.sparkSession.catalog.tableExists(self.table)
+        if is_new:
+            refuse_lost_table(self.table, batch)
         with computed(matches) as rows:
-            if not rows.sparkSession.catalog.tableExists(self.table):
+            if is_new:
                 rows.limit(0).writeTo(self.table).using("iceberg").create()
             rows.writeTo(self.table).option(f"snapshot-property.{KEY}", batch.key).append()
