@@ -35,6 +35,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from wherecast import spark as ws
 from wherecast.bench.workloads.reference import make_workload
 
+#: Seconds of each round, by the name of a way.
+Taken = dict[str, list[float]]
 WARM_UP = 2
 SERVERS = 8
 WIDE = 50
@@ -81,8 +83,8 @@ class Bars:
             pq.write_table(source.slice(number * n // files, n // files), path / f"{number:05d}.parquet")
         return path
 
-    def compare(self, ways: dict[str, Callable[[], object]]) -> dict[str, float]:
-        """Median seconds of each way, taking turns."""
+    def compare(self, ways: dict[str, Callable[[], object]]) -> Taken:
+        """Seconds of each way, taking turns."""
         taken: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(WARM_UP + self.rounds):
             for name, work in ways.items():
@@ -90,7 +92,7 @@ class Bars:
                 work()
                 taken[name].append(time.perf_counter() - begin)
                 print(f"{name}: {taken[name][-1]:.2f} s", file=sys.stderr, flush=True)
-        return {name: median(times[WARM_UP:]) for name, times in taken.items()}
+        return {name: times[WARM_UP:] for name, times in taken.items()}
 
 
 def passed(events: DataFrame) -> DataFrame:
@@ -105,12 +107,14 @@ def consume(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def show(taken: dict[str, float], n: int, goals: dict[tuple[str, str], float]) -> None:
-    for name, seconds in taken.items():
-        print(f"{name:<40}{seconds:8.2f} s{n / seconds:14,.0f} events/s")
+def show(taken: Taken, n: int, goals: dict[tuple[str, str], float]) -> None:
+    """Medians count; the best rounds beside them say more where others use the machine."""
+    for name, times in taken.items():
+        print(f"{name:<32}{median(times):8.2f} s{n / median(times):12,.0f} events/s, best {min(times):.2f} s")
     for (one, other), goal in goals.items():
-        ratio = taken[other] / taken[one]
-        print(f"{one} / {other}: {ratio:.2f} (bar {goal}: {'met' if ratio >= goal else 'missed'})", flush=True)
+        ratio = median(taken[other]) / median(taken[one])
+        best, verdict = min(taken[other]) / min(taken[one]), "met" if ratio >= goal else "missed"
+        print(f"{one} / {other}: {ratio:.2f}, by the best rounds {best:.2f} (bar {goal}: {verdict})", flush=True)
 
 
 def batch(bars: Bars) -> None:
@@ -144,7 +148,7 @@ def batch(bars: Bars) -> None:
     }
     taken = bars.compare(ways)
     # In steady state: the batches after the first, from trigger to commit.
-    taken["stream"] = median(step["triggerExecution"] for run in steps[WARM_UP:] for step in run if step) / 1e3
+    taken["stream"] = [step["triggerExecution"] / 1e3 for run in steps[WARM_UP:] for step in run if step]
     show(taken, bars.n, {("batch", "pass through"): 0.85, ("stream", "batch"): 0.85})
     for name in ("addBatch", "walCommit", "commitOffsets", "queryPlanning", "latestOffset"):
         print(f"  {name}: {median(step.get(name, 0) for run in steps[WARM_UP:] for step in run if step):.0f} ms")
