@@ -113,7 +113,7 @@ def met_clauses(placement: Placement, filters: Filters, reach: Floats, *, dealt:
     chance = np.ones(n_rows.size)
     np.minimum.at(chance, clause, by_constraint)
     by_filter = np.add.reduceat(np.append(chance, 0.0), filters.clause_ptr[:-1]) * (np.diff(filters.clause_ptr) > 0)
-    met = np.bincount(placement.servers, np.repeat(by_filter, np.diff(placement.ptr)), reach.size)
+    met = np.bincount(placement.servers, np.repeat(by_filter, np.diff(placement.ptr)), reach.size).astype(np.float64)
     return met if dealt else met / np.maximum(reach, 1e-9)
 
 
