@@ -6,6 +6,7 @@ Run where both are there for the Spark at hand: `python -m tests.spark_versions.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,12 @@ def test_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path, kind: str) -
     if kind == "iceberg":
         spark.catalog.refreshTable(name)
     assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == 8
+    if kind == "delta path":
+        shutil.rmtree(tmp_path / "out")
+    else:
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(ws.SinkError, match="the stream is at batch 3: its earlier output was deleted"):
+        sinks[kind]().write(rows, Batch(3, "one", "r"))
 
 
 @pytest.mark.parametrize("kind", list(FORMATS))
