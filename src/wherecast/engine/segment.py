@@ -61,7 +61,7 @@ class Subscriptions(NamedTuple):
 class FanOut(NamedTuple):
     """From the filters of a segment that events satisfy to subscriptions: kernels, called without a look at types."""
 
-    ptr: npt.NDArray[Any]
+    ptr: npt.NDArray[Any]  # of the subscriptions; empty where each filter has one
     ids: npt.NDArray[Any]  # by slot, as `write_ids` takes them; nothing where they are texts
     count: Callable[..., None]
     write_ids: Callable[..., None]
@@ -185,6 +185,8 @@ class Segment:
     def fan_out(self) -> FanOut:
         """The kernels for the fan-out of a batch."""
         ptr, ids, _ = self.subscriptions
+        if ptr.size - 1 == ptr[-1] and (np.diff(ptr) == 1).all():
+            ptr = ptr[:0]
         ptr, values = frozen(ptr), np.zeros(0, np.int64) if ids.are_texts else ids.values
         found = _NONE_DIED, np.zeros(0, np.int32), _NONE_DIED, 0
         count = direct(count_subscriptions, ptr, *found, _NONE_DIED)

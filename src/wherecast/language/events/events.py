@@ -126,6 +126,8 @@ class EventBatch:
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        if isinstance(events, pa.Table) and len(batches := events.to_batches()) == 1:
+            events = batches[0]
         source = _open_source(events)
         attributes, zone = schema.attributes, schema.zone
         plain = None
