@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
 _LARGE = 1 << 20
+#: Of so few events, what the fan-out reads last is still in the cache when it is wanted.
+_FEW_EVENTS = 512
 #: Entries that the 32-bit offsets of a list array reach.
 _MOST_IN_LIST = 2**31 - 1
 #: Events that a notebook shows, and how many matches there may be for it to show their ids.
@@ -42,7 +44,8 @@ class SegmentMatches(NamedTuple):
 
     def add_counts(self, version: int, counts: Longs) -> None:
         """Add the subscriptions of each event that are alive at a version."""
-        self.segment.fan_out.count(*self._found(version), counts)
+        ids = self.segment.fan_out.ids
+        self.segment.fan_out.count(*self._found(version), ids if counts.size < _FEW_EVENTS else ids[:0], counts)
 
     def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
@@ -50,7 +53,7 @@ class SegmentMatches(NamedTuple):
         if values is fan_out.ids:
             fan_out.write_ids(*self._found(version), frozen(values), cursor, ends, out)
         else:
-            write_values(fan_out.ptr, *self._found(version), frozen(values), cursor, ends, out)
+            write_values(fan_out.ptr, fan_out.single, *self._found(version), frozen(values), cursor, ends, out)
 
     def _found(self, version: int) -> tuple[Longs, npt.NDArray[np.int32], Longs, int]:
         """What the fan-out kernels need to know of the events."""

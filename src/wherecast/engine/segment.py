@@ -8,6 +8,7 @@ version is published. If it never is, they are taken back before the next change
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -61,7 +62,8 @@ class Subscriptions(NamedTuple):
 class FanOut(NamedTuple):
     """From the filters of a segment that events satisfy to subscriptions: kernels, called without a look at types."""
 
-    ptr: npt.NDArray[Any]  # of the subscriptions; empty where each filter has one
+    ptr: npt.NDArray[Any]  # of the subscriptions
+    single: int  # so many filters, the first ones, have one subscription each
     ids: npt.NDArray[Any]  # by slot, as `write_ids` takes them; nothing where they are texts
     count: Callable[..., None]
     write_ids: Callable[..., None]
@@ -185,13 +187,13 @@ class Segment:
     def fan_out(self) -> FanOut:
         """The kernels for the fan-out of a batch."""
         ptr, ids, _ = self.subscriptions
-        if ptr.size - 1 == ptr[-1] and (np.diff(ptr) == 1).all():
-            ptr = ptr[:0]
+        # Every filter has a subscription, so that a slot equals its filter if all filters before it have one only.
+        single = bisect_left(range(ptr.size - 1), True, key=lambda f: bool(ptr[f + 1] > f + 1))
         ptr, values = frozen(ptr), np.zeros(0, np.int64) if ids.are_texts else ids.values
         found = _NONE_DIED, np.zeros(0, np.int32), _NONE_DIED, 0
-        count = direct(count_subscriptions, ptr, *found, _NONE_DIED)
-        write = direct(write_values, ptr, *found, frozen(values), _NONE_DIED, _NONE_DIED, _NONE_DIED)
-        return FanOut(ptr, values, partial(count, ptr), partial(write, ptr))
+        count = direct(count_subscriptions, ptr, single, *found, frozen(values[:0]), _NONE_DIED)
+        write = direct(write_values, ptr, single, *found, frozen(values), _NONE_DIED, _NONE_DIED, _NONE_DIED)
+        return FanOut(ptr, single, values, partial(count, ptr, single), partial(write, ptr, single))
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
@@ -263,6 +265,8 @@ class Segment:
         self.matcher = matcher
         others = [c for c in self.codebook.used if gate is None or c != gate[0]]
         self._read_after_gate = {a for c in others for a in self.codebook.read_by(c)} | self.residuals.attributes
+        if gate is not None and gate[1].size < self.codebook.widths[gate[0]]:
+            gate = None  # kernels look codes up in it without a check, and a matcher may come out of a file
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
         self._gate = gate if gate is not None and not self.codebook.is_set(gate[0]) else None
 

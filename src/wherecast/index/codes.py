@@ -218,9 +218,7 @@ class Codebook:
     def encode_behind(self, events: EventBatch, gate: int, is_open: Bools) -> tuple[EventCodes, Bools]:
         """As `encode`, but events whose code in a column of values is not open have no codes in the others; and which events are open."""
         codes, lists = np.zeros((len(events), len(self.codes)), np.int32), ListWriter()
-        self._stored.encode_one(events, gate, codes)
-        wanted = is_open[codes[:, gate]]
-        self._stored.encode(events, codes, (gate,), lists, wanted)
+        wanted = self._stored.encode_behind(events, gate, is_open, codes, lists)
         return EventCodes(codes, *lists.joined()), wanted
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:

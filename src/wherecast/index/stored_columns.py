@@ -76,6 +76,7 @@ class StoredColumns:
         self._of_job = sorted((own[n].attr, n, kind) for n, kind in kinds.items() if kind is not None)
         self._attributes = sorted({attr for attr, _, _ in self._of_job})
         self.columns = frozenset(n for _, n, _ in self._of_job)
+        self._jobs_behind: dict[int, Longs] = {}  # with that of a column first
         self._most_literals = max((c.width for c in codes if isinstance(c, LiteralCodes)), default=0)
 
     @cached_property
@@ -89,37 +90,36 @@ class StoredColumns:
             job[: 3 + len(facts)] = attr, number, kind, *facts
         return jobs
 
-    def encode_one(self, events: EventBatch, number: int, out: Ints) -> None:
-        """Write the codes of one column of values to out[event, column], which is 0."""
-        self._run(events, self._jobs_by_column[number], _ALL, out, ListWriter())
-
-    def encode(
-        self, events: EventBatch, out: Ints, known: Collection[int], lists: ListWriter, wanted: Bools | None = None
-    ) -> None:
-        """Write the codes of the columns to out[event, column], which is 0; not those of columns that are `known`.
-
-        Events that are not wanted are left out.
-        """
+    def encode(self, events: EventBatch, out: Ints, known: Collection[int], lists: ListWriter) -> None:
+        """Write the codes of the columns to out[event, column], which is 0; not those of columns that are `known`."""
         jobs = self._jobs
         for number in known:
             jobs = jobs[jobs[:, 1] != number]
-        self._run(events, jobs, _ALL if wanted is None else wanted, out, lists)
+        self._run(events, jobs, _ALL, _ALL, out, lists)
 
-    @cached_property
-    def _jobs_by_column(self) -> dict[int, Longs]:
-        return {number: self._jobs[i : i + 1] for i, (_, number, _) in enumerate(self._of_job)}
+    def encode_behind(self, events: EventBatch, gate: int, is_open: Bools, out: Ints, lists: ListWriter) -> Bools:
+        """As `encode`, but events whose code in a column of values is not open have no codes in the others. Which events are open."""
+        jobs = self._jobs_behind.get(gate)
+        if jobs is None:
+            jobs = self._jobs_behind[gate] = self._jobs[np.argsort(self._jobs[:, 1] != gate, kind="stable")]
+        wanted = np.empty(len(events), np.bool_)
+        self._run(events, jobs, is_open, wanted, out, lists)
+        return wanted
 
-    def _run(self, events: EventBatch, jobs: Longs, wanted: Bools, out: Ints, lists: ListWriter) -> None:
-        n = len(events)
-        values = find_values(events, self._attributes if jobs is self._jobs else set(jobs[:, 0].tolist()))
+    def _run(
+        self, events: EventBatch, jobs: Longs, is_open: Bools, wanted: Bools, out: Ints, lists: ListWriter
+    ) -> None:
+        n, run = len(events), _code_columns()
+        attributes = self._attributes if len(jobs) == len(self._jobs) else set(jobs[:, 0].tolist())
+        given: tuple[Any, ...] = find_values(events, attributes), jobs, is_open, wanted
         rows, hashes = np.empty(n, np.int32), np.empty(HASHED, np.uint64)
         if not self._most_literals:
-            _code_columns()(values, jobs, wanted, np.zeros(3, np.int64), rows, hashes, *_NOTHING, out, 0, *_NO_LISTS)
+            run(*given, np.zeros(3, np.int64), rows, hashes, *_NOTHING, out, 0, *_NO_LISTS)
             return
         done, given_up = np.array([0, 0, lists.n_lists]), np.zeros(len(jobs), bool)
-        given = wanted, done, rows, hashes, np.zeros(self._most_literals, np.uint8), given_up
+        given = *given, done, rows, hashes, np.zeros(self._most_literals, np.uint8), given_up
         ptr, codes = np.zeros(_LISTS_PER_EVENT * n + 2, np.int64), np.empty(_CODES_PER_EVENT * n + 2, np.int32)
-        while not _code_columns()(values, jobs, *given, out, lists.n_lists, ptr, codes):
+        while not run(*given, out, lists.n_lists, ptr, codes):
             ptr, codes = np.concatenate((ptr, np.zeros_like(ptr))), np.concatenate((codes, np.empty_like(codes)))
         lists.add(ptr[: done[2] - lists.n_lists + 1], codes)
         for number in jobs[given_up, 1].tolist():
@@ -144,5 +144,17 @@ def _kind_of(schema: Schema, number: int, codes: object) -> int | None:
 @cache
 def _code_columns() -> Callable[..., Any]:
     table, flags, codes = np.zeros((1, 1), np.int64), np.zeros(0, np.bool_), np.zeros((1, 1), np.int32)
-    examples = table, table, flags, table[0], codes[0], np.zeros(0, np.uint64), np.zeros(0, np.uint8), flags, codes, 0
+    examples = (
+        table,
+        table,
+        flags,
+        flags,
+        table[0],
+        codes[0],
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.uint8),
+        flags,
+        codes,
+        0,
+    )
     return direct(code_columns, *examples, table[0], codes[0])

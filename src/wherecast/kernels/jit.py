@@ -35,6 +35,8 @@ mispredicted branch for nearly every word that is not zero: 16 ms an event on a 
 `match_guards` looks at 16 guards at a time (see `guards`). It gathers the event's buckets, which LLVM does not do by itself; it is used with AVX-512
 only (`HAS_COMPRESS`): 2.0 ns a guard one by one, 0.4 so.
 
+`four_bytes` and `eight_bytes` are one load each. Byte by byte, Numba looks at the sign of each index, and LLVM does not put the bytes together.
+
 `array_at` makes an array of an address. A kernel that reads hundreds of columns gets a table of their addresses: handing over
 hundreds of arrays one by one takes longer than reading them.
 
@@ -181,6 +183,14 @@ if config.DISABLE_JIT:
     def prefetch(array: Any, at: Any) -> None:
         """Bring array[at] into the cache; `at` may be anywhere."""
 
+    def four_bytes(data: Any, at: Any) -> Any:
+        """The bytes data[at:at + 4] as a number, the first the lowest."""
+        return np.uint64(int.from_bytes(bytes(data[at : at + 4]), "little"))
+
+    def eight_bytes(data: Any, at: Any) -> Any:
+        """The bytes data[at:at + 8] as a number, the first the lowest."""
+        return np.uint64(int.from_bytes(bytes(data[at : at + 8]), "little"))
+
     def array_at(address: Any, size: Any, dtype: Any) -> Any:
         """The array of so many values that stands at an address; its owner must keep it there."""
         if size == 0:
@@ -319,6 +329,22 @@ else:
             return context.get_dummy_value()
 
         return types.void(array, types.int64), generate
+
+    def _bytes_as_number(size: int) -> Any:
+        def load(typing_context: Any, data: Any, at: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                bytes_of = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+                kind = ir.IntType(8 * size)
+                where = builder.bitcast(builder.gep(bytes_of, [arguments[1]]), kind.as_pointer())
+                number = builder.load(where, align=1)
+                return number if size == 8 else builder.zext(number, ir.IntType(64))
+
+            return types.uint64(data, types.int64), generate
+
+        load.__doc__ = f"The bytes data[at:at + {size}] as a number, the first the lowest."
+        return intrinsic(load)
+
+    four_bytes, eight_bytes = _bytes_as_number(4), _bytes_as_number(8)
 
     @intrinsic
     def array_at(typing_context: Any, address: Any, size: Any, dtype: Any) -> Any:

@@ -238,7 +238,7 @@ class AdaptiveMatcher(Matcher):
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
-        count_subscriptions(ptr, event_ptr, ids, _NONE_DIED, 0, totals)
+        count_subscriptions(ptr, 0, event_ptr, ids, _NONE_DIED, 0, _NONE_DIED, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
         return totals
 
