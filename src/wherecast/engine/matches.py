@@ -45,7 +45,7 @@ class SegmentMatches(NamedTuple):
     def add_counts(self, version: int, counts: Longs) -> None:
         """Add the subscriptions of each event that are alive at a version."""
         ids = self.segment.fan_out.ids
-        self.segment.fan_out.count(*self._found(version), ids if counts.size < _FEW_EVENTS else ids[:0], counts)
+        self.segment.fan_out.count_live(*self._found(version), ids if counts.size < _FEW_EVENTS else ids[:0], counts)
 
     def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""

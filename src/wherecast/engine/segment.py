@@ -65,7 +65,7 @@ class FanOut(NamedTuple):
     ptr: npt.NDArray[Any]  # of the subscriptions
     single: int  # so many filters, the first ones, have one subscription each
     ids: npt.NDArray[Any]  # by slot, as `write_ids` takes them; nothing where they are texts
-    count: Callable[..., None]
+    count_live: Callable[..., None]
     write_ids: Callable[..., None]
 
 

@@ -222,7 +222,7 @@ def hash_bytes(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np
 
 
 @inlined
-def _short_word(data: Bytes | bytes, start: int, end: int) -> np.uint64:
+def _short_word(data: Bytes | bytes, start: int, end: int) -> Any:
     """One to seven bytes as a number, in which some stand twice."""
     if end - start >= 4:
         return four_bytes(data, start) | four_bytes(data, end - 4) << _SHIFT

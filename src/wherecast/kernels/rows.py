@@ -129,7 +129,9 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
     row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
     if end - row > FEW_ROWS:
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
-    holds, held, has_lists = True, False, False
+    holds: Scalar = True
+    held: Scalar = False
+    has_lists: Scalar = False
     for at in range(row, end):
         place = row_place(number, at)
         a = np.int64(attr[place])

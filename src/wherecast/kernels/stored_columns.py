@@ -155,14 +155,15 @@ def _look_up(text: Longs, job: Longs, rows: Ints, hashes: Words, codes: Ints) ->
     for first in range(0, rows.size, HASHED):
         stop = min(first + HASHED, rows.size)
         for i in range(first, stop):
-            h = hash_words(data, np.int64(ends[rows[i]]), np.int64(ends[rows[i] + 1]), seed)
+            start: Scalar = np.int64(ends[rows[i]])
+            end: Scalar = np.int64(ends[rows[i] + 1])
+            h = hash_words(data, start, end, seed)
             hashes[i - first] = h
             prefetch(places, np.int64(h & mask))
             prefetch(marks, np.int64(h & mask))
         for i in range(first, stop):
             row = rows[i]
-            start: Scalar = np.int64(ends[row])
-            end: Scalar = np.int64(ends[row + 1])
+            start, end = np.int64(ends[row]), np.int64(ends[row + 1])
             h = hashes[i - first]
             codes[row, column] = find_code(offsets, constants, places, marks, ordered, data, start, end, h)
 
