@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
+from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.arrow_texts import string_buffers
@@ -84,6 +85,15 @@ class PackedTexts:
         """Some of the texts, by their number."""
         starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
         return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
+
+class ElementTexts(PackedTexts):
+    """Texts that are the elements of sets: each has one code, in their order."""
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Codes by text."""
+        return {text: code for code, text in enumerate(self.strings(), FIRST_LITERAL)}
 
 
 class StringCodes(PackedTexts):

@@ -171,6 +171,14 @@ if config.DISABLE_JIT:
         """Position of the lowest set bit; 64 if there is none."""
         return (int(word) & -int(word)).bit_length() - 1 if word else 64
 
+    def leading_zeros(word: Any) -> int:
+        """Zeros above the highest set bit; 64 if there is none."""
+        return 64 - int(word).bit_length()
+
+    def swap_bytes(word: Any) -> Any:
+        """A word with its bytes in the other order."""
+        return np.uint64(word).byteswap()
+
     def compress_16(source: Any, at: Any, mask: Any, target: Any, n: Any) -> None:
         """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
         chosen = [source[at + i] for i in range(16) if int(mask) >> i & 1]
@@ -263,6 +271,24 @@ else:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, 0))
 
         return types.int64(types.uint64), generate
+
+    @intrinsic
+    def leading_zeros(typing_context: Any, word: Any) -> Any:
+        """Zeros above the highest set bit; 64 if there is none."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctlz(arguments[0], context.get_constant(types.boolean, 0))
+
+        return types.int64(types.uint64), generate
+
+    @intrinsic
+    def swap_bytes(typing_context: Any, word: Any) -> Any:
+        """A word with its bytes in the other order."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bswap(arguments[0])
+
+        return types.uint64(types.uint64), generate
 
     def _permute_16(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         """`compress_16` of two times eight numbers."""
