@@ -416,6 +416,13 @@ class TestSummaries:
         assert partition.in_vain(events, partition.route(events)).all()
         assert partition.route(quotes(*(f"S{i}" for i in range(3000)))).servers.size == 3000
 
+    @pytest.mark.parametrize("summary", ["bloom", "dictionary"])
+    def test_an_empty_text_is_a_value_like_any_other(self, summary):
+        """Its hash is 0, which no summary can hold."""
+        filters = compile_all("symbol = ''", "symbol = 'A'")
+        partition = EventSpace.build(filters, ones(filters), SCHEMA, 2, attributes=["symbol"], summary=summary)
+        assert partition.route(quotes("", "A", "B")).event_ids.tolist() == [0, 1]
+
     def test_removed_filters_leave_at_the_next_rebuild(self):
         """Bloom filters cannot forget; the ledger can."""
         filters = stocks(3000)

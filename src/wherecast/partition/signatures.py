@@ -115,6 +115,7 @@ def sign_filters(filters: Filters, schema: Schema, columns: Sequence[int], seed:
         hashes = np.repeat(hashes, np.diff(sizes))
         fold_values(hashes, values[places])
         clauses = np.repeat(clauses, np.diff(sizes))
+    hashes[hashes == 0] = 1  # as of events, see `sign_row`
     return _distinct(clause_owner[clauses], hashes, unrouted)
 
 
