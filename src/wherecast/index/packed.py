@@ -16,6 +16,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
+from wherecast.index.pages import side_by_side
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
 from wherecast.language.sequences import distinct, take_ranges
@@ -108,12 +109,10 @@ def pack_boxes(boxes: Boxes) -> PackedBoxes:
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
     none = np.zeros(0, np.int32)
     number, attr, lo, hi = _number_rows(boxes)
+    attr = attr.astype(np.int8) if boxes.n_attributes <= 128 else attr
+    hi = none if np.array_equal(lo, hi) else hi
     return PackedBoxes(
-        boxes.ptr.astype(np.int32),
-        number,
-        attr.astype(np.int8) if boxes.n_attributes <= 128 else attr,
-        lo,
-        none if np.array_equal(lo, hi) else hi,
+        *side_by_side([boxes.ptr.astype(np.int32), number, attr, lo, hi]),
         none if identity else boxes.filter_ids,
         boxes.residuals if np.any(boxes.residuals >= 0) else none,
         boxes.n_filters,

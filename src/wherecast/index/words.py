@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
+from wherecast.index.pages import side_by_side
 from wherecast.index.strings import ElementTexts, Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
@@ -64,7 +65,7 @@ class WordCodes(ElementTexts):
             raise LimitError(f"words of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer words")
         slots, seed = np.zeros(2 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
         fill_slots(offsets, data, np.uint64(seed), slots)
-        return cls(offsets, data, slots, seed, language)
+        return cls(offsets, data, *side_by_side([slots]), seed, language)
 
     @cached_property
     def _by_stem(self) -> dict[str, tuple[int, ...]]:

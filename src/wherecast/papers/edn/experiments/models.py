@@ -50,7 +50,7 @@ class ModelSettings:
     """Subscriptions of each kind, and events."""
 
     subscriptions: tuple[int, ...] = (1_000, 3_000, 10_000)
-    n_events: int = 2_000
+    n_events: int = 1_000
     n_checked: int = 200  # events whose matches are compared with the naive evaluator's, on the smallest index
     rounds: int = 5
     seed: int = 1
@@ -68,7 +68,7 @@ def run(settings: ModelSettings, progress: Progress) -> list[Row]:
         checked = settings.n_checked if n == min(settings.subscriptions) else 0
         wrong = _count_wrong(found, subscriptions, events.slice(0, checked))
         contestants = [Contestant(name, _Stream(engine, events).run) for name, engine in engines.items()]
-        timings = time_in_turns(contestants, settings.n_events, rounds=settings.rounds, budget_s=0.5)
+        timings = time_in_turns(contestants, settings.n_events, rounds=settings.rounds, budget_s=0.2)
         for name, kinds in SETS.items():
             rows.append({
                 "subscriptions_per_kind": n,
