@@ -65,7 +65,7 @@ class WordCodes(ElementTexts):
             raise LimitError(f"words of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer words")
         slots, seed = np.zeros(2 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
         fill_slots(offsets, data, np.uint64(seed), slots)
-        return cls(offsets, data, *side_by_side([slots]), seed, language)
+        return cls(offsets, data, side_by_side([slots])[0], seed, language)
 
     @cached_property
     def _by_stem(self) -> dict[str, tuple[int, ...]]:

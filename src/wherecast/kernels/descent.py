@@ -551,11 +551,11 @@ def descend(
                     has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
                     has_buckets = True
                 if guarded and has_lists:
-                    guard, before = leaves[leaf, MAP], count
+                    guard, waited = leaves[leaf, MAP], count
                     count, held = list_guarded(
                         guards, guard, guard + size, slots, first, own, near, met, checked, waiting, count, kept, held
                     )
-                    for i in range(before, count):
+                    for i in range(waited, count):
                         prefetch(row_ptr, np.int64(waiting[i]))
                     continue
                 for i in range((size + 63) >> 6):

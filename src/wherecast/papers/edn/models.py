@@ -58,7 +58,8 @@ class Subscription(NamedTuple):
 def _popular(rng: np.random.Generator, n: int, size: Any, slope: float = 1.0) -> Longs:
     """Numbers below n, the first ones most often."""
     chances = np.arange(1, n + 1) ** -slope
-    return rng.choice(n, size, p=chances / chances.sum())
+    found: Longs = rng.choice(n, size, p=chances / chances.sum())
+    return found
 
 
 def _vectors(rng: np.random.Generator, n: int, subjects: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

@@ -1,8 +1,8 @@
 """Six kinds of subscriptions in one index: what each costs alone, all together, and what each adds.
 
 Section II asks the network for channels, topics, attributes, keywords, similarity and patterns, and gives no figures. Each kind has the same number of
-subscriptions. An index has those of one kind, of all six, or of all but one; events go through all of them in turns, in batches. What the first events match
-is compared with the naive evaluator (`edn.models.find_naively`) before anything is timed.
+subscriptions. An index has those of one kind, of all six or, at the largest size, of all but one; events go through all of them in turns, in one batch. What the first events match
+is compared with the naive evaluator (`edn.models.find_naively`) before anything is timed. A time is the best of all rounds: what a kind adds is a small difference.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ModelSettings:
     subscriptions: tuple[int, ...] = (1_000, 3_000, 10_000)
     n_events: int = 1_000
     n_checked: int = 200  # events whose matches are compared with the naive evaluator's, on the smallest index
-    rounds: int = 5
+    rounds: int = 15
     seed: int = 1
 
 
@@ -63,13 +63,14 @@ def run(settings: ModelSettings, progress: Progress) -> list[Row]:
     for n in settings.subscriptions:
         progress(f"{NAME}: {n:,} subscriptions of each kind")
         subscriptions = {kind: make_subscriptions(kind, n, settings.seed) for kind in KINDS}
-        engines = {name: _engine(subscriptions, kinds, events) for name, kinds in SETS.items()}
+        sets = SETS if n == max(settings.subscriptions) else {name: SETS[name] for name in (*KINDS, ALL)}
+        engines = {name: _engine(subscriptions, kinds, events) for name, kinds in sets.items()}
         found = _find(engines[ALL], events)
         checked = settings.n_checked if n == min(settings.subscriptions) else 0
         wrong = _count_wrong(found, subscriptions, events.slice(0, checked))
         contestants = [Contestant(name, _Stream(engine, events).run) for name, engine in engines.items()]
         timings = time_in_turns(contestants, settings.n_events, rounds=settings.rounds, budget_s=0.2)
-        for name, kinds in SETS.items():
+        for name, kinds in sets.items():
             rows.append({
                 "subscriptions_per_kind": n,
                 "kinds": name,
@@ -135,7 +136,7 @@ def _largest(rows: Rows) -> Rows:
 
 
 def _cost(rows: Rows, kinds: str) -> float:
-    return float(choose(rows, kinds=kinds)[0]["us_per_event"])
+    return float(choose(rows, kinds=kinds)[0]["best_us_per_event"])
 
 
 def _judge_exact(rows: Rows) -> Finding:
@@ -158,7 +159,7 @@ def _judge_growth(rows: Rows) -> Finding:
     sizes = numbers(choose(rows, kinds=ALL), "subscriptions_per_kind")
     growth = {}
     for kind in KINDS:
-        costs = numbers(choose(rows, kinds=kind), "us_per_event")
+        costs = numbers(choose(rows, kinds=kind), "best_us_per_event")
         growth[kind] = float(costs[-1] / costs[0])
     listed = ", ".join(f"{kind} {show_number(times)}x" for kind, times in growth.items())
     most = sizes[-1] / sizes[0]
@@ -173,10 +174,10 @@ def plot(rows: Rows, axes: Axes) -> None:
     for kind, color in zip((*KINDS, ALL), PALETTE, strict=False):
         own = choose(rows, kinds=kind)
         style = "s-" if kind == ALL else "o-"
-        axes.plot(sizes, numbers(own, "us_per_event"), style, color=color, label=kind)
+        axes.plot(sizes, numbers(own, "best_us_per_event"), style, color=color, label=kind)
     alone = [sum(_cost(own, kind) for kind in KINDS) for _, own in group(rows, "subscriptions_per_kind")]
     axes.plot(sizes, alone, "--", color=REFERENCE, label="the six one by one")
-    axes.set(xscale="log", yscale="log", xlabel="subscriptions of each kind", ylabel="time per event (us)")
+    axes.set(xscale="log", yscale="log", xlabel="subscriptions of each kind", ylabel="time per event (us, best)")
     show_plain(axes.xaxis, sizes)
 
 
@@ -190,7 +191,7 @@ def plot_shares(rows: Rows, axes: Axes) -> None:
     axes.bar(places + 0.2, added, 0.38, color=PALETTE[1], label="added to the other five")
     axes.set_xticks(places, KINDS)
     n = int(largest[0]["subscriptions_per_kind"])
-    axes.set(xlabel=f"kind of subscription, {n:,} each", ylabel="time per event (us)")
+    axes.set(xlabel=f"kind of subscription, {n:,} each", ylabel="time per event (us, best)")
 
 
 EXPERIMENT = Experiment(
