@@ -109,10 +109,15 @@ def pack_boxes(boxes: Boxes) -> PackedBoxes:
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
     none = np.zeros(0, np.int32)
     number, attr, lo, hi = _number_rows(boxes)
-    attr = attr.astype(np.int8) if boxes.n_attributes <= 128 else attr
-    hi = none if np.array_equal(lo, hi) else hi
+    small = attr.astype(np.int8) if boxes.n_attributes <= 128 else attr
+    rows = [boxes.ptr.astype(np.int32), number, small, lo, none if np.array_equal(lo, hi) else hi]
+    ptr, number, attr, lo, hi = side_by_side(rows)
     return PackedBoxes(
-        *side_by_side([boxes.ptr.astype(np.int32), number, attr, lo, hi]),
+        ptr,
+        number,
+        attr,
+        lo,
+        hi,
         none if identity else boxes.filter_ids,
         boxes.residuals if np.any(boxes.residuals >= 0) else none,
         boxes.n_filters,

@@ -155,7 +155,7 @@ def _points_of_topics(filters: Filters, number: int, seed: int) -> tuple[Longs, 
     n_clauses = filters.row_ptr.size - 1
     rows = np.flatnonzero((filters.attr == number) | (filters.attr == ~number))
     ends = filters.attr[rows] >= 0
-    constraint = np.cumsum(ends) - ends
+    constraint: Longs = np.cumsum(ends) - ends
     known = len(filters.strings)  # NULLs have any rank
     ranks, number_of = np.unique(filters.lo[rows] >> 2, return_inverse=True)
     is_wild = [rank >= known or _first_level(filters.strings[rank]) in ("+", "#") for rank in ranks.tolist()]
