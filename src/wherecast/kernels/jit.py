@@ -72,32 +72,36 @@ if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
     make_private(Path(config.CACHE_DIR))
 
 _compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
+#: Python calls a kernel; nothing calls it as a function of C.
+_KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+#: Only kernels call a helper: what Python would need to call it takes long to compile and is left out.
+_HELPER: dict[str, Any] = {**_KERNEL, "no_cpython_wrapper": True}
 
 
 def jit(function: Kernel) -> Kernel:
     """Compile a function of arrays; it may allocate."""
-    return cast("Kernel", _compile(cache=True, nogil=True)(function))
+    return cast("Kernel", _compile(**_KERNEL)(function))
 
 
 def helper(function: Kernel) -> Kernel:
-    """Compile a function that only kernels call: what Python would need to call it is left out."""
-    return cast("Kernel", _compile(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    """Compile a function that only kernels call."""
+    return cast("Kernel", _compile(**_HELPER)(function))
 
 
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False)(function))
+    return cast("Kernel", _compile(_nrt=False, **_KERNEL)(function))
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compile a helper of a hot kernel, to be inlined: an array is seven words, too many to pass in an inner loop."""
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True)(function))
+    return cast("Kernel", _compile(_nrt=False, forceinline=True, **_HELPER)(function))
 
 
 def reordered(function: Kernel) -> Kernel:
     """The same for a sum of floats whose order does not matter: additions go as many at a time as registers hold."""
     fast = {"reassoc", "contract", "nsz"}
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True, fastmath=fast)(function))
+    return cast("Kernel", _compile(_nrt=False, forceinline=True, fastmath=fast, **_HELPER)(function))
 
 
 def plain(arrays: Arrays) -> Arrays:
