@@ -337,6 +337,7 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
     row_of = np.empty(order.size, np.int64)
     row_of[order] = np.arange(order.size) - np.searchsorted(kinds[order], kinds[order])
     program[some], row[some] = kind_rows[of_clause], row_of[of_clause]
+    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in np.unique(owner).tolist()}  # type: ignore[union-attr]
     for kind in of_kind.tolist():
         members = order[starts[kind] : starts[kind + 1]]
         here = ptr[first[members]]
@@ -346,7 +347,7 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
             group, atom = owners[number]
             assert isinstance(atom, Residual)
             rows = atoms[here + place] - first_atom[number]
-            parts.append((_renamed(atom, group, named_attr), group.literals.take([atom.node]), rows))
+            parts.append((_renamed(atom, group, named_attr), taken[number], rows))
         programs.append(_joint_program(parts, members.size))
     return program, row, programs
 
@@ -356,13 +357,14 @@ def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], lengt
     residuals: list[Residual] = []
     literals: LiteralValues = {}
     used = 0
-    for residual, its_literals, rows in parts:
-        residuals.append(replace(residual, node=_rewritten(residual.node, used)))
+    for number, (residual, its_literals, rows) in enumerate(parts):
+        residuals.append(replace(residual, node=_rewritten(residual.node, used)) if used else residual)
         for key, values in its_literals.items():
             param = key if isinstance(key, Param) else key[0]
-            moved = replace(param, slot=param.slot + used)
+            moved = replace(param, slot=param.slot + used) if used else param
             literals[moved if isinstance(key, Param) else (moved, key[1])] = values[rows]
-        used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
+        if number + 1 < len(parts):
+            used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
     return Program(tuple(residuals), literals, length)
 
 
