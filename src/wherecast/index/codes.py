@@ -63,7 +63,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
-from wherecast.language.sequences import distinct
+from wherecast.language.sequences import distinct, numbered
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 
@@ -525,9 +525,9 @@ def _build_literals(
     n_strings, place = len(strings), place_of[column[rows]]
     keys = place * n_strings + rank[filters.lo[rows] >> 2]
     others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
-    used = distinct(np.concatenate((keys, *others)))
+    used, number = numbered(np.concatenate((keys, *others)))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
-    lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
+    lo[rows] = hi[rows] = number[: keys.size] - ptr[place] + FIRST_LITERAL
     made = literal_columns(strings, used % max(n_strings, 1), ptr)
     for number, each in zip(numbers, made, strict=True):
         codes[number] = each
