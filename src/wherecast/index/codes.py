@@ -483,11 +483,12 @@ def _build_strings(
     n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
     keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
-    used = distinct(np.concatenate(keys))
+    used, number = numbered(np.concatenate(keys))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
     lo[rows], hi[rows] = FIRST_CODE, FAR
-    for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
-        out[rows[some]] = 2 * (np.searchsorted(used, key) - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
+    of_ends = np.split(number, [keys[0].size])
+    for out, ends, some, own in ((lo, low, left, of_ends[0]), (hi, high, right, of_ends[1])):
+        out[rows[some]] = 2 * (own - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
     ordered = _tell_gaps_apart(filters, place_of[column], np.diff(ptr), lo, hi)
     made = string_columns(filters.strings, used % max(n_strings, 1), ptr, ordered)
     for number, each in zip(numbers, made, strict=True):

@@ -275,9 +275,7 @@ def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: An
                     n_found += 1
             span[node, 0], span[node, 1] = begin, n_found
         else:
-            begin, n_found, n_parts = _multiply(
-                node, nodes, items, span, found, n_found, parts, n_parts, order, limit
-            )
+            begin, n_found, n_parts = _multiply(node, nodes, items, span, found, n_found, parts, n_parts, order, limit)
             if begin < 0:
                 return False
             span[node, 0], span[node, 1] = begin, n_found
