@@ -56,13 +56,24 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
 
 def _lists(array: pa.Array, attribute: Attribute) -> ListValues:
     """Arrays, or maps with keys."""
-    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-    flat = array.flatten()
+    offsets = _list_offsets(array)
     if attribute.value is None:
-        return ListValues(offsets, _values(flat, element_of(attribute)))
-    keys = _values(pc.struct_field(flat, "key"), element_of(attribute))
-    return ListValues(offsets, _values(pc.struct_field(flat, "value"), attribute.value), keys)
+        return ListValues(offsets, lambda: _values(array.flatten(), element_of(attribute)))
+    value = attribute.value
+    return ListValues(
+        offsets,
+        lambda: _values(pc.struct_field(array.flatten(), "value"), value),
+        lambda: _values(pc.struct_field(array.flatten(), "key"), element_of(attribute)),
+    )
+
+
+def _list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Where the elements of each list begin among all that `flatten` gives, which leaves out those that NULLs hide."""
+    if not array.null_count and (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        offsets = array.offsets.to_numpy()
+        return np.subtract(offsets, offsets[0], dtype=np.int64)  # type: ignore[no-any-return]
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 class MapPairs(NamedTuple):
@@ -135,7 +146,10 @@ def _objects(values: Any) -> npt.NDArray[np.object_]:
 def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
     if pa.types.is_date32(array.type):
-        array = array.cast(pa.int32()).cast(pa.int64())
+        array = array.view(pa.int32())
+        if not array.null_count:
+            return array.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+        array = array.cast(pa.int64())
     elif pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
     if array.null_count:
