@@ -50,7 +50,7 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
     if attribute.type is Type.DECIMAL and attribute.is_text:
         return Nullable(_unscaled(array.to_pylist(), is_array=False), valid)
     if attribute.is_text:
-        return Nullable.of_texts(array.cast(pa.large_string()))
+        return Nullable.of_texts(array)
     return Nullable(_plain_numbers(array), valid)
 
 

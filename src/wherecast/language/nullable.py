@@ -43,7 +43,7 @@ class Nullable:
 
     @classmethod
     def of_texts(cls, texts: Any) -> Nullable:
-        """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
+        """Texts of Arrow, as strings or large strings; what may have more bytes than 32 bits count is made large."""
         made = cls.__new__(cls)
         made._values, made._valid, made._texts, made.lists = None, None, texts, None  # noqa: SLF001
         return made
@@ -91,7 +91,9 @@ class Nullable:
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
         if self.is_arrow and rows.size >= _FEW_ROWS:
-            return Nullable.of_texts(self._texts.take(rows))
+            from wherecast.language.arrow_texts import take_rows  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            return Nullable.of_texts(take_rows(self._texts, rows))
         if self.lists is not None and self._values is None:
             return Nullable.of_lists(self.lists.take(rows), self.valid[rows])
         return Nullable(self.values[rows], self.valid[rows])
