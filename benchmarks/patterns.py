@@ -92,7 +92,7 @@ def main() -> None:
     loaded = time.thread_time() - start
     assert not outcome.quarantined, outcome.quarantined[0]
     stream = batches(given.batches)
-    steps = engine._sequences.steps  # noqa: SLF001 - what the index alone takes
+    steps = engine._patterns.sequences.steps  # noqa: SLF001 - what the index alone takes
     steps.plan(stream[0])
     whole, index, found, hits = [], [], 0, 0
     for batch in stream:

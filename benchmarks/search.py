@@ -138,7 +138,7 @@ def load_engine(schema: dict[str, str], filters: Filters) -> Engine:
     engine, n = Engine(schema), filters.n_filters
     members = Members(filters, np.arange(n), np.arange(n), np.zeros(n, np.float32))
     segment = build_segment([members], engine.schema, find_matcher("adaptive"))
-    engine._state = engine._state._replace(version=1, segments=(segment,), size=n)  # noqa: SLF001
+    engine._segments.state = engine._segments.state._replace(version=1, segments=(segment,), size=n)  # noqa: SLF001
     return engine
 
 
@@ -196,7 +196,7 @@ def make_contestants(
 
 def time_scan(engine: Engine, events: pa.Table) -> float:
     """The scan matcher on the same segment, on some of the events: it compares every event with every clause."""
-    segment, few = engine._state.segments[0], events.slice(0, 100)  # noqa: SLF001
+    segment, few = engine._segments.state.segments[0], events.slice(0, 100)  # noqa: SLF001
     adaptive = segment.matcher
     segment._install(find_matcher("scan").build(unpack_boxes(segment.boxes)))  # noqa: SLF001
     engine.match_batch(few).subscription_ids()

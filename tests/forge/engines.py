@@ -177,7 +177,7 @@ def make_engine(matcher: str, shape: Shape) -> Engine:
 def _deepen(engine: Engine, events: list[dict[str, Any]]) -> None:
     """Plan as for millions of filters, with several levels of lookups; so few would be one leaf."""
     costs = Costs(test=0.1, visit=0.1, column=50, word=50, smallest=8)
-    for segment in engine._readable()[1]:
+    for segment in engine._segments.readable().segments:
         codes = segment.encode(EventBatch.read(engine.schema, events))
         boxes, weights = unpack_boxes(segment.boxes), np.diff(segment.subscriptions.ptr)
         segment._install(AdaptiveMatcher.build(boxes, codes, weights, costs))

@@ -36,7 +36,7 @@ def compared() -> Iterator[list[int]]:
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of eight entries makes segments, and so merges, frequent."""
     monkeypatch.setattr(log, "LOG_LIMIT", 8)
-    monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 8)
+    monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 8)
 
 
 class Life:

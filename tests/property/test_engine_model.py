@@ -135,7 +135,7 @@ class EngineModel(RuleBasedStateMachine):
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of four entries makes segments, and so merges, frequent."""
     monkeypatch.setattr(log, "LOG_LIMIT", 4)
-    monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 4)
+    monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 4)
 
 
 @pytest.mark.parametrize("matcher", ["adaptive", "scan"])

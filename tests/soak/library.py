@@ -24,7 +24,7 @@ from tests.soak.readers import Reader, Upkeep
 from tests.soak.tally import Tally
 from tests.soak.writers import WRITERS, Writer, split
 
-import wherecast.engine.engine as engine_module
+import wherecast.engine.segments as segments_module
 from wherecast import Engine
 
 #: The default has most of the rounds.
@@ -73,15 +73,15 @@ def soak_library(seconds: float, seed: int, report_s: float = 30, round_s: float
 @contextmanager
 def _prepared() -> Iterator[None]:
     """Logs are short, and faults make no noise: they are logged as they should be, and some strike a closing generator."""
-    logger, hook, log_limit = logging.getLogger("wherecast"), sys.unraisablehook, engine_module.LOG_LIMIT
+    logger, hook, log_limit = logging.getLogger("wherecast"), sys.unraisablehook, segments_module.LOG_LIMIT
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     sys.unraisablehook = lambda found: None if "fault at" in str(found.exc_value) else hook(found)
-    engine_module.LOG_LIMIT = _LOG_LIMIT
+    segments_module.LOG_LIMIT = _LOG_LIMIT
     try:
         yield
     finally:
-        engine_module.LOG_LIMIT, sys.unraisablehook = log_limit, hook
+        segments_module.LOG_LIMIT, sys.unraisablehook = log_limit, hook
         logger.setLevel(level)
 
 

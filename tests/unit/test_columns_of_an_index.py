@@ -97,7 +97,7 @@ def test_regular_expressions_without_literals_run_together(monkeypatch: pytest.M
     assert [len(ids) for ids in expected] == [1, 1, 2, 2, 1, 2, 1, 1, 0]
     small = engine_of(*filters, limits=Limits(regex_bytes=6_000))
     assert found(small, events) == expected
-    (segment,) = small._readable()[1]
+    (segment,) = small._segments.readable().segments
     (codes,) = [c for c in segment.codebook.codes if isinstance(c, regexes.RegexCodes)]
     assert len(codes._sets) > 1
 
@@ -150,7 +150,7 @@ def test_a_negated_text_test_does_not_hide_the_rest_of_its_clause(filter: str) -
 
 def candidates(engine: Engine, event: dict[str, object]) -> int:
     """Clauses whose boxes hold an event, whatever their residuals say."""
-    (segment,) = engine._readable()[1]
+    (segment,) = engine._segments.readable().segments
     codes = segment.encode(EventBatch.read(engine.schema, [event]))
     return int(segment.matcher.match(codes)[1].size)
 
@@ -176,7 +176,7 @@ def test_columns_that_no_live_filter_uses_are_gone_after_a_merge() -> None:
         engine.merge(everything=True)
         assert column not in facts(engine)["codes"]  # type: ignore[operator]
     assert set(facts(engine)["codes"]) == {"n"}  # type: ignore[call-overload]
-    (segment,) = engine._readable()[1]
+    (segment,) = engine._segments.readable().segments
     assert segment.attributes == {2}
 
 

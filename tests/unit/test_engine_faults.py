@@ -15,6 +15,7 @@ from tests.faults import Fault, Step, faulty
 
 from wherecast import Engine, SubscriptionError
 from wherecast.engine.log import LogReader
+from wherecast.engine.segments import Segments
 
 #: A fault may also strike where a generator is closed, and there Python only warns.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -86,7 +87,7 @@ def make_fresh(matcher: str) -> Callable[[], Engine]:
     def make() -> Engine:
         engine = Engine(SCHEMA, matcher=matcher)
         engine._compiler = parts[0]._compiler
-        engine._log_reader = LogReader(engine._compiler)
+        engine._segments.log_reader = LogReader(engine._compiler)
         for part in parts:
             engine.apply(part)
         for id, above in (LOG | {11: 1}).items():
@@ -165,7 +166,7 @@ def count_steps(fresh: Callable[[], Engine], write: Write, step: Step) -> int:
 @pytest.fixture(params=WRITES)
 def write(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Write:
     found = WRITES[request.param]
-    monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", found.log_limit)
+    monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", found.log_limit)
     caplog.set_level(logging.CRITICAL, "wherecast")  # thousands of errors are logged as they should be
     return found
 
@@ -202,10 +203,10 @@ def test_faults_everywhere(write: Write, matcher: str, step: Step, error: type[B
 
 def test_a_log_that_cannot_be_sealed_is_kept(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The subscription stands, the failure is logged, and the log is sealed when that works again."""
-    monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 4)
+    monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 4)
     engine, model = Engine(SCHEMA), {}
     with monkeypatch.context() as broken:
-        broken.setattr(Engine, "_build", lambda *_: (_ for _ in ()).throw(MemoryError("no memory")))
+        broken.setattr(Segments, "build", lambda *_: (_ for _ in ()).throw(MemoryError("no memory")))
         for id in range(6):
             engine.subscribe(id, text(id))
             model[id] = id
@@ -228,7 +229,7 @@ def test_a_merge_in_the_background_that_fails(
     engine = Engine(SCHEMA)
     engine.subscribe_many(filters(BEFORE))
     with monkeypatch.context() as broken:
-        broken.setattr(Engine, "_merge_from", lambda *_: (_ for _ in ()).throw(MemoryError("no memory")))
+        broken.setattr(Segments, "_merge_from", lambda *_: (_ for _ in ()).throw(MemoryError("no memory")))
         engine.subscribe_many({id: text(1) for id in range(200, 210)})
         _join_merges()
     assert "merging failed" in caplog.text
@@ -264,7 +265,7 @@ def test_no_thread_to_be_had(what: str, monkeypatch: pytest.MonkeyPatch, caplog:
         for thread in threading.enumerate():
             if thread.name == "wherecast-plan":
                 thread.join()
-        assert engine._planner.sample is not None
+        assert engine._segments.planner.sample is not None
 
 
 def test_a_plan_that_fails_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_a_plan_that_fails_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         broken.setattr("wherecast.engine.segment.Segment.replan", lambda *_: (_ for _ in ()).throw(MemoryError))
         with pytest.raises(MemoryError):
             engine.plan(EVENTS)
-    assert engine._planner.sample is None
+    assert engine._segments.planner.sample is None
     check_goes_on(engine, BEFORE)
 
 

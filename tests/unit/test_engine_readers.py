@@ -81,7 +81,7 @@ def test_readers_beside_failing_writers(
     matcher: str, turns: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Twelve readers, each with the expected answer at hand: no difference."""
-    monkeypatch.setattr("wherecast.engine.engine.LOG_LIMIT", 6)
+    monkeypatch.setattr("wherecast.engine.segments.LOG_LIMIT", 6)
     caplog.set_level(logging.CRITICAL, "wherecast")
     engine = Engine(SCHEMA, matcher=matcher)
     writer = Writer(engine, random.Random())

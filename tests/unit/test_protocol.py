@@ -34,7 +34,7 @@ def test_boxes_are_packed_once(monkeypatch):
         pack = module.pack_boxes
         monkeypatch.setattr(module, "pack_boxes", lambda boxes, pack=pack: calls.append(boxes) or pack(boxes))
     engine = loaded()
-    (segment,) = engine._state.segments
+    (segment,) = engine._segments.state.segments
     assert len(calls) == 1
     for _ in range(2):
         assert segment.matcher._rows[2] is segment.boxes.attr or np.shares_memory(
@@ -57,6 +57,6 @@ def test_an_opened_matcher_shares_the_boxes(tmp_path):
     """Boxes are stored once, and a matcher that was opened uses those of its segment."""
     loaded().save(tmp_path / "saved")
     engine = Engine.open(tmp_path / "saved")
-    (segment,) = engine._state.segments
+    (segment,) = engine._segments.state.segments
     assert np.shares_memory(segment.matcher._rows[2], segment.boxes.attr)
     assert sorted(engine.match({"symbol": "S1", "price": 9.5})) == [1, 8]

@@ -62,7 +62,7 @@ def test_spellings(text: str) -> None:
     engine = Engine(SCHEMA)
     engine.subscribe_many({"plain": "SIMILAR(v, ARRAY(1.5, 2, -0.3)) > 0.1", "other": text})
     assert engine.match({"v": [1, 2, 3]}) == ["plain", "other"]
-    assert [segment.boxes.n_filters for segment in engine._state.segments] == [1]
+    assert [segment.boxes.n_filters for segment in engine._segments.state.segments] == [1]
 
 
 def test_a_text_that_looks_like_a_call() -> None:
@@ -212,7 +212,7 @@ def test_codes_of_a_damaged_file(places: list[int]) -> None:
     engine = Engine(SCHEMA)
     engine.subscribe_many({i: f"SIMILAR(v, ARRAY(1, 2, {i})) > 0.5" for i in range(40)})
     engine.match({"v": [1, 2, 3]})
-    programs = engine._state.segments[0].residuals.programs
+    programs = engine._segments.state.segments[0].residuals.programs
     with pytest.raises(SnapshotError):
         VectorCodes.from_arrays({"places": np.array(places, np.int32)}).bind(programs)
 
@@ -236,7 +236,7 @@ def test_pruning_is_exact(law: str) -> None:
     limits = [float(reached[i, i]) if i < 20 else 0.85 for i in range(n)]
     engine = Engine({"v": f"vector({size})"})
     engine.subscribe_many({i: similar("v", v, ">=", limits[i]).text for i, v in enumerate(asked.tolist())})
-    (codes,) = [c for s in engine._state.segments for c in s.codebook.codes if isinstance(c, VectorCodes)]
+    (codes,) = [c for s in engine._segments.state.segments for c in s.codebook.codes if isinstance(c, VectorCodes)]
     assert 0 < codes._conditions[0].prefix < size
     found = engine.match_batch(pa.table({"v": pa.array(sent.tolist(), pa.list_(pa.float32()))})).to_lists()
     for event, ids in zip(reached, found, strict=True):
@@ -295,7 +295,9 @@ def test_texts_in_a_column(tmp_path: Path) -> None:
     for each in (engine, Engine.open(tmp_path / "saved")):
         assert [sorted(ids) for ids in each.match_batch(events).to_lists()] == expected
         assert [sorted(each.match(event)) for event in events] == expected
-        columns = [c for s in each._state.segments for c in s.codebook.codes if isinstance(c, SimilarTextCodes)]
+        columns = [
+            c for s in each._segments.state.segments for c in s.codebook.codes if isinstance(c, SimilarTextCodes)
+        ]
         assert [c.width for c in columns] == [162]
 
 

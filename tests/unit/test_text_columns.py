@@ -56,7 +56,7 @@ def test_a_batch_is_matched_like_its_events(events, skipped, is_narrow):
 @given(EVENTS)
 def test_codes_are_those_of_single_events(events):
     """Value, literals, and literals in lower case."""
-    (segment,) = ENGINE._readable()[1]
+    (segment,) = ENGINE._segments.readable().segments
     batch = EventBatch.read(ENGINE.schema, events)
     coded = segment.codebook.encode(batch)
     for row, event in enumerate(events):
@@ -80,14 +80,14 @@ def test_room_for_lists_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_negated_literals_are_answered_by_codes() -> None:
     """The text is not read again: no work is counted, and a column that only residuals ask for is made if they are many."""
     engine = make_engine([f"NOT a LIKE '%word{i}%'" for i in range(10)])
-    (segment,) = engine._readable()[1]
+    (segment,) = engine._segments.readable().segments
     taken = segment.residuals._tests
     assert np.diff(taken.coded.ptr).tolist() == [1] * 10
     assert taken.left == [()]
     assert sorted(engine.match({"a": "word3 word7"})) == [0, 1, 2, 4, 5, 6, 8, 9]
     assert engine.match({}) == []
     few = make_engine([f"b = 'k{i}' AND NOT a LIKE '%word{i}%'" for i in range(10)])
-    (segment,) = few._readable()[1]
+    (segment,) = few._segments.readable().segments
     assert "contains(a, ?)" not in few.stats()["segments"][0]["codes"]
     assert few.match({"a": "word3", "b": "k3"}) == []
     assert few.match({"a": "word4", "b": "k3"}) == [3]
@@ -98,7 +98,11 @@ def test_tests_by_codes_survive_a_snapshot(tmp_path) -> None:
     engine = make_engine()
     engine.save(tmp_path / "saved")
     opened = Engine.open(tmp_path / "saved")
-    (segment,) = opened._readable()[1]
-    assert segment.residuals._tests.coded.code.size == ENGINE._readable()[1][0].residuals._tests.coded.code.size > 0
+    (segment,) = opened._segments.readable().segments
+    assert (
+        segment.residuals._tests.coded.code.size
+        == ENGINE._segments.readable().segments[0].residuals._tests.coded.code.size
+        > 0
+    )
     event = {"a": "abx", "b": "éab", "c": "É"}
     assert opened.match(event) == ENGINE.match(event)

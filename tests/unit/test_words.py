@@ -149,7 +149,7 @@ def test_guards_of_long_lists(tmp_path: Path) -> None:
     for each in (engine, scan):
         each.subscribe_many(filters)
     engine.plan(pa.table({"t": texts[:4]}))
-    (segment,) = engine._state.segments
+    (segment,) = engine._segments.state.segments
     guards = segment.matcher.arrays()["tree_guards"]
     assert ((guards >> FIRST_AT & 255) > (guards >> LAST_AT & 255)).mean() > 0.9
     expected = scan.match_batch(events).to_lists()

@@ -1,18 +1,14 @@
 """Engine: the public object. Register filters, match events, ask why.
 
-Reads never block on writes: a reader takes the current `EngineState` (one attribute read) and works on it to the end; writers
-build aside and publish a new one in one step. See `log` for how changes are kept and merged, and what becomes of one
-that fails.
+Reads never block on writes (see `segments`). Filters of single events live in `Segments`, patterns over several events in `Patterns`;
+this module speaks to people about both.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import logging
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
@@ -22,40 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wherecast.engine.checks import SubscriptionId, check_id, check_priority
-from wherecast.engine.explain import Explanation, PatternExplanation, explain_filter
-from wherecast.engine.ids import (
-    IdColumn,
-    IdList,
-    id_array,
-    id_at,
-    join_ids,
-    read_ids,
-    take_ids,
-    without_ids,
-)
+from wherecast.engine.explain import Explanation, explain_filter
+from wherecast.engine.ids import IdColumn, IdList, id_array, id_at, join_ids, read_ids, take_ids, without_ids
 from wherecast.engine.lint import LintFindings, lint_members
-from wherecast.engine.log import (
-    LOG_LIMIT,
-    LOOK_EVERY,
-    EngineState,
-    Log,
-    LogEntry,
-    LogReader,
-    NextState,
-    SegmentSlots,
-    Traffic,
-    admit,
-    carry_deaths,
-    count_places,
-    first_to_merge,
-)
-from wherecast.engine.matches import DenseMatches, Matches, SegmentMatches
-from wherecast.engine.parallel import in_pieces, match_threaded
+from wherecast.engine.log import EngineState, Log, LogEntry, NextState, SegmentSlots, admit, count_places
+from wherecast.engine.matches import Matches, SegmentMatches
+from wherecast.engine.matching import in_pieces, match_part, match_threaded, within_limits
 from wherecast.engine.pattern_matches import PatternMatches
+from wherecast.engine.patterns import Patterns, taken
 from wherecast.engine.persist import SEQUENCES, open_segments, open_sequences, open_steps, save_segments
-from wherecast.engine.planning import Replanner, count_candidates
-from wherecast.engine.segment import Members, OverworkError, Segment, build_segment, filters_of, members_of
-from wherecast.engine.sequences import EventTime, Sequences
+from wherecast.engine.planning import count_candidates
+from wherecast.engine.segment import Members, Segment, filters_of, members_of
+from wherecast.engine.segments import Segments
+from wherecast.engine.sequences import EventTime
 from wherecast.engine.subscriptions import (
     CompiledPart,
     Incoming,
@@ -64,8 +39,7 @@ from wherecast.engine.subscriptions import (
     read_subscriptions,
     without_patterns,
 )
-from wherecast.errors import EventError, FilterError, SubscriptionError, UnknownIdError
-from wherecast.kernels.arrays import Longs
+from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
 from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
 from wherecast.language.events.html import html_table
 from wherecast.language.events.schema import Schema
@@ -80,8 +54,6 @@ from wherecast.progress import shown
 
 if TYPE_CHECKING:
     from wherecast.language.events.schema import SchemaSource
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -126,22 +98,19 @@ class Engine:
         """
         self.schema = Schema.of(schema)
         self.matcher = matcher
-        self._matcher_class = find_matcher(matcher)
         self._compiler = Compiler(self.schema, limits)
         self._names = NameCheck(self.schema, strict=strict)
-        self._writing = threading.Lock()
-        self._merging = threading.Lock()
-        self._state = EngineState(0, (), Log(), 0, 0)
-        self._is_unsettled = False  # whether there may be marks of a change that was not published
-        self._log_reader = LogReader(self._compiler)
-        self._readable_state: tuple[EngineState, tuple[Segment, ...], frozenset[int]] = (self._state, (), frozenset())
         self._reader = EventReader(self.schema, (), self._names)
-        self._planner = Replanner()
-        self._traffic: Traffic | None = None  # where nothing is subscribed one by one, places stay as they are
-        self._event_time = event_time if isinstance(event_time, EventTime) else EventTime(event_time)
-        self._sequences: Sequences | None = None  # made with the first pattern
+        self._segments = Segments(self._compiler, find_matcher(matcher))
+        time = event_time if isinstance(event_time, EventTime) else EventTime(event_time)
         if event_time is not None:
-            self._event_time.index(self.schema)
+            time.index(self.schema)
+        self._patterns = Patterns(self._segments, self._compiler, self._names, time, self._make_steps)
+
+    def _make_steps(self) -> tuple[Engine, Segments]:
+        """What the steps of patterns are registered in: an engine of the same kind."""
+        steps = Engine(self.schema, matcher=self.matcher, limits=self._compiler.limits, strict=self._names.strict)
+        return steps, steps._segments
 
     # -- registering ----------------------------------------------------------------------------------------------
 
@@ -151,26 +120,27 @@ class Engine:
         `priority` is what `Matches.top` sorts by, the highest first; patterns have none.
         """
         if is_sequence(filter):
-            errors = self._subscribe_patterns([(0, check_id(id), filter)], replace)
+            errors = self._patterns.put([(0, check_id(id), filter)], replace)
             if errors:
                 raise errors[0]
             return
         entry = LogEntry(check_id(id), filter, check_priority(priority))
         self._compiler.validate(filter)
-        self._traffic = self._traffic or Traffic()
+        self._segments.watch_traffic()
 
         def put(state: EngineState) -> NextState:
             old = state.find(entry.id)
-            if (old is not None or self._is_pattern(entry.id)) and not replace:
-                raise SubscriptionError(f"subscription {id!r} exists already; pass replace=True to change its filter")
+            if not replace and (old is not None or entry.id in self._patterns):
+                raise taken(entry.id)
             version, segments, log, log_size, size = state
             log.put(entry, log_size)
             new = EngineState(version + 1, segments, log, log_size + 1, size + (old is None))
             return NextState(new, () if old is None else (old,))
 
-        self._change(put)
-        if self._sequences is not None:  # else nothing is left to do, and nothing may fail any more
-            self._remove_patterns([entry.id])
+        with self._segments.writing:
+            self._segments.change(put)
+            if self._patterns.sequences is not None:  # else nothing is left to do, and nothing may fail any more
+                self._patterns.remove([entry.id])
 
     def subscribe_many(
         self,
@@ -199,34 +169,34 @@ class Engine:
 
         def add(state: EngineState) -> NextState:
             nonlocal outcome
-            state = self._sealed() if good.size else state
-            rows, old = admit(
-                state, incoming.ids, self._not_patterns(incoming.ids, good, replace, errors), replace, errors
-            )
+            state = self._segments.sealed() if good.size else state
+            rows = good if replace else self._patterns.admit(incoming.ids, good, errors)
+            rows, old = admit(state, incoming.ids, rows, replace, errors)
             outcome = Registration(int(rows.size), _quarantined(incoming.ids, errors))
             if not rows.size:
                 return NextState(state)
             with shown(progress):
-                segment = self._build(_members(incoming, parts, rows))
+                segment = self._segments.build(_members(incoming, parts, rows))
             size = state.size + int(rows.size) - count_places(old)
             return NextState(
                 state._replace(version=state.version + 1, segments=(*state.segments, segment), size=size), old
             )
 
-        self._change(add)
-        if self._sequences is not None and replace:
-            self._remove_patterns(id_at(incoming.ids, row) for row in good.tolist())
-        if patterns:
-            errors |= self._subscribe_patterns([row for row in patterns if row[0] not in errors], replace)
-            done = outcome.registered + sum(row not in errors for row, _, _ in patterns)
-            return Registration(done, _quarantined(incoming.ids, errors))
-        return outcome
+        with self._segments.writing:
+            self._segments.change(add)
+            if replace and self._patterns.sequences is not None:
+                self._patterns.remove(id_at(incoming.ids, row) for row in good.tolist())
+            if not patterns:
+                return outcome
+            errors |= self._patterns.put([row for row in patterns if row[0] not in errors], replace)
+        done = outcome.registered + sum(row not in errors for row, _, _ in patterns)
+        return Registration(done, _quarantined(incoming.ids, errors))
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         """Remove a subscription; others with an equal filter stay."""
         id = check_id(id)
-        if self._is_pattern(id):
-            self._remove_patterns([id])
+        if id in self._patterns:
+            self._patterns.remove([id])
             return
 
         def remove(state: EngineState) -> NextState:
@@ -236,100 +206,7 @@ class Engine:
             version, segments, log, log_size, size = state
             return NextState(EngineState(version + 1, segments, log, log_size, size - 1), (old,))
 
-        self._change(remove)
-
-    # -- patterns -------------------------------------------------------------------------------------------------
-
-    def _is_pattern(self, id: SubscriptionId) -> bool:
-        return self._sequences is not None and id in self._sequences
-
-    def _not_patterns(self, ids: IdColumn, rows: Longs, replace: bool, errors: dict[int, Any]) -> Longs:
-        """The rows whose ids no pattern has, or may be taken from one; errors get the others."""
-        if self._sequences is None or replace:
-            return rows
-        taken = [row for row in rows.tolist() if id_at(ids, row) in self._sequences]
-        for row in taken:
-            errors[row] = SubscriptionError(f"subscription {id_at(ids, row)!r} exists already; pass replace=True")
-        return rows[~np.isin(rows, taken)]
-
-    def _subscribe_patterns(
-        self, rows: Sequence[tuple[int, SubscriptionId, str]], replace: bool
-    ) -> dict[int, FilterError | SubscriptionError]:
-        """Register patterns in one step; the errors of those that cannot be, by row."""
-        errors: dict[int, FilterError | SubscriptionError] = {}
-        with self._writing:
-            sequences = self._watched()
-            with sequences.turn:
-                state, wanted = self._settled(), {}
-                for row, id, text in rows:
-                    is_taken = id in wanted or id in sequences or state.find(id) is not None
-                    if is_taken and not replace:
-                        errors[row] = SubscriptionError(f"subscription {id!r} exists already; pass replace=True")
-                    else:
-                        wanted[id] = row, id, text
-                errors |= sequences.put_many(list(wanted.values()))
-                done = [id for id, (row, _, _) in wanted.items() if row not in errors]
-                old = [found for found in map(state.find, done) if found is not None]
-                self._publish(NextState(state._replace(version=state.version + 1, size=state.size - len(old)), old))
-        return errors
-
-    def _watched(self) -> Sequences:
-        """The patterns, of which there may be none yet."""
-        if self._sequences is None:
-            steps = Engine(self.schema, matcher=self.matcher, limits=self._compiler.limits, strict=self._names.strict)
-            self._sequences = Sequences(self.schema, self._compiler, self._event_time, steps)
-        return self._sequences
-
-    def _remove_patterns(self, ids: Iterable[SubscriptionId]) -> None:
-        if self._sequences is None:
-            return
-        with self._writing, self._sequences.turn:
-            gone = [id for id in ids if id in self._sequences]
-            for id in gone:
-                self._sequences.remove(id)
-            if gone:
-                state = self._settled()
-                self._publish(NextState(state._replace(version=state.version + 1)))
-
-    def _refuse_patterns(self, what: str) -> None:
-        if self._sequences:
-            raise SubscriptionError(f"this engine has {len(self._sequences):,} patterns, {what}")
-
-    def _refuse_match(self) -> None:
-        self._refuse_patterns(
-            "which need the events in their order: call engine.advance(events); its `matches` are those of the other filters"
-        )
-
-    def advance(
-        self,
-        events: Events,
-        *,
-        until: dt.datetime | None = None,
-        on_error: OnError = "raise",
-        threads: int = 1,
-    ) -> PatternMatches:
-        """Take in the next events of a stream: the patterns that they complete, and the matches of all other filters.
-
-        Events are put in the order of their times; those that come too late (see `EventTime`) are left out of patterns and
-        counted. `until` says that no event before this time will come any more; without events, it lets time pass.
-        An EventError leaves everything as it was.
-        """
-        sequences = self._watched()
-        with sequences.turn:
-            state, segments, needed = self._readable()
-            _, steps, step_needed = sequences.steps._readable()  # noqa: SLF001 - an engine of this one's own
-            wanted = needed | step_needed | sequences.attributes
-            batch = EventBatch.read(self.schema, events, on_error=on_error, needed=wanted, names=self._names)
-            self._planner.observe(batch, segments)
-            sequences.steps._planner.observe(batch, steps)  # noqa: SLF001
-
-            def match_all(batch: EventBatch) -> list[list[SegmentMatches | DenseMatches]]:
-                return [[self._match_part(s, batch, threads) for s in part] for part in (segments, steps)]
-
-            rows = len(batch) + len(batch.errors)
-            (parts, step_parts), batch = _within_limits(batch, on_error, match_all)
-            hits = Matches(step_parts, batch.rows, [], sequences.steps.version)
-            return sequences.advance(batch, rows, hits, Matches(parts, batch.rows, batch.errors, state.version), until)
+        self._segments.change(remove)
 
     # -- other engines --------------------------------------------------------------------------------------------
 
@@ -342,12 +219,12 @@ class Engine:
         if delta.schema != self.schema:
             raise SubscriptionError("the schemas differ; build the delta with the schema of this engine")
         for engine in (self, delta):
-            engine._refuse_patterns("which `apply` does not take over; subscribe them one by one")  # noqa: SLF001
+            engine._patterns.refuse("which `apply` does not take over; subscribe them one by one")  # noqa: SLF001
         gone = read_ids(removed)
-        theirs, segments, _ = delta._readable()
+        theirs, segments, _ = delta._segments.readable()
         added = tuple(segment.detached(theirs.version) for segment in segments)
-        with self._writing:
-            state = self._sealed()
+        with self._segments.writing:
+            state = self._segments.sealed()
             _, old = state.find_many(gone)
             rest = without_ids(join_ids([s.live(theirs.version) for s in segments]), gone)
             is_taken, _ = state.find_many(rest)
@@ -358,12 +235,12 @@ class Engine:
                 )
             size = state.size + theirs.size - count_places(old)
             new = state._replace(version=state.version + 1, segments=(*state.segments, *added), size=size)
-            self._publish(NextState(new, old))
+            self._segments.publish(NextState(new, old))
 
     def subset(self, choose: Callable[[Filters], npt.NDArray[np.bool_]]) -> Engine:
         """A new engine with the subscriptions whose filters `choose` selects; it is called with some filters at a time."""
-        self._refuse_patterns("which `subset` does not take over; leave them out")
-        state, segments, _ = self._readable()
+        self._patterns.refuse("which `subset` does not take over; leave them out")
+        state, segments, _ = self._segments.readable()
         parts = []
         for segment in segments:
             filters, filter_of, ids, priorities = members_of(segment, state.version)
@@ -373,132 +250,32 @@ class Engine:
         engine = Engine(self.schema, matcher=self.matcher, strict=self._names.strict)
         if parts:
             size = sum(p.filter_of.size for p in parts)
-            engine._state = EngineState(1, (self._build(parts),), Log(), 0, size)
+            engine._segments.state = EngineState(1, (self._segments.build(parts),), Log(), 0, size)
         return engine
-
-    def _build(self, parts: list[Members]) -> Segment:
-        return build_segment(parts, self.schema, self._matcher_class, self._planner.sample, self._compiler.limits)
-
-    # -- publishing and merging -----------------------------------------------------------------------------------
-
-    def _change(self, make: Callable[[EngineState], NextState]) -> None:
-        """Make a change of the current state, and then keep the segments in order.
-
-        Once it is published its caller must hear so: what fails after that is logged, and tried again after a later change.
-        """
-        with self._writing:
-            before = self._settled()
-            change = make(before)
-            self._publish(change)
-        try:
-            if change.state.log_size >= LOG_LIMIT:
-                self._seal_full_log()
-            if self._state.segments is not before.segments or change.state.version % LOOK_EVERY == 0:
-                self._merge_if_due()
-        except Exception:  # noqa: BLE001 - whatever it is, the change is made
-            _log.exception(
-                "a change is made, but sealing the log or starting a merge failed; the next change tries again"
-            )
-
-    def _publish(self, change: NextState) -> None:
-        """Make a change visible, in one assignment. Needs the writers' lock.
-
-        Until then the marks on what dies mean nothing; if it does not come to that, `_settled` takes them back.
-        """
-        self._is_unsettled = True
-        for subscription in change.old:
-            subscription.die(change.state.version)
-        self._state = change.state
-        self._is_unsettled = False
-
-    def _settled(self) -> EngineState:
-        """The current state, rid of what failed changes have left. Needs the writers' lock."""
-        state = self._state
-        if self._is_unsettled:
-            state.revive()
-            self._is_unsettled = False
-        return state
-
-    def _sealed(self) -> EngineState:
-        """The current state with its log turned into a segment: the same subscriptions. Needs the writers' lock."""
-        state = self._settled()
-        if state.log_size:
-            state = self._state = state._replace(segments=self._with_log(state), log=Log(), log_size=0)
-        return state
-
-    def _with_log(self, state: EngineState) -> tuple[Segment, ...]:
-        """The segments of a state, and one of what is alive in its log."""
-        members = self._log_reader.members(state)
-        return (*state.segments, self._build(members)) if members else state.segments
-
-    def _seal_full_log(self) -> None:
-        with self._writing:
-            if self._state.log_size >= LOG_LIMIT:
-                self._sealed()
-
-    def _merge_if_due(self) -> None:
-        """Start a merge in the background if one is due and none is under way."""
-        segments = self._state.segments
-        if first_to_merge(segments) < len(segments):
-            self._merge_behind(self.merge)
-
-    def _merge_behind(self, merge: Callable[[], None]) -> None:
-        """Merge in the background, unless that is under way."""
-        if not self._merging.locked():
-            threading.Thread(target=self._run_merge, args=(merge,), name="wherecast-merge", daemon=True).start()
-
-    def _run_merge(self, merge: Callable[[], None]) -> None:
-        try:
-            merge()
-        except Exception:  # noqa: BLE001 - a thread of its own: nobody else would hear of it
-            _log.exception("merging failed; the segments stay as they are")
 
     def merge(self, *, everything: bool = False, progress: bool = False) -> None:
         """Merge segments now: those that are due, or all of them into one. Subscriptions stay the same, even if it fails."""
-        with shown(progress), self._merging:
-            while True:
-                state = self._state
-                first = 0 if everything and len(state.segments) + state.log_size > 1 else first_to_merge(state.segments)
-                if first == len(state.segments):
-                    return
-                if everything:
-                    with self._writing:
-                        state = self._sealed()
-                self._merge_from(state, first)
-                everything = False
-
-    def _merge_tail(self, first: int) -> None:
-        """Merge the segments from a number on, and the log."""
-        with self._merging:
-            with self._writing:
-                state = self._sealed()
-            if first < len(state.segments) - 1:
-                self._merge_from(state, first)
-
-    def _merge_from(self, state: EngineState, first: int) -> None:
-        old = state.segments[first:]
-        merged = self._build([members_of(s, state.version) for s in old])
-        with self._writing:
-            now = self._settled()
-            for segment in old:
-                carry_deaths(segment, merged, state.version)
-            later = now.segments[len(state.segments) :]
-            kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
-            self._state = now._replace(segments=(*kept, *later))
+        with shown(progress):
+            self._segments.merge(everything=everything)
 
     def plan(self, events: Events, *, progress: bool = False) -> None:
         """Plan the index now, for traffic like these events. Otherwise the first large batch is the sample."""
-        _, segments, needed = self._readable()
+        _, segments, needed = self._segments.readable()
         with shown(progress):
-            self._planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
+            self._segments.planner.learn(EventBatch.read(self.schema, events, on_error="skip", needed=needed), segments)
 
     # -- matching -------------------------------------------------------------------------------------------------
 
+    def _refuse_match(self) -> None:
+        self._patterns.refuse(
+            "which need the events in their order: call engine.advance(events); its `matches` are those of the other filters"
+        )
+
     def match(self, event: Mapping[str, object]) -> list[SubscriptionId]:
         """Ids of the subscriptions that one event satisfies."""
-        if self._sequences:
+        if self._patterns.sequences:
             self._refuse_match()
-        state, segments, needed = self._readable()
+        state, segments, needed = self._segments.readable()
         reader = self._reader
         if reader.needed is not needed:
             reader = self._reader = EventReader(self.schema, needed, self._names)
@@ -532,14 +309,10 @@ class Engine:
         """
         self._refuse_match()
         state, segments, batch = self._read(events, on_error)
-        parts, batch = _within_limits(batch, on_error, lambda b: [self._match_part(s, b, threads) for s in segments])
+        parts, batch = within_limits(
+            batch, on_error, lambda b: [match_part(s, b, self._compiler.limits, threads) for s in segments]
+        )
         return Matches(parts, batch.rows, batch.errors, state.version)
-
-    def _match_part(self, segment: Segment, batch: EventBatch, threads: int) -> SegmentMatches | DenseMatches:
-        matcher = segment.dense_matcher() if threads == 1 else None
-        if matcher is not None:
-            return DenseMatches(segment, matcher, segment.encode(batch))
-        return SegmentMatches(segment, *match_threaded(segment, batch, self._compiler.limits, threads))
 
     def count(self, events: Events, *, on_error: OnError = "raise", threads: int = 1) -> npt.NDArray[np.int64]:
         """Number of subscriptions that each event of a batch satisfies; faster than listing them."""
@@ -556,32 +329,45 @@ class Engine:
                 total += np.concatenate(counts)
             return total
 
-        return _within_limits(batch, on_error, count_all)[0]
+        return within_limits(batch, on_error, count_all)[0]
 
     def candidates(self, events: Events) -> float:
         """Clauses that an event of a batch is compared with, on average: a measure of the cost of matching."""
-        _, segments, needed = self._readable()  # not `_read`: the planner sees these events when they are matched
+        _, segments, needed = (
+            self._segments.readable()
+        )  # not `_read`: the planner sees these events when they are matched
         batch = EventBatch.read(self.schema, events, on_error="skip", needed=needed)
         return sum(count_candidates(segment, batch) for segment in segments) if len(batch) else 0.0
 
     def _read(self, events: Events, on_error: OnError) -> tuple[EngineState, tuple[Segment, ...], EventBatch]:
-        state, segments, needed = self._readable()
-        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=needed, names=self._names)
-        self._planner.observe(batch, segments)
-        if self._traffic is not None and len(segments) > 1:
-            first = self._traffic.first_due(state, segments, len(batch))
-            if first < len(segments):
-                self._merge_behind(partial(self._merge_tail, first))
-        return state, segments, batch
+        readable = self._segments.readable()
+        batch = EventBatch.read(self.schema, events, on_error=on_error, needed=readable.attributes, names=self._names)
+        self._segments.planner.observe(batch, readable.segments)
+        self._segments.note_events(readable, len(batch))
+        return readable.state, readable.segments, batch
+
+    def advance(
+        self,
+        events: Events,
+        *,
+        until: dt.datetime | None = None,
+        on_error: OnError = "raise",
+        threads: int = 1,
+    ) -> PatternMatches:
+        """Take in the next events of a stream: the patterns that they complete, and the matches of all other filters.
+
+        Events are put in the order of their times; those that come too late (see `EventTime`) are left out of patterns and
+        counted. `until` says that no event before this time will come any more; without events, it lets time pass.
+        An EventError leaves everything as it was.
+        """
+        return self._patterns.advance(events, until, on_error, threads)
 
     def explain(self, event: Mapping[str, object], id: SubscriptionId) -> Explanation:
         """Why an event does or does not satisfy a subscription: each clause, each predicate."""
         id = check_id(id)
-        if self._sequences is not None and id in self._sequences:
-            pattern, engine = self._sequences[id], self._sequences.steps
-            steps = zip(pattern.read.steps, pattern.filters, strict=True)
-            return PatternExplanation((), tuple((step.text, engine.explain(event, n)) for step, n in steps))
-        state, segments, _ = self._readable()
+        if id in self._patterns:
+            return self._patterns.explain(event, id)
+        state, segments, _ = self._segments.readable()
         for segment in segments:
             slot = segment.find(id, state.version)
             if slot >= 0:
@@ -590,34 +376,26 @@ class Engine:
                 )
         raise UnknownIdError(f"no subscription {id!r}")
 
-    def _readable(self) -> tuple[EngineState, tuple[Segment, ...], frozenset[int]]:
-        """The current state, its segments with the log among them, and the attributes that they read."""
-        readable, state = self._readable_state, self._state
-        if readable[0] is not state:
-            segments = self._with_log(state)
-            readable = self._readable_state = state, segments, frozenset().union(*(s.attributes for s in segments))
-        return readable
-
     def ids(self) -> pa.Array:
         """Ids of all subscriptions, in any order: int64, string or, if there are both, a dense union of the two."""
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         alive = [s.live(state.version) for s in segments]
         types = {kind for s in segments for kind in s.subscriptions.ids.types}
-        if self._sequences:
-            alive.append(np.array([None, *(pattern.id for pattern in self._sequences)], object)[1:])
-            types |= {type(pattern.id) for pattern in self._sequences}
+        if self._patterns:
+            alive.append(np.array([None, *(pattern.id for pattern in self._patterns)], object)[1:])
+            types |= {type(pattern.id) for pattern in self._patterns}
         return id_array(np.concatenate(alive) if alive else np.zeros(0, np.int64), types)
 
     def slots(self) -> int:
         """How many places there are for subscriptions, those of removed ones included: places are below it."""
-        return sum(map(len, self._readable()[1]))
+        return sum(map(len, self._segments.readable()[1]))
 
     def places(self, ids: IdList | None = None) -> npt.NDArray[np.int64]:
         """Where subscriptions are if the slots of all segments are laid end to end, as `Matches.places` counts them.
 
         By default of all subscriptions, in the order of `ids()`. Ids that do not exist have -1.
         """
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         starts = np.cumsum([0, *map(len, segments)])
         if ids is None:
             alive = [np.flatnonzero(s.alive(state.version)) + first for s, first in zip(segments, starts, strict=False)]
@@ -631,7 +409,7 @@ class Engine:
 
     def ids_at(self, places: npt.NDArray[np.int64]) -> pa.Array:
         """Ids of the subscriptions at some places, in the types of `ids()`."""
-        tables = [s.subscriptions.ids for s in self._readable()[1] if len(s)]
+        tables = [s.subscriptions.ids for s in self._segments.readable()[1] if len(s)]
         types = {kind for table in tables for kind in table.types}
         if types == {str}:
             texts = pa.concat_arrays([table.values for table in tables])
@@ -644,7 +422,7 @@ class Engine:
 
         A filter that was registered again may occur twice until the next merge.
         """
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         return filters_of(segments, self.schema, state.version)
 
     def lint(self, *, progress: bool = False) -> LintFindings:
@@ -653,22 +431,22 @@ class Engine:
         An engine keeps what filters mean, not how they were spelled: `wherecast.lint` looks at a table of texts and finds more.
         Places are those in the text that `engine[id]` gives.
         """
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         with shown(progress):
-            patterns = [(pattern.id, pattern.text) for pattern in self._sequences or ()]
+            patterns = [(pattern.id, pattern.text) for pattern in self._patterns]
             return lint_members([members_of(s, state.version) for s in segments], self.schema, self._compiler, patterns)
 
     def attributes(self) -> list[str]:
         """Names of the attributes that filters use. Matching reads only these."""
-        return [self.schema.attributes[a].name for a in sorted(self._readable()[2])]
+        return [self.schema.attributes[a].name for a in sorted(self._segments.readable()[2])]
 
     # -- saving and opening ---------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
         """Write all subscriptions to a snapshot directory; an older snapshot there is replaced in one step."""
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         with shown(progress):
-            save_segments(path, self.schema, self.matcher, segments, state.version, self._sequences)
+            save_segments(path, self.schema, self.matcher, segments, state.version, self._patterns.sequences)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, limits: Limits | None = None, strict: bool = False) -> Self:
@@ -678,30 +456,28 @@ class Engine:
         """
         schema, matcher, segments, version, snapshot = open_segments(path)
         engine = cls(schema, matcher=matcher, limits=limits, strict=strict)
-        engine._state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
+        engine._segments.state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
         if SEQUENCES in snapshot.facts:
-            steps = cls(schema, matcher=matcher, limits=limits, strict=strict)
-            step_version, step_segments = open_steps(snapshot, schema, matcher)
-            size = sum(len(s) - s.deaths for s in step_segments)
-            steps._state = EngineState(step_version, step_segments, Log(), 0, size)
-            engine._sequences = open_sequences(snapshot, schema, engine._compiler, steps)
-            engine._event_time = engine._sequences.event_time
+            version, segments = open_steps(snapshot, schema, matcher)
+            steps, step_segments = engine._make_steps()
+            step_segments.state = EngineState(version, segments, Log(), 0, sum(len(s) - s.deaths for s in segments))
+            engine._patterns.open(open_sequences(snapshot, engine._compiler, steps, step_segments))
         return engine
 
     # -- looking --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._state.size + (len(self._sequences) if self._sequences is not None else 0)
+        return self._segments.state.size + len(self._patterns)
 
     def __contains__(self, id: object) -> bool:
-        return self._find(id) is not None or (self._sequences is not None and id in self._sequences)
+        return self._find(id) is not None or id in self._patterns
 
     def __iter__(self) -> Iterator[SubscriptionId]:
         """The ids, in no order."""
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         for segment in segments:
             yield from segment.live(state.version).tolist()
-        yield from [pattern.id for pattern in self._sequences or ()]
+        yield from [pattern.id for pattern in self._patterns]
 
     def __getitem__(self, id: SubscriptionId) -> str:
         """The filter of a subscription, as SQL. Raises UnknownIdError, which is a KeyError.
@@ -709,8 +485,8 @@ class Engine:
         It is a text of the same meaning, not the spelling that was given: an engine keeps compiled filters, and equal ones
         once. `engine.subscribe(id, engine[id], replace=True)` changes nothing. A pattern is given as it was written.
         """
-        if self._sequences is not None and id in self._sequences:
-            return self._sequences[id].text
+        if id in self._patterns:
+            return self._patterns[id].text
         found = self._find(id)
         if found is None:
             raise UnknownIdError(f"no subscription {id!r:.80}")
@@ -735,7 +511,7 @@ class Engine:
 
     def items(self) -> Iterator[tuple[SubscriptionId, str]]:
         """All ids with their filters, in any order, in a form that `subscribe_many` takes."""
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         for segment in segments:
             members = members_of(segment, state.version)
             known, text = -1, ""
@@ -743,11 +519,11 @@ class Engine:
                 if number != known:
                     known, text = number, write_filter(members.filters, self.schema, number)
                 yield id, text
-        yield from [(pattern.id, pattern.text) for pattern in self._sequences or ()]
+        yield from [(pattern.id, pattern.text) for pattern in self._patterns]
 
     def _find(self, id: object) -> LogEntry | SegmentSlots | None:
         try:
-            return self._state.find(check_id(id))
+            return self._segments.state.find(check_id(id))
         except SubscriptionError:
             return None
 
@@ -763,13 +539,13 @@ class Engine:
 
     def _first_items(self) -> Iterator[tuple[str, str]]:
         """Some subscriptions, without a look at all of them."""
-        state, segments, _ = self._readable()
+        state, segments, _ = self._segments.readable()
         for segment in segments:
             slots = np.flatnonzero(segment.alive(state.version))[:_SHOWN]
             filters = segment.filters(np.array([segment.filter_of(slot) for slot in slots.tolist()], np.int64))
             for row, id in enumerate(segment.subscriptions.ids.take(slots).tolist()):
                 yield repr(id), write_filter(filters, self.schema, row)
-        yield from ((repr(pattern.id), pattern.text) for pattern in islice(self._sequences or (), _SHOWN))
+        yield from ((repr(pattern.id), pattern.text) for pattern in islice(self._patterns, _SHOWN))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Engine cannot be pickled or copied; use Engine.save(path) and Engine.open(path)")
@@ -777,18 +553,19 @@ class Engine:
     @property
     def version(self) -> int:
         """Grows by one with every change."""
-        return self._state.version
+        return self._segments.state.version
 
     def explain_plan(self) -> str:
         """A description of what the matcher of each segment chose, and what it costs."""
-        _, segments, _ = self._readable()
+        _, segments, _ = self._segments.readable()
         plans = [f"segment {n}: {len(s):,} subscriptions\n{s.matcher.explain_plan()}" for n, s in enumerate(segments)]
         return "\n\n".join(plans) or "no subscriptions"
 
     def stats(self) -> dict[str, Any]:
         """Sizes, and figures of the matcher of each segment."""
-        state, segments, _ = self._readable()
-        watched = {"patterns": self._sequences.stats()} if self._sequences is not None else {}
+        state, segments, _ = self._segments.readable()
+        sequences = self._patterns.sequences
+        watched = {"patterns": sequences.stats()} if sequences is not None else {}
         return {
             "subscriptions": len(self),
             "version": state.version,
@@ -804,7 +581,7 @@ class Engine:
                     "codes": {s.codebook.column_text(c): int(s.boxes.widths[c]) for c in s.codebook.used},
                     "matcher": s.matcher.name,
                     **s.matcher.stats(),
-                    **self._planner.tell(s),
+                    **self._segments.planner.tell(s),
                 }
                 for s in segments
             ],
@@ -824,18 +601,3 @@ def _members(incoming: Incoming, parts: list[CompiledPart], rows: npt.NDArray[np
 
 def _quarantined(ids: IdColumn, errors: dict[int, Any]) -> list[Quarantined]:
     return [Quarantined(row, id_at(ids, row), errors[row]) for row in sorted(errors)]
-
-
-def _within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBatch], T]) -> tuple[T, EventBatch]:
-    """What `work` makes of a batch, and the batch: less the events that would take too much, unless these raise."""
-    while True:
-        try:
-            return work(batch), batch
-        except OverworkError as over:
-            errors = over.errors
-        except GrownTextError as grown:
-            advice = "shorten the text in the event, or the filter"
-            errors = [EventError(f"{why}; {advice}", row=row) for row, why in sorted(grown.rows.items())]
-        if on_error == "raise":
-            raise errors[0]
-        batch = batch.without(errors)

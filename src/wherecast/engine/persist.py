@@ -41,6 +41,7 @@ from wherecast.matchers.registry import find_matcher
 
 if TYPE_CHECKING:
     from wherecast.engine.engine import Engine
+    from wherecast.engine.segments import Segments
 
 Arrays = dict[str, Any]
 #: Codes by the name of their kind in a snapshot.
@@ -73,7 +74,7 @@ def save_segments(
     more: dict[str, Any] = {}
     if sequences is not None:
         with sequences.turn:
-            state, steps, _ = sequences.steps._readable()  # noqa: SLF001 - an engine inside an engine
+            state, steps, _ = sequences.step_segments.readable()
             own, about = sequences.packed()
             arrays.update({f"{SEQUENCES}/{name}": array for name, array in own.items()})
             step_arrays, step_facts = _pack_all(steps, "step", schema, state.version)
@@ -104,12 +105,12 @@ def open_steps(snapshot: Snapshot, schema: Schema, matcher: str) -> tuple[int, t
         return _count(facts["version"]), _unpack_all("step", about, snapshot, schema, matcher)
 
 
-def open_sequences(snapshot: Snapshot, schema: Schema, compiler: Compiler, steps: Engine) -> Sequences:
+def open_sequences(snapshot: Snapshot, compiler: Compiler, steps: Engine, step_segments: Segments) -> Sequences:
     """The patterns of a saved engine and what they know of their stream, given the engine of their steps."""
     with _of_engine(snapshot.path):
         start = f"{SEQUENCES}/"
         arrays = {n.removeprefix(start): snapshot.arrays[n] for n in snapshot.arrays if n.startswith(start)}
-        return Sequences.unpacked(arrays, snapshot.facts[SEQUENCES], schema, compiler, steps)
+        return Sequences.unpacked(arrays, snapshot.facts[SEQUENCES], compiler, steps, step_segments)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from wherecast.engine.checks import SubscriptionId
 from wherecast.engine.ids import id_of, id_text
 from wherecast.engine.matches import Matches
 from wherecast.engine.pattern_matches import PatternMatches
+from wherecast.engine.segments import Segments
 from wherecast.engine.sequence_state import BEGINNING, STATE_BYTES, FoundPatterns, SequenceState, WaitingEvents
 from wherecast.engine.sequence_tables import KeyTable, PatternColumns, RegisteredPattern
 from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionError, UnknownIdError
@@ -40,6 +41,9 @@ from wherecast.language.events.types import Kind
 from wherecast.language.expression import attributes_of
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.syntax.sequence import SequencePattern, StepText, read_duration, read_sequence
+
+if TYPE_CHECKING:
+    from wherecast.engine.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -114,10 +118,11 @@ class PatternCounts(NamedTuple):
 class Sequences:
     """All patterns of an engine. Whoever calls holds `turn`."""
 
-    def __init__(self, schema: Schema, compiler: Compiler, event_time: EventTime, steps: Any) -> None:
-        self.schema = schema
+    def __init__(self, compiler: Compiler, event_time: EventTime, steps: Engine, step_segments: Segments) -> None:
+        self.schema = compiler.schema
         self.event_time = event_time
-        self.steps = steps  # an Engine: the filters of all steps, by number
+        self.steps = steps  # the filters of all steps, by number
+        self.step_segments = step_segments  # of that engine
         self.turn = threading.RLock()
         self._compiler = compiler
         self._numbers: dict[SubscriptionId, int] = {}
@@ -210,7 +215,9 @@ class Sequences:
             return {}
         texts = list(fresh)
         found = self.steps.subscribe_many((fresh[text], text) for text in texts)
-        bad = {texts[q.row]: q.error for q in found.quarantined}
+        bad = {
+            texts[q.row]: cast("FilterError", q.error) for q in found.quarantined
+        }  # nothing is wrong with numbers as ids
         self._step_of.update((text, number) for text, number in fresh.items() if text not in bad)
         self._free_steps += [fresh[text] for text in bad]
         return bad
@@ -282,12 +289,18 @@ class Sequences:
 
     @classmethod
     def unpacked(
-        cls, arrays: Mapping[str, Any], facts: Mapping[str, Any], schema: Schema, compiler: Compiler, steps: Any
+        cls,
+        arrays: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        compiler: Compiler,
+        steps: Engine,
+        step_segments: Segments,
     ) -> Sequences:
         """Patterns out of a snapshot, with what they know of their stream. Raises SnapshotError and others."""
-        stored = StoredArrays(arrays, "patterns")
+        stored, schema = StoredArrays(arrays, "patterns"), compiler.schema
         lateness = dt.timedelta(microseconds=int(facts["lateness_us"]))
-        made = cls(schema, compiler, EventTime(str(facts["time"]), lateness, int(facts["state_bytes"])), steps)
+        event_time = EventTime(str(facts["time"]), lateness, int(facts["state_bytes"]))
+        made = cls(compiler, event_time, steps, step_segments)
         for name in facts["parts"]:
             made._part_of(schema.index(str(name)))
         for name in _STREAM:

@@ -114,12 +114,12 @@ class WatchedPatterns(NamedTuple):
 def _open(path: str) -> WatchedPatterns:
     """An engine, once per process. It is not looked at again if somebody saves another there meanwhile."""
     engine = Engine.open(path)
-    sequences = engine._sequences  # noqa: SLF001 - the part of an engine that a stream needs
+    sequences = engine._patterns.sequences  # noqa: SLF001 - the part of an engine that a stream needs
     if not sequences:
         raise SubscriptionError(f"{path} has no patterns; subscribe some, save the engine, and start again")
     schema = engine.schema
     time = schema.attributes[sequences.event_time.index(schema)]
-    wanted = sequences.attributes | sequences.steps._readable()[2]  # noqa: SLF001
+    wanted = sequences.attributes | sequences.step_segments.readable().attributes
     columns = list(dict.fromkeys(schema.attributes[a].path[0] for a in sorted(wanted)))
     arrays = sequences.arrays()
     ids: list[Any] = [None] * arrays.steps.size

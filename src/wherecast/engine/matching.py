@@ -1,4 +1,4 @@
-"""Work on a batch, cut in pieces, on several threads. Kernels hold no lock while they run."""
+"""Match a batch against a segment: in pieces on several threads, and within limits. Kernels hold no lock while they run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.engine.segment import Segment
-from wherecast.language.events.events import EventBatch
+from wherecast.engine.matches import DenseMatches, SegmentMatches
+from wherecast.engine.segment import OverworkError, Segment
+from wherecast.errors import EventError
+from wherecast.language.events.events import EventBatch, OnError
+from wherecast.language.functions.row import GrownTextError
 from wherecast.language.syntax.limits import Limits
 
 T = TypeVar("T")
@@ -41,6 +44,29 @@ def match_threaded(
         return found[0]
     counts = np.concatenate([np.diff(ptr) for ptr, _ in found])
     return np.concatenate(([0], np.cumsum(counts))), np.concatenate([ids for _, ids in found])
+
+
+def match_part(segment: Segment, batch: EventBatch, limits: Limits, threads: int) -> SegmentMatches | DenseMatches:
+    """The matches of a batch in one segment."""
+    matcher = segment.dense_matcher() if threads == 1 else None
+    if matcher is not None:
+        return DenseMatches(segment, matcher, segment.encode(batch))
+    return SegmentMatches(segment, *match_threaded(segment, batch, limits, threads))
+
+
+def within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBatch], T]) -> tuple[T, EventBatch]:
+    """What `work` makes of a batch, and the batch: less the events that would take too much, unless these raise."""
+    while True:
+        try:
+            return work(batch), batch
+        except OverworkError as over:
+            errors = over.errors
+        except GrownTextError as grown:
+            advice = "shorten the text in the event, or the filter"
+            errors = [EventError(f"{why}; {advice}", row=row) for row, why in sorted(grown.rows.items())]
+        if on_error == "raise":
+            raise errors[0]
+        batch = batch.without(errors)
 
 
 @lru_cache
