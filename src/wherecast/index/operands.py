@@ -111,6 +111,8 @@ def map_value(events: EventBatch, attr: int, key: Any) -> pa.Array:
 def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
     """The value of an attribute in one event, as the evaluator wants it."""
     valid = np.array([value is not None])
+    if attribute.value is not None:
+        return Nullable(_objects([_plain_map(value if isinstance(value, dict) else {}, attribute.value)]), valid)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled([value], is_array=attribute.is_array), valid)
     if isinstance(value, list) or attribute.is_array:
@@ -122,6 +124,12 @@ def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
         return Nullable(np.array([value]), valid)
     dtype = _DTYPES.get(attribute.type, np.int64)
     return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
+
+
+def _plain_map(values: dict[Scalar, Scalar | None], attribute: Attribute) -> dict[Any, Any]:
+    """A map whose values are those of an attribute."""
+    plain = unscaled_of if attribute.type is Type.DECIMAL else _plain_element
+    return {_plain_element(key): None if value is None else plain(value) for key, value in values.items()}
 
 
 def _plain_element(element: Scalar | None) -> Any:
