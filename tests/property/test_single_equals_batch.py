@@ -50,8 +50,8 @@ VALUES: list[Any] = [
     dt.timedelta(1), dt.time(1), np.int8(7), np.int64(2**40), np.uint64(2**63), np.float32(0.1), np.float64("nan"), np.bool_(True), np.str_("a"), np.datetime64("2024-01-31"),
     np.datetime64("2024-01-31T10:00:00.123456789"), np.datetime64("NaT"), pd.NaT, pd.NA, pd.Timestamp("2024-01-31T10:00:00Z"), pd.Timestamp("2024-01-31 10:00:00"),
     [], ["a", None, "ß", "a"], ["a", 1], [1, 2, None], [True], [2.5, float("nan"), 1], ("a", "b"), [["a"]], np.array([1, 2]), np.array(["a"]), [dt.date(2024, 1, 31)],
-    [dt.datetime(2024, 1, 31, 10), None], [Decimal("1.5")], [b"ab"], {"a"}, {}, {"v": 1}, {"v": "a", "w": None}, [{"v": 1}, {"v": None}], object,
-    {"a": 1, "b": None}, {"a": 7, "ß": -1}, {"a": "AB", "": "a"}, {1: Decimal("1.50"), 7: None}, {"a": dt.date(2024, 1, 31)}, {dt.date(2024, 1, 31): 2.5}, {None: 1}, [("a", 1), ("a", 2)], [("a", 1)],  # noqa: DTZ001
+    [dt.datetime(2024, 1, 31, 10), None], [Decimal("1.5")], [b"ab"], {"a"}, {}, {"v": 1}, {"v": "a", "w": None}, [{"v": 1}, {"v": None}], object,  # noqa: DTZ001
+    {"a": 1, "b": None}, {"a": 7, "ß": -1}, {"a": "AB", "": "a"}, {1: Decimal("1.50"), 7: None}, {"a": dt.date(2024, 1, 31)}, {dt.date(2024, 1, 31): 2.5}, {None: 1}, [("a", 1), ("a", 2)], [("a", 1)],
 ]  # fmt: skip
 
 LITERALS = {
