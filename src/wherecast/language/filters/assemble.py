@@ -44,6 +44,9 @@ class Group(NamedTuple):
     placed: list[Ragged | None]  # by atom; None: a residual
     attributes: Longs | None = None  # with which terms begin, by row, if they begin with different ones
     attribute: int = -1  # that of them which the atoms have
+    renamed: dict[tuple[int, int], Residual] | None = (
+        None  # residuals with another attribute, by number of the atom and attribute
+    )
 
     @property
     def size(self) -> int:
@@ -284,7 +287,11 @@ def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
     """A residual of a term that begins with another attribute."""
     if group.attributes is None or attr == group.attribute:
         return atom
-    return replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
+    known = {} if group.renamed is None else group.renamed  # words and programs ask for the same ones
+    key = group.atoms.index(atom), attr
+    if key not in known:
+        known[key] = replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
+    return known[key]
 
 
 def _residual_words(

@@ -287,8 +287,8 @@ class Compiler:
             if term.attributes is None:
                 yield group, form.terms[term.is_negated]
             else:
-                named = group._replace(attributes=term.attributes[group.rows], attribute=int(term.attributes[0]))
-                yield named, form.terms[term.is_negated]
+                attributes, first = term.attributes[group.rows], int(term.attributes[0])
+                yield group._replace(attributes=attributes, attribute=first, renamed={}), form.terms[term.is_negated]
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
