@@ -64,6 +64,11 @@ class Nullable:
         return self._values
 
     @property
+    def length(self) -> int:
+        """Rows; of texts it is known without their mask."""
+        return len(self._texts) if self._valid is None else self._valid.size
+
+    @property
     def valid(self) -> Bools:
         if self._valid is None:
             self._valid = arrow_valid(self._texts)
