@@ -145,7 +145,7 @@ REFUSED = (
         "later",
         "not there yet: lambdas",
         """
-        aggregate array_sort exists filter forall map_filter map_zip_with reduce transform transform_keys
+        aggregate array_sort filter map_filter map_zip_with reduce transform transform_keys
         transform_values zip_with
         """,
     ),
