@@ -27,7 +27,7 @@ from wherecast.kernels.arrays import Bools, Bytes, Longs
 from wherecast.kernels.jit import frozen
 from wherecast.language.events.types import Type
 from wherecast.language.functions.regexes import check_pattern, replacement_pieces
-from wherecast.language.nullable import Nullable, all_valid, arrow_valid, is_all_valid
+from wherecast.language.nullable import Nullable, arrow_valid, is_valid_everywhere, valid_everywhere
 from wherecast.language.syntax.patterns import like_form
 
 #: Many texts, or one for all rows; PyArrow has no types.
@@ -448,8 +448,8 @@ def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> N
     else:
         kernels.read_longs(offsets, data, _MOST_DIGITS[target], values, is_read)
     valid = arrow_valid(texts)
-    if is_all_valid(valid) and is_read.all():
-        return Nullable(values, all_valid(values.size))
+    if is_valid_everywhere(valid) and is_read.all():
+        return Nullable(values, valid_everywhere(values.size))
     others = np.flatnonzero(~is_read & valid)
     valid = valid & is_read
     for i, text in zip(others.tolist(), texts.take(others).to_pylist() if others.size else (), strict=True):
@@ -462,5 +462,5 @@ def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> N
 def write_numbers(operand: Nullable) -> Nullable:
     """Integers or booleans as texts."""
     values = np.ascontiguousarray(operand.values)
-    numbers = pa.array(values) if is_all_valid(operand.valid) else pa.array(values, mask=~operand.valid)
+    numbers = pa.array(values) if is_valid_everywhere(operand.valid) else pa.array(values, mask=~operand.valid)
     return Nullable.of_texts(numbers.cast(pa.string() if values.size * 20 <= _MOST_BYTES else pa.large_string()))

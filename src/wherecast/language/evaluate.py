@@ -68,7 +68,7 @@ from wherecast.language.nullable import (
     choose,
     decimal_scale,
     filler,
-    is_all_valid,
+    is_valid_everywhere,
     member_keys,
     rescaled,
     rounded,
@@ -410,7 +410,7 @@ def _case(node: CaseWhen, scope: Scope) -> Nullable:
     *values, out = [_typed(value, node.type, scope) for value in node.values]
     for condition, value in zip(reversed(node.conditions), reversed(values), strict=True):
         test = evaluate(condition, scope)
-        out = choose(test.values if is_all_valid(test.valid) else test.values & test.valid, value, out)
+        out = choose(test.values if is_valid_everywhere(test.valid) else test.values & test.valid, value, out)
     return out
 
 

@@ -226,13 +226,13 @@ class _Everywhere:
 _EVERYWHERE = _Everywhere()
 
 
-def all_valid(n: int) -> Bools:
+def valid_everywhere(n: int) -> Bools:
     """The mask of so many rows without NULL; read only."""
     return _EVERYWHERE.view(n)
 
 
-def is_all_valid(mask: Bools) -> bool:
-    """Whether a mask is known to be that of `all_valid`, or of a constant that is not NULL."""
+def is_valid_everywhere(mask: Bools) -> bool:
+    """Whether a mask is known to be that of `valid_everywhere`, or of a constant that is not NULL."""
     return mask.base is _EVERYWHERE.mask or (mask.strides == (0,) and mask.size > 0 and bool(mask[0]))
 
 
@@ -240,7 +240,7 @@ def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
     bitmap = array.buffers()[0] if array.null_count else None
     if bitmap is None:
-        return all_valid(len(array))
+        return valid_everywhere(len(array))
     first, end = array.offset, array.offset + len(array)
     bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
     return np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(array)].view(np.bool_)
@@ -252,10 +252,10 @@ def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
         from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return choose_texts(use_first, first, other)
-    if is_all_valid(use_first):
+    if is_valid_everywhere(use_first):
         return first
-    is_valid = is_all_valid(first.valid) and is_all_valid(other.valid)
-    valid = all_valid(use_first.size) if is_valid else (use_first & first.valid) | (~use_first & other.valid)
+    is_valid = is_valid_everywhere(first.valid) and is_valid_everywhere(other.valid)
+    valid = valid_everywhere(use_first.size) if is_valid else (use_first & first.valid) | (~use_first & other.valid)
     return Nullable(_chosen(use_first, first, other), valid)
 
 
@@ -283,9 +283,9 @@ def _chosen(use_first: Bools, first: Nullable, other: Nullable) -> npt.NDArray[A
 
 def both_valid(first: Bools, other: Bools) -> Bools:
     """Where both are; a constant is valid everywhere, and NumPy is slow with an array of one value."""
-    if is_all_valid(other):
+    if is_valid_everywhere(other):
         return first
-    return other if is_all_valid(first) else first & other
+    return other if is_valid_everywhere(first) else first & other
 
 
 def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
@@ -293,10 +293,10 @@ def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
     one = np.empty(1, dtype)
     one[0] = value
     if one.dtype == object:
-        return Nullable(np.broadcast_to(one, length), all_valid(length))
+        return Nullable(np.broadcast_to(one, length), valid_everywhere(length))
     values: npt.NDArray[Any] = np.ndarray(length, one.dtype, one, strides=(0,))  # a tenth of the time
     values.flags.writeable = False
-    return Nullable(values, all_valid(length))
+    return Nullable(values, valid_everywhere(length))
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:
