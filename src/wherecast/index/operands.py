@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -121,13 +121,14 @@ def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
         return Nullable(np.array(["" if value is None else value], object), valid)
     if isinstance(value, bool | float):
         return Nullable(np.array([value]), valid)
+    assert not isinstance(value, dict), "only a map is one"
     dtype = _DTYPES.get(attribute.type, np.int64)
     return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
 
 
 def _plain_map(values: dict[Scalar, Scalar | None], attribute: Attribute) -> dict[Any, Any]:
     """A map whose values are those of an attribute."""
-    plain = unscaled_of if attribute.type is Type.DECIMAL else _plain_element
+    plain: Callable[[Any], Any] = unscaled_of if attribute.type is Type.DECIMAL else _plain_element
     return {_plain_element(key): None if value is None else plain(value) for key, value in values.items()}
 
 

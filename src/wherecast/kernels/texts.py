@@ -108,7 +108,7 @@ def trim_parts(
     """What is left when bytes (ASCII) are removed at the ends. The first one is removed without a branch: most texts have one or none."""
     last = max(data.size - 1, 0)
     for i in range(starts.size):
-        start, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        start, end = offsets[i], offsets[i + 1]
         if at_start and data.size:
             start += (start < end) & is_removed[data[min(start, last)]]
             while start < end and is_removed[data[start]]:

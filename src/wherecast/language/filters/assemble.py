@@ -344,7 +344,7 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
     row_of = np.empty(order.size, np.int64)
     row_of[order] = np.arange(order.size) - np.searchsorted(kinds[order], kinds[order])
     program[some], row[some] = kind_rows[of_clause], row_of[of_clause]
-    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in np.unique(owner).tolist()}  # type: ignore[union-attr]
+    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in np.unique(owner).tolist()}
     for kind in of_kind.tolist():
         members = order[starts[kind] : starts[kind + 1]]
         here = ptr[first[members]]
