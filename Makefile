@@ -68,7 +68,7 @@ test-spark-versions: $(INSTALLED) ## Run the tests of matching, streams, rules a
 		$(BIN)/python -m tests.spark_versions.run $$(basename $$lock .lock) $(ARGS) || status=$$?; \
 	done; exit $$status
 
-kills: $(INSTALLED) ## Kill a stream at every point with every plan; `make test` has each point on the way into a sink once
+kills: $(INSTALLED) ## Kill streams at every point into every sink on every store, and the executors of clusters; `make test` has a share
 	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
 
 soak: $(INSTALLED) ## Load engines and streams for MINUTES with faults and kills, and compare all answers with an oracle
@@ -94,6 +94,7 @@ docs: $(INSTALLED) ## Write anew what the documentation takes from the code: fun
 	$(BIN)/python -m wherecast.language.functions.page docs/language.md
 	$(BIN)/python -m wherecast.cli.page docs/reference/cli.md
 	$(BIN)/python docs/assets/picture.py
+	$(BIN)/python docs/assets/architecture.py
 	$(BIN)/python examples/geofences/geofences.py docs/assets/geofences.html
 
 site: $(INSTALLED) ## Build the documentation site into site/; a broken link fails

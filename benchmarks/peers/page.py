@@ -31,15 +31,21 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 Results = dict[tuple[str, int, str], dict[str, Any]]
 
 
-def write(results: Path, out: Path, peers: dict[str, tuple[str, str]]) -> None:
-    """Put the tables into `peers.md` of the folder and the plot beside it."""
+def write(results: Path, docs: Path, readme: Path, peers: dict[str, tuple[str, str]]) -> None:
+    """Put the tables into the guide, the smallest size into the README, and the plot among the assets."""
     found = {(r["workload"], r["size"], r["peer"]): r for r in map(json.loads, results.read_text().splitlines())}
-    page = out / "peers.md"
+    sizes = sorted({size for _, size, _ in found})
+    parts = [f"### {size:,} filters\n\n{table(found, size, peers)}" for size in sizes]
+    insert(docs / "guides" / "peers.md", [*parts, reasons(found, peers)])
+    insert(readme, [table(found, sizes[0], peers)])
+    draw(found, peers, docs / "assets" / "peers.svg")
+
+
+def insert(page: Path, parts: list[str]) -> None:
+    """Replace what stands between the two marks of a page."""
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    parts = [*(table(found, size, peers) for size in sorted({size for _, size, _ in found})), reasons(found, peers)]
     page.write_text("\n".join([before.rstrip(), "", BEGIN, "", *parts, END]) + after)
-    draw(found, peers, out.parent / "assets" / "peers.svg")
 
 
 def table(found: Results, size: int, peers: dict[str, tuple[str, str]]) -> str:
@@ -47,9 +53,7 @@ def table(found: Results, size: int, peers: dict[str, tuple[str, str]]) -> str:
     used = [peer for peer in peers if any(key[1:] == (size, peer) for key in found)]
     days = sorted({r["when"][:10] for (_, s, _), r in found.items() if s == size})
     lines = [
-        f"### {size:,} filters",
-        "",
-        f"Microseconds per event, measured on {' and '.join(days)}; in brackets how many times as long as `{peers['wherecast'][0]}`.",
+        f"Microseconds per event with {size:,} filters, measured on {' and '.join(days)}; in brackets how many times as long as `{peers['wherecast'][0]}`.",
         "",
         f"| workload | matches per event | {' | '.join(peers[p][0] for p in used)} |",
         f"|---|---|{'---|' * len(used)}",
@@ -104,9 +108,8 @@ def draw(found: Results, peers: dict[str, tuple[str, str]], path: Path) -> None:
                 for (w, s, p), r in sorted(found.items())
                 if (w, p) == (name, peer) and "us_per_event" in r
             ]
-            axes.loglog(*zip(*rows, strict=True), marker="o", markersize=3, label=title) if rows else axes.plot(
-                [], [], marker="o", label=title
-            )
+            filters, times = zip(*rows, strict=True) if rows else ((), ())  # without rows: for the legend
+            axes.loglog(filters, times, marker="o", markersize=3, label=title)
         axes.set_title(name, fontsize=9)
         axes.tick_params(labelsize=7)
         axes.grid(alpha=0.3)
@@ -115,7 +118,7 @@ def draw(found: Results, peers: dict[str, tuple[str, str]], path: Path) -> None:
     for axes in panels[:, 0]:
         axes.set_ylabel("us per event", fontsize=8)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=6, fontsize=8, frameon=False)
+    figure.legend(handles, labels, loc="lower center", ncols=len(peers), fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

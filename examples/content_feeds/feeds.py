@@ -1,9 +1,10 @@
-"""Content feeds: readers name the words they care about, articles arrive, every reader gets a feed.
+"""Content feeds: readers say what they care about, by words or by meaning; articles arrive, and every reader gets a feed.
 
     python feeds.py
 
-KEYWORDS asks for all of some words, ANY_KEYWORD for one of them, PHRASE for words in a row; all go together with any other condition.
-Words have a language, so that `exports` finds `export` (needs the extra `stems`).
+KEYWORDS asks for all of some words, ANY_KEYWORD for one of them, PHRASE for words in a row. Words have a language, so that `exports` finds
+`export` (needs the extra `stems`). SIMILAR compares an article with a text, or its vector with the vector of what a reader liked. All of them combine
+with any other condition.
 """
 
 from __future__ import annotations
@@ -20,8 +21,22 @@ SCHEMA = Schema.of(
         "language": "string",
         "words": "integer",
         "tags": "array<string>",
+        "meaning": "vector(3)",
     }
 )
+#: Stands in for a model of embeddings, which would give hundreds of numbers: words of an article by theme.
+THEMES = (
+    {"bank", "exports", "rates", "rules", "ministry"},
+    {"wind", "winds", "windy", "rain", "solar", "power"},
+    {"goals", "race", "sailors"},
+)
+
+
+def embed(text: str) -> list[float]:
+    """The vector of a text."""
+    words = text.lower().replace(".", " ").replace(";", " ").split()
+    return [float(sum(word in theme for word in words)) for theme in THEMES]
+
 
 # --8<-- [start:feeds]
 FEEDS = {
@@ -31,6 +46,8 @@ FEEDS = {
     "central banks": "PHRASE(body, 'interest rate') OR KEYWORDS(title, 'central', 'bank')",
     "not about football": "section = 'sport' AND NOT ANY_KEYWORD(title, 'football', 'goal')",
     "tagged climate": "array_contains(tags, 'climate') AND language = 'en'",
+    "like a text": "SIMILAR(body, 'export of machines that make chips') >= 0.5",
+    "like a vector": f"SIMILAR(meaning, ARRAY{tuple(embed('wind and solar power'))}) >= 0.9 AND section <> 'sport'",
 }
 # --8<-- [end:feeds]
 
@@ -90,7 +107,8 @@ def make_engine() -> Engine:
 def main() -> dict[str, list[str]]:
     """Match the articles and print each feed."""
     feeds: dict[str, list[str]] = defaultdict(list)
-    matches = make_engine().match_batch(ARTICLES).to_lists()
+    events = [article | {"meaning": embed(f"{article['title']} {article['body']}")} for article in ARTICLES]
+    matches = make_engine().match_batch(events).to_lists()
     for article, names in zip(ARTICLES, matches, strict=True):
         for name in names:
             feeds[str(name)].append(str(article["title"]))

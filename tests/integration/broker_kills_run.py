@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--postgresql", action="store_true")
     options = parser.parse_args()
     with ExitStack() as stack:
-        database = stack.enter_context(running_postgresql()).url if options.postgresql else None
+        database = stack.enter_context(running_postgresql(syncs=True)).url if options.postgresql else None
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(running_wherecast(folder, database=database, settings=("heartbeat_s=0.5",)))
         if options.minutes is not None:

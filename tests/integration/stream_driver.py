@@ -1,9 +1,10 @@
 """A stream in a process of its own, which can be told to die at a certain point of a certain batch.
 
 Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
-`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta or iceberg); matches go to
+`events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta, iceberg or broker); matches go to
 `matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` it runs to the end. Changes with a sequence number up to n are
-applied when batch n begins, every third batch. Where there is a file `store`, it has the URL for index, checkpoint and output.
+applied when batch n begins, every third batch; the number of the batch is then in the file `begun`. Where there is a file `store`, it has the
+URL for index, checkpoint and output; where there is a file `catalog`, the database of Iceberg's tables.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import functions as F  # noqa: N812
-from tests.integration.stream_job import CHANGE_EVERY, NOT_COMMITTED, SCHEMA
+from tests.integration.stream_job import CHANGE_EVERY, MATCHING, NOT_COMMITTED, SCHEMA
 from tests.jars.artifacts import jdbc_jars
 from tests.lakes import CATALOG, lake_settings
 from tests.servers.s3 import s3a_settings
@@ -30,6 +31,7 @@ from wherecast import spark as ws
 from wherecast.spark import changes as changes_module
 from wherecast.spark import clean as clean_module
 from wherecast.spark.index import Index
+from wherecast.spark.sinks import broker as broker_module
 from wherecast.spark.sinks import jdbc as jdbc_module
 from wherecast.spark.sinks.jdbc import Jdbc
 from wherecast.spark.sinks.parquet import Parquet
@@ -133,6 +135,13 @@ def hook_lake(reaper: Reaper) -> None:
             sink.write = write_slowly  # type: ignore[method-assign]
 
 
+def hook_broker(reaper: Reaper) -> None:
+    """Points on the way of a batch to a broker: after the first of some pieces, and after all."""
+    broker_module._PIECE = 8
+    reaper.around(broker_module.BrokerSpace, "hand_over", after="piece handed over")
+    reaper.around(ws.Broker, "write", after="all handed over")
+
+
 def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
     reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
@@ -140,12 +149,13 @@ def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> 
     hook_parquet(reaper, folder)
     hook_jdbc(reaper)
     hook_lake(reaper)
+    hook_broker(reaper)
     reaper.around(Index, "commit", before="change written", after="change committed")
-    write, run = Parquet.write, BatchRunner.__call__
+    run, work = BatchRunner.__call__, BatchRunner._run
 
-    def write_slowly(sink: Parquet, matches: Any, number: int) -> None:
-        reaper.soon("mid-match", 0.3)
-        write(sink, matches, number)
+    def work_slowly(runner: BatchRunner, *arguments: Any) -> Any:
+        reaper.soon(MATCHING, 0.3)
+        return work(runner, *arguments)
 
     def run_batch(runner: BatchRunner, events: Any, number: int) -> None:
         begin(number)
@@ -154,7 +164,7 @@ def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> 
         if reaper.is_due(NOT_COMMITTED):
             time.sleep(5)
 
-    Parquet.write, BatchRunner.__call__ = write_slowly, run_batch  # type: ignore[method-assign]
+    BatchRunner._run, BatchRunner.__call__ = work_slowly, run_batch  # type: ignore[method-assign]
 
 
 class Files:
@@ -180,18 +190,30 @@ class Files:
             self.reaper.at(f"{self.prefix}function half done" if number == 0 else f"{self.prefix}function ends")
 
 
+def settings_of(folder: Path, kind: str) -> dict[str, str]:
+    """What a session needs for a sink and a store."""
+    base, catalog = base_of(folder), folder / "catalog"
+    needed = []
+    if kind == "jdbc":
+        needed.append({"spark.jars": ",".join(map(str, jdbc_jars()))})
+    if kind in ("delta", "iceberg"):
+        kept = catalog.read_text() if catalog.exists() else None
+        needed.append(lake_settings(pyspark.__version__, f"{base}/lake", kept))
+    if base.startswith("s3a:"):
+        needed.append(s3a_settings(pyspark.__version__, dict(os.environ)))
+    jars = ",".join(settings["spark.jars"] for settings in needed)
+    return {name: value for settings in needed for name, value in settings.items()} | (
+        {"spark.jars": jars} if jars else {}
+    )
+
+
 def main(folder: Path, point: str, batch: int, master: str) -> None:
     reaper = Reaper(point, batch)
     clean_module._KEPT = 1_000_000  # the test looks at all of them
     kind = (folder / "sink").read_text()
-    jars = {"spark.jars": ",".join(map(str, jdbc_jars()))} if kind == "jdbc" else {}
-    tables = {"delta": f"delta.`{folder}/%s`", "iceberg": f"{CATALOG}.db.%s"}.get(kind)
-    if tables is not None:
-        jars = lake_settings(pyspark.__version__, folder / "lake")
     base = base_of(folder)
-    if base.startswith("s3a:"):
-        jars = s3a_settings(dict(os.environ))
-    session = ws.create_session("driver", master, **SETTINGS, **jars)
+    tables = {"delta": f"delta.`{base}/%s`", "iceberg": f"{CATALOG}.db.%s"}.get(kind)
+    session = ws.create_session("driver", master, **SETTINGS, **settings_of(folder, kind))
     index = Index(f"{base}/index")
     if not index.versions():
         strategy: Any = (folder / "strategy").read_text()
@@ -201,6 +223,7 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
 
     def begin(number: int) -> None:
         reaper.now = number
+        (folder / "begun").write_text(str(number))
         if number % CHANGE_EVERY == 0:
             changes_module.apply_changes(all_changes.where(F.col("sequence") <= number), index)
 
@@ -211,9 +234,11 @@ def main(folder: Path, point: str, batch: int, master: str) -> None:
     if kind == "jdbc":
         sink, dead = (ws.Jdbc((folder / "jdbc").read_text(), table) for table in ("matches", "dead"))
     if kind == "delta":
-        sink, dead = (ws.Delta(str(folder / name)) for name in ("matches", "dead"))
+        sink, dead = (ws.Delta(f"{base}/{name}") for name in ("matches", "dead"))
     if kind == "iceberg":
         sink, dead = (ws.Iceberg(f"{CATALOG}.db.{name}") for name in ("matches", "dead"))
+    if kind == "broker":
+        sink = ws.Broker(*(folder / "broker").read_text().split())
     if kind == "foreach":
         sink = ws.Foreach(Files(reaper, folder / "matches", ""))
         dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))

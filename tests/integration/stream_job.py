@@ -6,7 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+import httpx
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -25,22 +27,64 @@ SUBSCRIPTIONS = [
 
 #: Changes are applied at the beginning of every third batch.
 CHANGE_EVERY = 3
-#: Where the driver dies: on the way of a batch into its sink, which is between these, and elsewhere; at one point in each batch.
-INTO_PARQUET = ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"]
-INTO_JDBC = ["staging filled", "rows and key in"]
-INTO_LAKE = ["before the append", "mid-append", "appended"]
-INTO_FOREACH = ["function begins", "function half done", "function ends"]
 NOT_COMMITTED = "done but not committed"
+#: Where the driver dies on the way of a batch into its sink. Both lakes write a batch in one step of their own.
+INTO_LAKE = ["before the append", "mid-append", "appended"]
+INTO = {
+    "parquet": ["before the write", "rows written", "rows durable", "manifest created", "batch in sight"],
+    "delta": INTO_LAKE,
+    "iceberg": INTO_LAKE,
+    "jdbc": ["staging filled", "rows and key in"],
+    "broker": ["piece handed over", "all handed over"],
+    "foreach": ["function begins", "function half done", "function ends"],
+}
+#: Elsewhere: on the way to the version of a batch, while it is matched, while changes become a version. `pin drafted` is on disk only.
+PINNING = ["before the pin", "pin drafted", "after the pin"]
+CHANGING = ["change written", "change committed"]
+MATCHING = "mid-match"
+#: Dead letters go into a sink of the same kind, those of a broker into Parquet.
+INTO_DEAD = {**INTO, "broker": INTO["parquet"]}
 POINTS = {
-    "parquet": [
-        *("before the pin", "pin drafted", "change written", "after the pin", "mid-match", "change committed"),
-        *INTO_PARQUET,
-        *(f"dead {point}" for point in INTO_PARQUET),
-        NOT_COMMITTED,
-    ],
-    "jdbc": [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
-    **{kind: [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED] for kind in ("delta", "iceberg")},
-    "foreach": [*INTO_FOREACH, *(f"dead {point}" for point in INTO_FOREACH), NOT_COMMITTED],
+    sink: [*PINNING, *CHANGING, MATCHING, *into, *(f"dead {point}" for point in INTO_DEAD[sink]), NOT_COMMITTED]
+    for sink, into in INTO.items()
+}
+
+
+class Cell(NamedTuple):
+    """What is killed: a stream into a sink, with index, checkpoint and files on a store, by a plan."""
+
+    sink: str
+    store: str = "disk"
+    strategy: str = "broadcast"
+
+
+def every_point(cell: Cell) -> list[str]:
+    """All points of a cell, one for each batch from 1 on; changes are applied in every third batch only."""
+    changing = [point for point in POINTS[cell.sink] if point in CHANGING]
+    others = [p for p in POINTS[cell.sink] if p not in CHANGING and (p != "pin drafted" or cell.store == "disk")]
+    for number, point in enumerate(changing, 1):
+        others.insert(CHANGE_EVERY * number - 1, point)
+    return others
+
+
+#: `make kills`: every sink on every store dies at every point, and plans with servers on the way into a sink.
+MATRIX = {
+    **{cell: every_point(cell) for sink in INTO for store in ("disk", "s3") for cell in [Cell(sink, store)]},
+    Cell("parquet", strategy="event-space"): INTO["parquet"],
+    Cell("foreach", strategy="event-space"): INTO["foreach"],
+}
+del MATRIX[Cell("foreach", "s3")]  # the function of the test writes files on disk
+#: Its share in `make test`: each point on the way into a sink once, over all plans, and one on S3.
+SHARE = {
+    Cell("parquet"): ["rows written", "manifest created", NOT_COMMITTED],
+    Cell("parquet", strategy="event-space"): ["before the write", "rows durable", "batch in sight"],
+    Cell("parquet", "s3"): ["manifest created"],
+    Cell("jdbc"): INTO["jdbc"],
+    Cell("delta"): ["appended"],
+    Cell("iceberg"): ["appended"],
+    Cell("broker"): INTO["broker"],
+    Cell("foreach"): ["function half done"],
+    Cell("foreach", strategy="event-space"): ["function begins", "function ends"],
 }
 
 
@@ -60,6 +104,8 @@ def read_output(folder: Path, name: str) -> pa.Table:
     """What a sink has, with the number of the batch in `batch_id`."""
     if (folder / "exported").exists():  # of a lake, by the driver
         table = ds.dataset(folder / "exported" / name, format="parquet").to_table()
+    elif (folder / "broker").exists() and name == "matches":
+        table = pa.Table.from_pylist(read_feed(*(folder / "broker").read_text().split()))
     elif (folder / "database").exists():
         with psycopg.connect((folder / "database").read_text(), row_factory=psycopg.rows.dict_row) as connection:
             table = pa.Table.from_pylist(connection.execute(f"SELECT * FROM {name}").fetchall())
@@ -69,6 +115,22 @@ def read_output(folder: Path, name: str) -> pa.Table:
     taken = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]
     batch_of = {int(Path(entry["path"]).stem): entry["batchId"] for entry in taken}
     return table.append_column("batch_id", pa.array([batch_of[row // EVENTS] for row in table["row"].to_pylist()]))
+
+
+def read_feed(url: str, token: str) -> list[dict[str, object]]:
+    """The matches in the log of a broker's space: the values of each event, with one of its subscriptions."""
+    rows: list[dict[str, object]] = []
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http:
+        left = http.get(url).json()["next_position"]
+        with http.stream("GET", f"{url}/feed?from=earliest") as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    told = json.loads(line[6:])
+                    rows += [{**told["data"], "subscription": int(id)} for id in told["subscriptions"]]
+                    left -= 1
+                if not left:
+                    return rows
+    raise AssertionError(f"{left} events are missing")
 
 
 def check_matches(

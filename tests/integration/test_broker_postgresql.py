@@ -13,7 +13,10 @@ from tests.unit.broker_app import SCHEMA, SPACE, ApiCaller, TestClient
 
 from wherecast.broker.app.api import create_app
 from wherecast.broker.broker import Broker
+from wherecast.broker.delivery import queues
 from wherecast.broker.settings import Settings
+from wherecast.broker.store import presence
+from wherecast.broker.store.presence import PresentFeed
 
 IBM = {"symbol": "IBM", "price": 119.5}
 
@@ -112,6 +115,57 @@ def test_the_database_goes_and_comes_back(pair):
     assert one("POST", f"{SPACE}/publish", 200, json={"price": 1}).json()["matches"] >= 1
 
 
+def delivered(call, name, count):
+    """Wait until so many deliveries of a subscriber are delivered; their routes."""
+    for _ in range(400):
+        found = call("GET", f"/v1/deliveries?subscriber={name}&state=delivered", 200).json()["deliveries"]
+        if len(found) == count:
+            return [one["route"] for one in found]
+        time.sleep(0.05)
+    pytest.fail(f"{found}")
+
+
+def test_a_feed_at_another_broker_is_told_first(pair, monkeypatch):
+    """A broker that delivers knows the feeds of the others; those of a broker that died, until their lease ends."""
+    one, two = pair
+    lease = queues.subscribers.lease_queues
+    owner = two.client.app.state.delivery.owner
+
+    def by_two_only(connection, tenant, now_ms, until_ms, asking, limit):
+        return lease(connection, tenant, now_ms, until_ms, asking, limit) if asking == owner else []
+
+    monkeypatch.setattr(queues.subscribers, "lease_queues", by_two_only)
+    routes = [{"route": "file", "kind": "file", "target": "fee.ndjson"}, {"route": "feed", "kind": "feed"}]
+    one("PUT", "/v1/subscribers/fee", 201, json={"routes": routes})
+    one("PUT", f"{SPACE}/subscriptions/fee", 201, json={"filter": "symbol = 'fee'", "subscriber": "fee"})
+
+    def rows(query="SELECT subscriber, sent > start FROM presence"):
+        return two.client.portal.call(two.broker.read, lambda c: [tuple(r) for r in c.exec_driver_sql(query)])
+
+    headers = {"Authorization": f"Bearer {one.token}"}
+    with one.client.websocket_connect(f"{SPACE}/feed/ws?subscriber=fee", headers=headers) as socket:
+        while not rows():
+            time.sleep(0.01)
+        two("POST", f"{SPACE}/publish", 200, json=[{"symbol": "fee"}] * 3)
+        assert [socket.receive_json()["subscriptions"] for _ in range(3)] == [["fee"]] * 3
+        assert delivered(two, "fee", 3) == ["feed"] * 3
+        assert rows() == [("fee", True)]
+    while rows():
+        time.sleep(0.01)
+    two("POST", f"{SPACE}/publish", 200, json={"symbol": "fee"})
+    assert delivered(two, "fee", 4)[0] == "file"
+
+    def leave(connection, now):
+        head = two.broker.served()[0].tail.end
+        feed = PresentFeed(1, "default", "fee", "quotes", head, head)
+        presence.put_feeds(connection, "dead", [feed], now + 1_500)
+
+    two.client.portal.call(two.broker.run, leave)
+    two("POST", f"{SPACE}/publish", 200, json={"symbol": "fee"})
+    assert delivered(two, "fee", 5)[0] == "file"
+    assert rows("SELECT count(*) FROM presence WHERE until_ms > extract(epoch FROM now()) * 1000") == [(0,)]
+
+
 def test_brokers_share_deliveries(pair):
     """What both publish is delivered once, by whichever broker has the lease."""
     one, two = pair
@@ -119,10 +173,6 @@ def test_brokers_share_deliveries(pair):
     one("PUT", f"{SPACE}/subscriptions/ann", 201, json={"filter": "symbol = 'ann'", "subscriber": "ann"})
     for call in (one, two) * 5:
         call("POST", f"{SPACE}/publish", 200, json=[{"symbol": "ann"}] * 5)
-    for _ in range(400):
-        found = two("GET", "/v1/deliveries?subscriber=ann&state=delivered", 200).json()["deliveries"]
-        if len(found) == 50:
-            break
-        time.sleep(0.05)
+    assert delivered(two, "ann", 50) == ["r1"] * 50
     lines = (Path(one.broker.settings.file_folder) / "default" / "ann.ndjson").read_text().splitlines()
-    assert len(lines) == len({json.loads(line)["id"] for line in lines}) == len(found) == 50
+    assert len(lines) == len({json.loads(line)["id"] for line in lines}) == 50

@@ -7,14 +7,18 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 
 import httpx
+import psycopg
 import pytest
 from aiosmtpd.controller import Controller
 from cloudevents.core.formats.json import JSONFormat
 from tests.servers.ports import free_ports
+from tests.servers.postgresql import running_postgresql
 from tests.servers.webhooks import receiving_webhooks
 from tests.servers.wherecast_broker import running_wherecast
 from tests.unit.broker_app import SPACE, serving
@@ -139,6 +143,9 @@ def test_a_receiver_that_does_not_agree_gets_nothing(world):
     call("PUT", f"{SPACE}/subscriptions/sil", 201, json={"filter": "symbol = 'sil'", "subscriber": "sil"})
     call("POST", f"{SPACE}/publish", 200, json={"symbol": "sil"})
     (one,) = settled(call, "sil", "pending")
+    while (one := call("GET", f"/v1/deliveries/{one['id']}", 200).json())["reason"] is None:
+        time.sleep(0.02)
+    assert (one["reason"], one["next_try"]) == ("no route can be used: r1 is unverified", None)
     put_webhook(call, hooks, "gone")
     hooks.status = lambda path, count: 410 if path == "/gone" else 204
     call("POST", f"{SPACE}/publish", 200, json={"symbol": "gone"})
@@ -251,6 +258,8 @@ def test_dead_letters_are_replayed(world):
     waiting = re.search(r'wherecast_deliveries_waiting\{state="dead"\} (\d+)', call("GET", "/metrics", 200).text)
     assert waiting is not None
     assert int(waiting[1]) >= 3
+    call("POST", f"/v1/deliveries/{rows[0]['id']}/replay", 409)  # nobody would look at it
+    assert call("POST", "/v1/deliveries/replay", 200, json={"subscriber": "rep"}).json() == {"replayed": 0}
     hooks.status = lambda path, count: 204
     body = {"routes": [{"kind": "webhook", "target": f"{hooks.url}/rep"}]}
     hooks.secrets["/rep"] = call("PUT", "/v1/subscribers/rep", 201, json=body).json()["routes"][0]["secret"]
@@ -262,6 +271,41 @@ def test_dead_letters_are_replayed(world):
     assert {row["id"] for row in rows} <= set(hooks.taken)
 
 
+class WebhookStory:
+    """A broker whose subscribers a and b, the latter in order, are told of every event by webhook."""
+
+    def __init__(self, broker, hooks):
+        self.broker, self.hooks, self.wanted = broker, hooks, set()
+        self.post("POST", "/v1/spaces", json={"name": "quotes", "schema": {"n": "bigint"}})
+        for name in ("a", "b"):
+            body = {"routes": [{"kind": "webhook", "target": f"{hooks.url}/{name}"}], "ordered": name == "b"}
+            made = self.post("PUT", f"/v1/subscribers/{name}", json=body)
+            hooks.secrets[f"/{name}"] = made["routes"][0]["secret"]
+            self.post("POST", f"/v1/subscribers/{name}/routes/r1/verify")
+            self.post("PUT", f"{SPACE}/subscriptions/{name}", json={"filter": "n >= 0", "subscriber": name})
+        hooks.status = lambda path, count: 503 if count == 1 and len(hooks.tries) % 100 == 0 else 204
+
+    def post(self, method, path, **kwargs):
+        headers = {"Authorization": f"Bearer {self.broker.token}"}
+        with httpx.Client(base_url=self.broker.url, headers=headers, timeout=60) as http:
+            return http.request(method, path, **kwargs).raise_for_status().json()
+
+    def publish_until_some_are_told(self, count):
+        for n in range(2):
+            self.wanted.update(self.post("POST", f"{SPACE}/publish", json=[{"n": n}] * 40)["positions"])
+        before = len(self.hooks.taken)
+        self.hooks.wait(lambda: len(self.hooks.taken) > before + count)
+
+    def check(self):
+        """Every match reaches the receiver under one id, and those of b in order."""
+        self.hooks.wait(lambda: len(self.hooks.taken) == 2 * len(self.wanted), 90)
+        seen = [(event["subject"], event["data"]["position"]) for event in self.hooks.events]
+        assert sorted(seen) == sorted((name, position) for name in "ab" for position in self.wanted)
+        assert self.hooks.unsigned == 0
+        order = [position for name, position in seen if name == "b"]
+        assert order == sorted(order)
+
+
 @pytest.mark.slow
 def test_kill_9_loses_no_delivery(tmp_path):
     """A broker is killed twice while it delivers: every match reaches the receiver, each under one id."""
@@ -269,38 +313,55 @@ def test_kill_9_loses_no_delivery(tmp_path):
         receiving_webhooks() as hooks,
         running_wherecast(tmp_path, settings=("webhook_allow=127.0.0.0/8",)) as broker,
     ):
-        headers = {"Authorization": f"Bearer {broker.token}"}
-
-        def post(method, path, **kwargs):
-            with httpx.Client(base_url=broker.url, headers=headers, timeout=60) as http:
-                return http.request(method, path, **kwargs).raise_for_status().json()
-
-        post("POST", "/v1/spaces", json={"name": "quotes", "schema": {"n": "bigint"}})
-        for name in ("a", "b"):
-            body = {"routes": [{"kind": "webhook", "target": f"{hooks.url}/{name}"}], "ordered": name == "b"}
-            made = post("PUT", f"/v1/subscribers/{name}", json=body)
-            hooks.secrets[f"/{name}"] = made["routes"][0]["secret"]
-            post("POST", f"/v1/subscribers/{name}/routes/r1/verify")
-            post("PUT", f"{SPACE}/subscriptions/{name}", json={"filter": "n >= 0", "subscriber": name})
-        hooks.status = lambda path, count: 503 if count == 1 and len(hooks.tries) % 100 == 0 else 204
-        wanted = set()
+        story = WebhookStory(broker, hooks)
         for kill in range(2):
-            for n in range(2):
-                told = post("POST", f"{SPACE}/publish", json=[{"n": n}] * 40)
-                wanted.update(told["positions"])
-            before = len(hooks.taken)
-            hooks.wait(lambda before=before, kill=kill: len(hooks.taken) > before + 20 * kill)
+            story.publish_until_some_are_told(20 * kill)
             broker.kill()
             broker.start(broker.port)
-        hooks.wait(lambda: len(hooks.taken) == 2 * len(wanted), 60)
-        seen = sorted((event["subject"], event["data"]["position"]) for event in hooks.events)
-        assert seen == sorted((name, position) for name in "ab" for position in wanted)
-        assert hooks.unsigned == 0
+        story.check()
         with Client(broker.url, broker.token) as client:
             assert [one["name"] for one in client.subscribers()] == ["a", "b"]
             client.mute("a")
             assert client.subscriber("a")["muted"]
-            assert len(list(client.deliveries(subscriber="a"))) == len(wanted)
+            assert len(list(client.deliveries(subscriber="a"))) == len(story.wanted)
             assert client.replay(subscriber="a") == 0
-        order = [event["data"]["position"] for event in hooks.events if event["subject"] == "b"]
-        assert order == sorted(order)
+
+
+def told_by_the_feed_of(first, second, server):
+    """A feed that is open at one process, and the routes of what another one publishes meanwhile; either may deliver."""
+    with Client(first.url, first.token) as here, Client(second.url, first.token) as there, ThreadPoolExecutor() as pool:
+        here.put_subscriber("c", routes=[{"kind": "file", "target": "c.ndjson"}, {"route": "feed", "kind": "feed"}])
+        here.subscribe("quotes", "n = -1", subscriber="c")
+        reading = pool.submit(lambda: list(islice(here.feed("quotes", subscriber="c"), 21)))
+        with psycopg.connect(server.url, autocommit=True) as database:
+            while not database.execute("SELECT 1 FROM presence").fetchall():
+                time.sleep(0.02)
+        for _ in range(20):
+            there.publish("quotes", {"n": -1})
+        while len(found := list(there.deliveries(subscriber="c", state="delivered"))) < 20:
+            time.sleep(0.02)
+        there.publish("quotes", {"n": -1})  # the feed was open until now
+        assert len(reading.result(60)) == 21
+        return {one["route"] for one in found}
+
+
+@pytest.mark.slow
+def test_two_processes_on_postgresql(tmp_path):
+    """A feed at one process is told first, whichever delivers; what a process that was killed had to deliver, the other one does."""
+    settings = ("webhook_allow=127.0.0.0/8", f"file_folder={tmp_path}")
+    with (
+        receiving_webhooks() as hooks,
+        running_postgresql() as server,
+        running_wherecast(tmp_path, database=server.url, settings=settings) as first,
+        running_wherecast(tmp_path, database=server.url, settings=settings, token=first.token) as second,
+    ):
+        story = WebhookStory(first, hooks)
+        assert told_by_the_feed_of(first, second, server) == {"feed"}
+        second.stop()  # so that the first one has all leases
+        story.publish_until_some_are_told(10)
+        first.kill()
+        assert len(hooks.taken) < 2 * len(story.wanted)
+        second.start()
+        story.broker = second
+        story.publish_until_some_are_told(0)
+        story.check()

@@ -87,6 +87,8 @@ def test_content_feeds() -> None:
         "central banks": ["Central bank waits"],
         "not about football": ["The race begins"],
         "tagged climate": ["A windy night"],
+        "like a text": ["New rules for chip makers"],
+        "like a vector": ["A windy night"],
     }
 
 

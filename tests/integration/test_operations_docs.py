@@ -1,13 +1,19 @@
-"""The commands of the operations pages and of the broker's quick start run; the alerts are about figures that exist."""
+"""The commands of the operations pages, of the broker's quick start and of the guide to digests run; alerts are about figures that exist."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -34,10 +40,55 @@ def run(command: str, **names: str) -> str:
     return done.stdout
 
 
+class Receiver(NamedTuple):
+    """The receiver of webhooks that the quick start shows."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def line(self) -> str:
+        """The next message that it prints; it comes within seconds, or the test ends by its limit."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+@contextmanager
+def receiver_of_the_quick_start(folder: Path) -> Iterator[Receiver]:
+    """It listens at a free port instead of 9000."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (program,) = blocks("../start/broker.md", "python receiver")
+    (folder / "receiver.py").write_text(program.replace("9000", str(port)))
+    command = [sys.executable, str(folder / "receiver.py")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield Receiver(process, port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run_digests(client: Client) -> None:
+    """The guide to digests: what is published waits for the digest, and is delivered when nothing holds it."""
+    names = {"client": client}
+    *first, last = blocks("../guides/digests.md", "python broker")
+    for block in first:
+        exec(compile(block, "digests.md", "exec"), names)
+    while sum(one["space"] == "logins" for one in client.deliveries(subscriber="ann")) < 3:
+        time.sleep(0.05)
+    exec(compile(last, "digests.md", "exec"), names)
+    assert names["most"][0][0] == "ann"
+
+
 @pytest.mark.slow
 def test_commands_of_the_broker(tmp_path: Path) -> None:
     """Figures, questions, a backup while it runs and a restore do what the pages say."""
-    with running_wherecast(tmp_path) as broker, Client(broker.url, broker.token) as client:
+    settings = ("webhook_allow=127.0.0.1/32", f"file_folder={tmp_path / 'files'}")
+    with (
+        running_wherecast(tmp_path, settings=settings) as broker,
+        Client(broker.url, broker.token) as client,
+        receiver_of_the_quick_start(tmp_path) as received,
+    ):
         client.create_space("quotes", {"symbol": "string", "price": "double"})
         client.subscribe("quotes", "symbol = 'IBM' AND price < 120", id="cheap-ibm")
         names = {
@@ -53,9 +104,12 @@ def test_commands_of_the_broker(tmp_path: Path) -> None:
             if page == "runbook.md":
                 assert '"cheap-ibm"' in printed
                 assert "price < 120" in printed
-        printed = "".join(run(block, **names) for block in blocks("../start/broker.md", "sh broker"))
+        calls = [block.replace(":9000", f":{received.port}") for block in blocks("../start/broker.md", "sh broker")]
+        printed = "".join(run(block, **names) for block in calls)
         assert '"matches":1' in printed.replace(" ", "")
         assert '"subscriptions":["chips"]' in printed.replace(" ", "")
+        assert json.loads(received.line())["data"]["subscriptions"] == ["chips"]
+        run_digests(client)
         client.subscribe("quotes", "price > 1", id="later")
         broker.stop()
         (restore,) = blocks("backup.md", "sh stopped")

@@ -110,8 +110,8 @@ def test_files_go_through_spark_to_the_feed(
 
 
 @pytest.mark.skipif(spark_version() < (4, 0), reason="Python data sources need Spark 4.0")
-def test_subscriptions_are_a_data_source(spark: SparkSession, broker: BrokerProcess) -> None:
-    """A read has the subscriptions that exist, with state and version."""
+def test_subscriptions_are_a_data_source(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    """A read has the subscriptions that exist, with state and version; a stream has what changed between two versions."""
     ws.register_source(spark)
     space = Space(broker, "source")
     options = {"url": space.url, "token": broker.token}
@@ -120,6 +120,25 @@ def test_subscriptions_are_a_data_source(spark: SparkSession, broker: BrokerProc
     space.call("DELETE", "/subscriptions/a")
     rows = spark.read.format("wherecast").options(**options).load()
     assert [tuple(row) for row in rows.collect()] == [("b", "price > 2", "who-b", "active", 2)]
+
+    stream = spark.readStream.format("wherecast").options(**options).load()
+
+    def follow() -> list[tuple[Any, ...]]:
+        """Ids, states and versions of one run, which goes on where the last one ended."""
+        found: list[tuple[Any, ...]] = []
+        keep = lambda batch, _: found.extend(map(tuple, batch.select("id", "state", "version").collect()))  # noqa: E731
+        writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "source"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        (source,) = query.lastProgress["sources"]
+        assert json.loads(source["endOffset"]) == {"version": space.call("GET", "")["version"]}
+        return found
+
+    assert follow() == [("b", "active", 2), ("a", "deleted", 3)]
+    space.subscribe("c", "price > 3")
+    space.call("POST", "/subscriptions/b/pause")
+    space.call("POST", "/subscriptions/b/resume")
+    assert follow() == [("c", "active", 4), ("b", "active", 6)]
 
 
 def test_a_wrong_address_and_a_wrong_token_are_told(broker: BrokerProcess) -> None:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,71 +20,47 @@ import pytest
 from pyarrow import fs
 from tests.integration.stream_job import (
     CHANGE_EVERY,
-    INTO_FOREACH,
-    INTO_JDBC,
-    INTO_LAKE,
-    INTO_PARQUET,
-    NOT_COMMITTED,
+    INTO,
+    MATRIX,
+    SHARE,
     SUBSCRIPTIONS,
     SYMBOLS,
+    Cell,
     check_matches,
     make_events,
 )
-from tests.lakes import USUAL, has_lakes
+from tests.jars.artifacts import has_s3a
+from tests.lakes import ON_S3, USUAL, has_lakes
 from tests.servers.cluster import running_cluster
 from tests.servers.ports import LOOPBACK
 from tests.servers.postgresql import running_postgresql
 from tests.servers.s3 import BUCKET, running_s3
+from tests.servers.wherecast_broker import BrokerProcess, running_wherecast
 from tests.spark_versions.run import environment
 
+from wherecast import Client
 from wherecast.spark.index import Index
 from wherecast.spark.store import open_filesystem
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-#: Where the driver is killed. A run dies at each point on the way into a sink once, over all plans;
-#: WHERECAST_KILLS=all adds the other points and each point with each plan. The soak (tests/soak) dies at random points.
-KILLS = {
-    ("parquet", "broadcast"): ["rows written", "manifest created", NOT_COMMITTED],
-    ("parquet", "event-space"): ["before the write", "rows durable", "batch in sight"],
-    ("parquet on s3", "broadcast"): ["manifest created"],
-    ("jdbc", "broadcast"): INTO_JDBC,
-    ("delta", "broadcast"): ["appended"],
-    ("iceberg", "broadcast"): ["appended"],
-    ("foreach", "broadcast"): ["function half done"],
-    ("foreach", "event-space"): ["function begins", "function ends"],
-}
-ALL_KILLS = {
-    ("parquet", "broadcast"): [
-        *("pin drafted", "mid-match", "change committed", *INTO_PARQUET),
-        *("dead rows written", "dead manifest created", "dead batch in sight", NOT_COMMITTED),
-    ],
-    ("parquet", "event-space"): INTO_PARQUET,
-    ("parquet on s3", "broadcast"): [*INTO_PARQUET, "dead manifest created", NOT_COMMITTED],
-    ("jdbc", "broadcast"): [*INTO_JDBC, *(f"dead {point}" for point in INTO_JDBC), NOT_COMMITTED],
-    ("delta", "broadcast"): [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED],
-    ("iceberg", "broadcast"): [*INTO_LAKE, *(f"dead {point}" for point in INTO_LAKE), NOT_COMMITTED],
-    ("foreach", "broadcast"): [*INTO_FOREACH, "dead function half done", NOT_COMMITTED],
-    ("foreach", "event-space"): INTO_FOREACH,
-}
+#: Whether the whole matrix of kills is run. Soaks (tests/soak) die at random points.
+IS_LONG = os.environ.get("WHERECAST_KILLS") == "all"
+KILLS = MATRIX if IS_LONG else SHARE
 
 
-def test_every_point_is_in_the_short_list() -> None:
+def test_every_point_is_in_the_share() -> None:
     """No point on the way into a sink is left to the long run."""
-    short = {
-        sink: {p for (s, _), points in KILLS.items() if s == sink for p in points}
-        for sink in ("parquet", "foreach", "jdbc", "delta", "iceberg")
-    }
-    assert short["parquet"] >= {*INTO_PARQUET}
-    assert short["foreach"] >= {*INTO_FOREACH}
-    assert short["jdbc"] >= {*INTO_JDBC}
-    # Both write a batch in one step of their own, so the moment after it is the one that may double a batch.
-    assert short["delta"] == short["iceberg"] == {"appended"}
-    assert KILLS.keys() == ALL_KILLS.keys()
+    for sink, into in INTO.items():
+        points = {point for cell, points in SHARE.items() if cell.sink == sink for point in points}
+        # The moment after the append of a lake is the one that may double a batch.
+        assert points >= ({"appended"} if sink in ("delta", "iceberg") else {*into})
+    assert SHARE.keys() <= MATRIX.keys()
+    assert all(len(MATRIX[Cell(s, store)]) >= 10 for s in INTO for store in ("disk", "s3") if s != "foreach")
 
 
-def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
+def make_job(folder: Path, cell: Cell, batches: int) -> None:
     """Changes come at every sequence number; each rule has another owner than the one before."""
     rng = np.random.default_rng(7)
     ids, filters = zip(*SUBSCRIPTIONS, strict=True)
@@ -108,15 +85,57 @@ def make_job(folder: Path, strategy: str, sink: str, batches: int) -> None:
     (folder / "events").mkdir()
     for batch in range(batches):
         pq.write_table(make_events(batch, rng), folder / "events" / f"{batch:03d}.parquet")
-    (folder / "strategy").write_text(strategy)
-    (folder / "sink").write_text(sink)
+    (folder / "strategy").write_text(cell.strategy)
+    (folder / "sink").write_text(cell.sink)
 
 
-def drive(folder: Path, point: str = "none", batch: int = -1, master: str = "local[2]") -> subprocess.Popen[bytes]:
+@contextmanager
+def surroundings(folder: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The servers that a cell needs, where the driver finds them."""
+    on_s3 = cell.store == "s3"
+    if on_s3 and spark_for(cell) is None and not has_s3a(pyspark.__version__):
+        pytest.skip(f"no S3 client for Spark {pyspark.__version__} is pinned")
+    with ExitStack() as running:
+        if cell.sink == "jdbc" or (cell.sink == "iceberg" and on_s3):
+            server = running.enter_context(running_postgresql())
+            (folder / "catalog" if cell.sink == "iceberg" else folder / "jdbc").write_text(server.jdbc_url)
+            if cell.sink == "jdbc":
+                (folder / "database").write_text(server.url)
+        if on_s3:
+            for name, value in running.enter_context(running_s3()).items():
+                monkeypatch.setenv(name, value)  # the driver inherits it
+            (folder / "store").write_text(f"s3a://{BUCKET}/{cell.strategy}")
+        if cell.sink == "broker":
+            (folder / "served").mkdir()
+            broker = running.enter_context(running_wherecast(folder / "served"))
+            (folder / "broker").write_text(f"{make_space(broker)} {broker.token}")
+        yield
+
+
+def make_space(broker: BrokerProcess) -> str:
+    """The address of a space where all subscriptions that a job ever has are registered: others would be left out."""
+    with Client(broker.url, broker.token) as client:
+        client.create_space("matches", {"price": "double"})
+        client.load("matches", ({"id": str(id), "filter": "price > 0"} for id in range(130)))
+    return f"{broker.url}/v1/spaces/matches"
+
+
+def spark_for(cell: Cell) -> str | None:
+    """The version of Spark that has what a cell needs; None: the one that runs here."""
+    if cell.sink not in ("delta", "iceberg"):
+        return None
+    if cell.store == "s3":
+        return None if pyspark.__version__.startswith(f"{ON_S3}.") else ON_S3
+    return None if has_lakes(pyspark.__version__) else USUAL
+
+
+def drive(
+    folder: Path, cell: Cell, point: str = "none", batch: int = -1, master: str = "local[2]"
+) -> subprocess.Popen[bytes]:
     log = (folder / "log").open("ab")
     command = [sys.executable, "-m", "tests.integration.stream_driver", str(folder), point, str(batch), master]
-    on_a_lake = (folder / "sink").read_text() in ("delta", "iceberg") and not has_lakes(pyspark.__version__)
-    env = environment(USUAL) if on_a_lake else None
+    version = spark_for(cell)
+    env = None if version is None else environment(version)
     return subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True, env=env)
 
 
@@ -159,40 +178,32 @@ def check_outcome(folder: Path) -> int:
     return len(check_matches(folder, pins, filters_at, owners_at))
 
 
-@pytest.mark.parametrize(("sink", "strategy"), list(KILLS))
-def test_killed_at_every_point(tmp_path: Path, sink: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver is killed -9 at each point, one after the other, and goes on each time; then it runs to the end."""
-    with ExitStack() as running:
-        if sink == "jdbc":
-            server = running.enter_context(running_postgresql())
-            (tmp_path / "database").write_text(server.url)
-            (tmp_path / "jdbc").write_text(server.jdbc_url)
-        if sink == "parquet on s3":
-            for name, value in running.enter_context(running_s3()).items():
-                monkeypatch.setenv(name, value)  # the driver inherits it
-            (tmp_path / "store").write_text(f"s3a://{BUCKET}/{strategy}")
-        kill_at_every_point(tmp_path, sink, strategy)
-
-
-def kill_at_every_point(folder: Path, sink: str, strategy: str) -> None:
-    is_long = os.environ.get("WHERECAST_KILLS") == "all"
-    points = (ALL_KILLS if is_long else KILLS)[sink, strategy]
-    # Each process that Spark starts for Python loads everything anew, so the short run does with one.
-    master = "local[2]" if is_long else "local[1]"
-    make_job(folder, strategy, sink.partition(" ")[0], len(points) + 2)
-    for batch, point in enumerate(points, 1):
-        finish(drive(folder, point, batch, master), folder, -signal.SIGKILL)
-    finish(drive(folder, master=master), folder, 0)
-    if (folder / "store").exists():  # what is there is looked at here
+def bring_here(folder: Path) -> None:
+    """Copy what is on a store, to be looked at."""
+    if (folder / "store").exists():
         remote, place = open_filesystem((folder / "store").read_text())
         fs.copy_files(place, str(folder), source_filesystem=remote)
-    assert check_outcome(folder) > len(points) // CHANGE_EVERY
+
+
+@pytest.mark.parametrize("cell", KILLS, ids="-".join)
+def test_killed_at_every_point(tmp_path: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver is killed -9 at each point, one after the other, and goes on each time; then it runs to the end."""
+    points = KILLS[cell]
+    make_job(tmp_path, cell, len(points) + 2)
+    with surroundings(tmp_path, cell, monkeypatch):
+        # Each process that Spark starts for Python loads everything anew, so it does with one.
+        for batch, point in enumerate(points, 1):
+            finish(drive(tmp_path, cell, point, batch, "local[1]"), tmp_path, -signal.SIGKILL)
+        finish(drive(tmp_path, cell, master="local[1]"), tmp_path, 0)
+        bring_here(tmp_path)
+        assert check_outcome(tmp_path) > len(points) // CHANGE_EVERY
 
 
 def test_two_drivers_on_one_checkpoint(tmp_path: Path) -> None:
     """Two processes that run the same stream at once lose and double nothing; one that finds the other at work may stop with an error."""
-    make_job(tmp_path, "broadcast", "parquet", 4)
-    both = [drive(tmp_path, master="local[1]") for _ in range(2)]
+    cell = Cell("parquet")
+    make_job(tmp_path, cell, 4)
+    both = [drive(tmp_path, cell, master="local[1]") for _ in range(2)]
     try:
         codes = [process.wait(timeout=240) for process in both]
     finally:
@@ -200,30 +211,39 @@ def test_two_drivers_on_one_checkpoint(tmp_path: Path) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     assert {*codes} <= {0, 1}
-    finish(drive(tmp_path, master="local[1]"), tmp_path, 0)
+    finish(drive(tmp_path, cell, master="local[1]"), tmp_path, 0)
     assert check_outcome(tmp_path) > 1
 
 
-def test_executors_of_a_cluster_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+#: Whose executors are killed: every sink on every store, and in `make test` one.
+WITH_SERVERS = Cell("parquet", strategy="event-space")
+EXECUTORS = [cell for cell in MATRIX if cell.sink != "foreach"] if IS_LONG else [WITH_SERVERS]
+
+
+@pytest.mark.parametrize("cell", EXECUTORS, ids="-".join)
+def test_executors_of_a_cluster_are_killed(tmp_path: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a standalone cluster, whose processes share nothing but the store, killing executors -9 changes nothing in the outcome."""
-    make_job(tmp_path, "event-space", "parquet", 9)
+    make_job(tmp_path, cell, 9)
     (tmp_path / "cluster").mkdir()
     monkeypatch.setenv("SPARK_LOCAL_IP", LOOPBACK)  # the driver inherits it
-    with running_cluster(tmp_path / "cluster") as cluster:
-        process = drive(tmp_path, master=cluster.url)
+    with (
+        surroundings(tmp_path, cell, monkeypatch),
+        running_cluster(tmp_path / "cluster", spark_for(cell)) as cluster,
+    ):
+        process = drive(tmp_path, cell, master=cluster.url)
         killed: set[int] = set()
-        matches = tmp_path / "matches"
         while process.poll() is None and len(killed) < 2:
             time.sleep(0.2)
-            done = len(list(matches.glob("batch_id=*"))) if matches.exists() else 0
-            if done > 5 * len(killed):
+            begun = tmp_path / "begun"
+            if begun.exists() and int(begun.read_text() or 0) > 5 * len(killed):
                 executors = [pid for pid in executor_ids(cluster.sessions) if pid not in killed]
                 if executors:
                     os.kill(executors[0], signal.SIGKILL)
                     killed.add(executors[0])
         finish(process, tmp_path, 0)
-    assert len(killed) == 2
-    assert check_outcome(tmp_path) > 2
+        bring_here(tmp_path)
+        assert len(killed) == 2
+        assert check_outcome(tmp_path) > 2
 
 
 def executor_ids(sessions: list[int]) -> list[int]:

@@ -152,6 +152,26 @@ def test_csv(spark: SparkSession, tmp_path: Path) -> None:
         with_header.events(columns("amount string, symbol string"), declared=True).rows.collect()
 
 
+def test_changes_in_csv_have_rule_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """After the columns of every change, in the order of the index; what a line cannot carry is refused."""
+    rules = columns("severity int, owner string")
+    write(
+        tmp_path / "a.csv",
+        "1,upsert,7,a > 1,,3,ann",
+        "2,delete,8,,,,",
+        "3,upsert,9,a > 1,,high,bob",
+        "4,upsert,9,a > 1,",
+    )
+    assert outcomes(folder(spark, tmp_path, "csv").changes("bigint", rules).rows.orderBy("sequence")) == [
+        (1, "upsert", 7, "a > 1", None, 3, "ann", None),
+        (2, "delete", 8, None, None, None, None, None),
+        (3, "upsert", 9, "a > 1", None, None, "bob", "severity is high, expected int"),
+        (4, "upsert", 9, "a > 1", None, None, None, "not a line of 7 fields"),
+    ]
+    with pytest.raises(SchemaError, match="rule column 'tags', which is array<string>; write changes as JSON"):
+        folder(spark, tmp_path, "csv").changes("bigint", columns("tags array<string>"))
+
+
 def test_numbers_of_csv(spark: SparkSession, tmp_path: Path) -> None:
     """A number that its column cannot hold is not rounded or made infinite."""
     declared = columns("n int, a decimal(5,2), b double, c float")

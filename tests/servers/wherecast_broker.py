@@ -19,13 +19,19 @@ class BrokerProcess:
     """A broker that can be killed and started again on the same data."""
 
     def __init__(
-        self, folder: Path, *, database: str | None = None, settings: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *,
+        database: str | None = None,
+        settings: tuple[str, ...] = (),
+        wrap: tuple[str, ...] = (),
+        token: str = "",
     ) -> None:
         self.folder = folder
         self.database = database or f"sqlite:///{folder / 'wherecast.db'}"
         self.settings = settings
         self.wrap = wrap  # a command around the broker: strace
-        self.token = ""
+        self.token = token  # none: the broker makes the first one, and prints it
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -93,10 +99,15 @@ class BrokerProcess:
 
 @contextmanager
 def running_wherecast(
-    folder: Path, *, database: str | None = None, settings: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    database: str | None = None,
+    settings: tuple[str, ...] = (),
+    wrap: tuple[str, ...] = (),
+    token: str = "",
 ) -> Iterator[BrokerProcess]:
-    """A broker, ended whatever happens."""
-    broker = BrokerProcess(folder, database=database, settings=settings, wrap=wrap)
+    """A broker, ended whatever happens; one on a database that has a token already is given it."""
+    broker = BrokerProcess(folder, database=database, settings=settings, wrap=wrap, token=token)
     try:
         broker.start()
         yield broker

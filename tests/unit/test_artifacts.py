@@ -130,7 +130,7 @@ def test_a_repository_that_is_named_goes_before_maven(monkeypatch):
         ("broker", BROKER),
         ("connector", CONNECTOR),
         ("jdbc", JDBC),
-        ("s3a", S3A),
+        *((f"s3a-{version}", jars) for version, jars in S3A.items()),
         *((f"lakes-{version}", jars) for version, jars in LAKES.items()),
     ],
 )

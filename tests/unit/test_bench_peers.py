@@ -9,6 +9,7 @@ import pytest
 from benchmarks.peers import workloads
 from benchmarks.peers.databases import topic_regex
 from benchmarks.peers.engines import load, tally
+from benchmarks.peers.golang import pattern
 from benchmarks.peers.jvm import ruler_values
 
 HOLDS = {
@@ -56,3 +57,16 @@ def test_tests_mean_what_the_texts_mean(name):
 def test_values_of_a_field_of_a_rule(tests, values):
     """What event-ruler is given for one field."""
     assert ruler_values([workloads.Test(kind, "a", value) for kind, value in tests]) == values
+
+
+@pytest.mark.parametrize(
+    ("test", "values"),
+    [
+        (("topic", "topic", "a/+/c"), {"l0": ["a"], "l2": ["c"], "levels": ["3"]}),
+        (("topic", "topic", "a/+/#"), {"l0": ["a"], "l1": [{"exists": True}]}),
+        (("is", "a", 5), {"a": [5]}),
+    ],
+)
+def test_patterns_of_quamina(test, values):
+    """What quamina is given for a clause of one test."""
+    assert pattern([workloads.Test(*test)]) == values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,8 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 import wherecast
+from wherecast.broker.settings import Settings
 from wherecast.cli.app import app
 
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 WHERECAST = [sys.executable, "-c", "from wherecast.cli import main; main()"]
 SCHEMA = {"symbol": "string", "price": "double", "volume": "integer", "day": "date", "tags": "array<string>"}
 
@@ -53,10 +56,15 @@ COMMANDS = [
     "demo",
     "doctor",
     "serve",
+    "space",
     "subscribe",
     "publish",
     "tail",
     "subscriptions",
+    "tell",
+    "subscribers",
+    "deliveries",
+    "replay",
 ]
 
 
@@ -67,6 +75,15 @@ def test_help_has_examples(command):
     assert result.exit_code == 0
     assert "Examples:" in result.stdout
     assert "wherecast " in result.stdout
+
+
+def test_serve_names_every_setting():
+    """The help of `serve` has all settings of a broker, and the guides say what each does."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    words = re.findall(r"\w+", plain(run("serve", "--help").stdout).partition("They are:")[2].partition("guides")[0])
+    assert names - set(words) == set()
+    guides = "".join((GUIDES / f"{name}.md").read_text() for name in ("broker", "delivery"))
+    assert {name for name in names if f"`{name}`" not in guides} == set()
 
 
 @pytest.mark.parametrize(
@@ -81,6 +98,9 @@ def test_help_has_examples(command):
         ("demo",),
         ("demo", "--out", "d", "--events", "0"),
         ("demo", "--out", "d", "--seed", "x"),
+        ("replay", "--token", "t"),
+        ("replay", "d1", "--all", "--token", "t"),
+        ("deliveries", "--dead", "--pending", "--token", "t"),
     ],
 )
 def test_wrong_call_is_2(args):

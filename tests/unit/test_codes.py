@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
 
-from wherecast.index.codes import KeyCodes
+from wherecast.index.keys import KeyCodes
 from wherecast.index.strings import StringCodes
 from wherecast.index.text_columns import lower_texts
 from wherecast.language.events.keys import float_keys, key_floats

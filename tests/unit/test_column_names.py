@@ -115,7 +115,9 @@ def test_folders_of_a_sink(tmp_path: object) -> None:
     """A column that Spark would replace by the number of the batch is refused, in any case."""
     with pytest.raises(SchemaError, match="'Batch_ID' would be replaced"):
         Parquet(str(tmp_path)).expect(["a", "Batch_ID"], "subscription")
-    Parquet(str(tmp_path), batch_column="run").expect(["a", "Batch_ID"], "subscription")
+    Parquet(str(tmp_path), batch_column="run", partition_by=["A"]).expect(["a", "Batch_ID"], "subscription")
+    with pytest.raises(SchemaError, match="partition_by names the column 'day', and the rows have a, b"):
+        Parquet(str(tmp_path), partition_by=["b", "day"]).expect(["a", "b"], "b")
 
 
 def test_case_in_filters() -> None:

@@ -233,10 +233,10 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
             "postgresql://ann@127.0.0.1:1/x?password=secret",
             "postgresql://ann@127.0.0.1:1/x?password=...: no connection",
         ),
-        ("mysql://ann:secret@host/x", "mysql://ann@host/x: no URL of PostgreSQL"),
+        ("mysql://ann:secret@host/x", "mysql://ann@host/x: not a PostgreSQL URL"),
         (
             "postgresql://ann:secret@host:port/x?nonsense=secret1",
-            "postgresql://ann@host:port/x?nonsense=secret1: no URL",
+            "postgresql://ann@host:port/x?nonsense=secret1: PostgreSQL cannot read this URL",
         ),
     ],
 )

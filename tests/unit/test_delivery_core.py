@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import event
 from tests.examples import scaled
 from tests.unit.delivery_world import START_MS, FaultyReceiver, VirtualDelivery, failed, ok
 
@@ -207,6 +208,41 @@ def test_one_hanging_endpoint_does_not_delay_others(tmp_path):
         return max(ends) - START_MS
 
     assert end_of(tmp_path / "b", True) < 2 * end_of(tmp_path / "a", False)
+
+
+def test_a_hanging_endpoint_costs_few_writes(tmp_path, monkeypatch):
+    """Deliveries behind an endpoint that hangs are left alone until it is tried again; a second route is used for all of them at once."""
+    rows, settle = [], deliveries.settle
+    monkeypatch.setattr(deliveries, "settle", lambda c, tenant, new: settle(c, tenant, rows.extend(new) or list(new)))
+    bad = lambda send, now: (15_000, failed()) if send.route.target == "bad" else (20, ok())  # noqa: E731
+    world = VirtualDelivery(tmp_path, bad)
+    world.put("one", "bad")
+    world.add("one", range(1_000))
+    world.run(until_ms=START_MS + 16_000)
+    assert min(one.next_ms for one in world.rows().values()) > world.now  # what is shown is when the queue is looked at
+    world.run(until_ms=START_MS + 120_000)
+    assert len(rows) < 40
+    assert world.states() == {"pending": 1_000}
+    world.put("two", "bad", "good")
+    world.add("two", range(100))
+    world.run(until_ms=START_MS + 600_000)
+    assert sum(one.subscriber == "two" and one.route == "r2" for one in rows) >= 100
+    assert world.states() == {"pending": 1_000, "delivered": 100}
+
+
+def test_due_tenants_are_found_by_index(tmp_path):
+    """A look for due queues, which comes several times a second, reads no queue that waits, however many there are."""
+    world = VirtualDelivery(tmp_path, lambda *_: (20, ok()), tenants=("t", "u"))
+    for name in "ab":
+        world.put(name, "host")
+    asked = []
+    event.listen(world.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2:4]))
+    with world.database.reading() as c:
+        assert subscribers.due_tenants(c, world.now) == ["t"]
+        (query, values) = asked[-1]
+        plan = [row[-1] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)]
+    assert any("subscribers_due (tenant=? AND next_ms<?)" in step for step in plan), plan
+    assert not any("SCAN subscribers" in step for step in plan), plan
 
 
 def test_tenants_have_fair_shares(tmp_path):

@@ -103,8 +103,19 @@ def test_events_of_several_servers_in_one_batch(tmp_path: Path) -> None:
     assert answers(task, price=pa.array([], pa.float64()), **{SERVER: pa.array([], pa.int32())}) == []
 
 
+def test_plain_answers(task: MatchTask) -> None:
+    """Where no error can be told and nobody counts, an answer is the ids alone; a bad event fails the task."""
+    plain = replace(task, strict=True, tally=False)
+    batch = pa.RecordBatch.from_pydict({"price": [0.0, 1.5, 2.5]})
+    assert [ids for part in plain.match([batch]) for ids in part.to_pylist()] == [[], [1], [1, 2]]
+    bad = pa.RecordBatch.from_pydict({"price": [0.0], ERROR: ["bad"]})
+    with pytest.raises(EventError, match="bad"):
+        list(plain.match([bad]))
+
+
 def test_pairs_of_a_table_function(task: MatchTask) -> None:
     """Columns that the events lack are NULL, rule columns follow the subscription."""
+    task = replace(task, strict=True, tally=False)
     batch = pa.RecordBatch.from_pydict({"price": [0.0, 1.5, 2.5]})
     form = pa.schema([("price", pa.float64()), ("note", pa.string())])
     where = {"price": ("price",)}

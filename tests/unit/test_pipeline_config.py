@@ -53,8 +53,11 @@ def write(tmp_path):
 
 def test_names_of_columns(write):
     """Other names for added columns are checked with the rest."""
-    config = read_config(write({"pipeline.names": {"error": "why"}, "sink.batch_column": "run"}))
+    config = read_config(
+        write({"pipeline.names": {"error": "why"}, "sink.batch_column": "run", "sink.partition_by": ["day"]})
+    )
     assert (config.names, config.sink.batch_column) == ({"error": "why"}, "run")
+    assert list(config.sink.partition_by) == ["day"]
     assert read_config(write({})).sink.batch_column == "batch_id"
     with pytest.raises(ConfigError, match=r"pipeline\.names: matching adds no column 'eror'"):
         read_config(write({"pipeline.names": {"eror": "why"}}))

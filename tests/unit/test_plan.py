@@ -10,12 +10,24 @@ import pyarrow as pa
 import pytest
 
 from wherecast import Engine
+from wherecast.cli.demo_market import SCHEMA as MARKET
+from wherecast.cli.demo_market import AlertMarket
 from wherecast.errors import PlanError, SnapshotError
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters
-from wherecast.partition.costs import HOLD_US, MATCH_US, PROBES, RECEIVE_US, SEND_US, cost_us, probe_events
+from wherecast.partition.costs import (
+    HOLD_US,
+    MATCH_US,
+    MEET_US,
+    PROBES,
+    RECEIVE_US,
+    SEND_US,
+    cost_us,
+    met_clauses,
+    probe_events,
+)
 from wherecast.partition.evaluate import evaluate, needed_pairs
 from wherecast.partition.event_space import EventSpace
 from wherecast.partition.migrate import migrate
@@ -106,6 +118,28 @@ class TestChoice:
         here = 2 * busiest + HOLD_US * 40_100
         assert cost_us(reach, held, None) == pytest.approx(here)
         assert cost_us(reach, held, 0.75) == pytest.approx(here + RECEIVE_US + 0.75 * SEND_US)
+
+    def test_events_meet_the_filters_of_their_own_value(self):
+        """The rarest equality or IN counts; spreading by that value leaves what an event meets as it is."""
+        texts = [f"symbol = 'S{i % 10}' AND price > {i}" for i in range(40)]
+        texts += ["symbol IN ('S1', 'S2')", "symbol = 'S3' OR price > 99", "volume IN (1, 2, 3) AND symbol < 'B'"]
+        filters, weights = compile_all(texts)
+        whole = Plan.build(filters, weights, SCHEMA, 4, strategy="broadcast").place(filters)
+        met = met_clauses(whole, filters, np.full(4, 0.25), dealt=True)
+        assert met == pytest.approx(40 / 10 + 2 / 10 + 1 / 10 + 1 + 1)
+        filters, weights = compile_all(texts[:40])
+        spread = Plan.build(filters, weights, SCHEMA, 5, strategy="event-space", attributes=["symbol"]).place(filters)
+        keys = np.bincount(spread.servers, minlength=5) / 40
+        met = met_clauses(spread, filters, keys, dealt=False)
+        assert met[keys > 0] == pytest.approx(4)
+        reach, held = np.full(2, 0.5), np.full(2, 1e6)
+        assert cost_us(reach, held, None, 4.0) == pytest.approx(RECEIVE_US + 4 * MEET_US + HOLD_US * 2e6)
+
+    def test_alerts_of_symbols_are_not_sent_around(self):
+        """The alerts of the demo: an event meets those of its symbol on one server as on eight, so sending it is not worth it."""
+        schema = Schema.of(MARKET)
+        compiled = Compiler(schema).compile_many(AlertMarket(1).subscriptions(4_000)["filter"].to_pylist())
+        assert Plan.build(compiled.filters, 25 * weigh(compiled), schema, 8).strategy == "broadcast"
 
     def test_one_server_that_does_all_the_work_is_no_plan(self):
         """Ranges that event-space cannot route go to filter-set, not to one residual server."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -277,6 +278,17 @@ def test_an_output_that_was_deleted(tmp_path: Path) -> None:
     take(Parquet(out, goes_on=True), Batch(1, "one", "b"), 2)
     take(Parquet(out), Batch(2, "one", "c"), 3)
     assert found(tmp_path / "out") == [2, 3]
+
+
+def test_a_table_that_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that goes on does not begin a new table in silence; Delta and Iceberg are tried in test_spark_lakes.py."""
+    database = SimpleNamespace(has_table=lambda _: False)
+    monkeypatch.setattr(Jdbc, "_connect", lambda *_: nullcontext(database))
+    rows: Any = SimpleNamespace(sparkSession=None)
+    with pytest.raises(
+        SinkError, match="no table matches, and the stream is at batch 3: its earlier output was deleted"
+    ):
+        Jdbc("jdbc:postgresql://a/b", "matches").write(rows, Batch(3, "one", "o"))
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))

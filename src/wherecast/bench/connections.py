@@ -136,11 +136,11 @@ class PostgreSQL:
             raise MatcherError("matching in PostgreSQL needs psycopg; install wherecast[postgresql]") from None
         shown = hide_password(url)
         if not url.startswith(("postgresql://", "postgres://")):
-            raise MatcherError(f"{shown}: no URL of PostgreSQL; it begins with postgresql://")
+            raise MatcherError(f"{shown}: not a PostgreSQL URL; write postgresql://user@host/name")
         try:
             self._connection = psycopg.connect(url, autocommit=True)
         except psycopg.ProgrammingError:  # its text may quote the URL, password and all
-            raise MatcherError(f"{shown}: no URL that PostgreSQL can read; use postgresql://user@host/name") from None
+            raise MatcherError(f"{shown}: PostgreSQL cannot read this URL; write postgresql://user@host/name") from None
         except psycopg.OperationalError as error:
             reason = str(error).strip().splitlines()[-1]
             raise MatcherError(

@@ -28,6 +28,7 @@ from wherecast.broker.security import ALL_SCOPES, KnownTokens, Rates
 from wherecast.broker.settings import Settings
 from wherecast.broker.statistics import Statistics
 from wherecast.broker.store import answers, event_log, spaces, subscriptions, tokens
+from wherecast.broker.store.checkpoints import Checkpointer
 from wherecast.broker.store.database import BrokerDatabase
 from wherecast.broker.store.spaces import Quotas, StoredSpace
 from wherecast.broker.tail import Tail
@@ -86,6 +87,7 @@ class Broker:
         self.feeds: dict[str, int] = {}  # open feeds by tenant
         self.readers: dict[tuple[str, str], set[FeedPlace]] = {}  # open feeds by tenant and subscriber
         self.on_entry: Callable[[Space], None] = lambda _: None  # an entry of a space is in its tail
+        self.on_feed: Callable[[], None] = lambda: None  # a feed was opened or closed
         self.first_token: str | None = None  # made at the first start, told once
         self.is_ready = False
         self._spaces: dict[tuple[str, str], Space] = {}
@@ -93,6 +95,7 @@ class Broker:
         self._threads = ThreadPoolExecutor(8, "wherecast")
         self._writer = Writer(self.database, self._committed)
         self._writer.group_sizes = self.metrics.group_size.observe
+        self._checkpointer = Checkpointer(self.database)
         self._tasks: list[asyncio.Task[None]] = []
         self._following = asyncio.Lock()
         self._ended = threading.Event()
@@ -105,6 +108,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         await self._in_thread(self.database.migrate)
         self._writer.start()
+        self._checkpointer.start()
         self.first_token = await self.run(_make_first_token)
         self._tasks = [
             asyncio.create_task(self._load_all()),
@@ -122,6 +126,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._loading.values(), return_exceptions=True)
         await asyncio.to_thread(self._writer.stop)
+        await asyncio.to_thread(self._checkpointer.stop)
         await asyncio.sleep(0)  # the answers of the last group
         with contextlib.suppress(WherecastError, OSError):
             await asyncio.to_thread(self._save, 1)

@@ -67,12 +67,14 @@ class Feed:
             self.space.engine.marks.setdefault(self.selection.mark, 0)
         readers = broker.readers.setdefault((tenant, self.selection.subscriber or ""), set())
         readers.add(self)
+        broker.on_feed()
         try:
             yield
         finally:
             readers.discard(self)
             if not readers:
                 broker.readers.pop((tenant, self.selection.subscriber or ""), None)
+            broker.on_feed()
             broker.feeds[tenant] -= 1
             broker.metrics.feeds.dec()
 

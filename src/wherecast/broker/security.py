@@ -124,7 +124,7 @@ class Rates:
         if left <= 0:
             self._buckets[key] = (left, now)
             wait = max(1, round(-left / self.per_s + 0.5))
-            raise Problem(429, "rate", f"too much at a time; try again in {wait} s", headers={"Retry-After": str(wait)})
+            raise Problem(429, "rate", f"too many requests; try again in {wait} s", headers={"Retry-After": str(wait)})
         self._buckets[key] = (left - units, now)
         while len(self._buckets) > _KEPT:
             self._buckets.popitem(last=False)

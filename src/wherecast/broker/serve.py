@@ -21,6 +21,7 @@ _SWITCH_S = 0.0005
 def serve(settings: Settings) -> None:
     """Serve until somebody ends the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # a new file is no news
     sys.setswitchinterval(_SWITCH_S)
     _allow_sockets()
     broker = Broker(settings)

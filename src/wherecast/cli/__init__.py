@@ -1,4 +1,4 @@
-"""The command line: `wherecast check`, `wherecast match`, `wherecast demo`."""
+"""The command line: one module for each group of commands of `wherecast`."""
 
 from wherecast.cli.app import main
 

@@ -13,6 +13,7 @@ import typer
 import wherecast
 from wherecast.cli.bench import bench_app
 from wherecast.cli.broker import broker_app
+from wherecast.cli.delivery import delivery_app
 from wherecast.cli.failures import GuardedGroup
 from wherecast.cli.lab import lab_app
 from wherecast.cli.partition import partition_app
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(broker_app)
+app.add_typer(delivery_app)
 app.add_typer(lab_app, name="lab")
 app.add_typer(partition_app, name="partition")
 app.add_typer(peer_app, name="peer")
@@ -172,13 +174,13 @@ def lint(
     ] = FailOn.WARNING,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find filters that are probably not meant as they are, or cost more than they need to.
+    """Find filters that are wrong or cost more than they need to.
 
     Filters that are refused, never match, always match, are equal to or covered by another, compare with NULL, quote a
     name as a text, are evaluated on every event, or have a condition that changes nothing; each with its place and what to
     write instead.
 
-    The exit code is 0 if there is nothing as bad as --fail-on, 1 if there is, 2 if the command was called wrongly.
+    The exit code is 1 if there is a finding of the severity --fail-on or worse, else 0; it is 2 if the command was called wrongly.
 
     \b
     Examples:
@@ -287,7 +289,7 @@ def doctor(
     """Check that everything Wherecast needs is here and works, and say what to do where it does not.
 
     Python, matching, the cache of compiled kernels, disk, Spark, Java and the port of the broker. The exit code is 1 if there
-    is a problem; notes about optional parts are none.
+    is a problem; notes about optional parts do not count.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`wherecast serve`, and what talks to a broker: subscribe, publish, tail, subscriptions.
+"""`wherecast serve`, and what talks to a broker: space, subscribe, publish, tail, subscriptions.
 
 What they do is in `wherecast.broker`, imported when a command runs.
 """
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wherecast.cli.failures import CommandError, usage_error
+from wherecast.errors import FilterError, WherecastError
 
 if TYPE_CHECKING:
+    from wherecast.broker.client.calls import BrokerError
     from wherecast.broker.client.clients import Client
 
 broker_app = typer.Typer(rich_markup_mode="rich")
@@ -30,7 +32,7 @@ TokenOption = Annotated[
     str | None, typer.Option("--token", envvar="WHERECAST_TOKEN", metavar="TOKEN", help="A token of the broker.")
 ]
 SpaceOption = Annotated[str, typer.Option("--space", envvar="WHERECAST_SPACE", metavar="NAME", help="The space.")]
-_LOCAL, _SPACE = "http://127.0.0.1:8080", "default"
+LOCAL, _SPACE = "http://127.0.0.1:8080", "default"
 
 
 @broker_app.command()
@@ -59,7 +61,9 @@ def serve(
     Settings come from flags, else from environment variables (WHERECAST_ and the name in upper case), else from the TOML
     file. They are: database, host, port, snapshots, max_body_bytes, max_event_bytes, max_batch_events, body_timeout_s,
     max_connections, max_requests_per_s, max_events_per_s, slow_reader_s, heartbeat_s, retention_ms, retention_bytes,
-    answers_ms, session_ms, tombstones_ms, snapshot_every. The guide "The broker" says what each does.
+    answers_ms, session_ms, tombstones_ms, snapshot_every; and for delivery webhook_allow, webhook_timeout_s,
+    endpoint_concurrency, delivery_concurrency, delivery_ms, delivered_ms, dead_letters_ms, smtp, mail_from, chat_services,
+    file_folder. The guides "The broker" and "Delivery" say what each does.
 
     \b
     Examples:
@@ -83,7 +87,8 @@ def serve(
     run(read_settings(flags, config))
 
 
-def _client(url: str, token: str | None) -> Client:
+def connect(url: str, token: str | None) -> Client:
+    """A client of the broker that a command talks to."""
     from wherecast.broker.client.clients import Client
 
     if not token:
@@ -93,13 +98,46 @@ def _client(url: str, token: str | None) -> Client:
 
 
 @broker_app.command()
+def space(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the space.")],
+    schema: Annotated[
+        Path,
+        typer.Option(
+            "--schema", "-s", exists=True, dir_okay=False, metavar="FILE",
+            help='The attributes and their types, JSON or YAML: {"symbol": "string", "price": "double"}.',
+        ),
+    ],
+    url: UrlOption = LOCAL,
+    token: TokenOption = None,
+) -> None:  # fmt: skip
+    """Make a space: a schema, with its subscriptions and events. If there is one, add the attributes that are new.
+
+    \b
+    Examples:
+      wherecast space quotes --schema schema.json
+    """
+    from wherecast.broker.client.calls import BrokerError
+    from wherecast.language.events.schema import Schema
+
+    given = Schema.from_file(schema).to_dict()
+    with connect(url, token) as client:
+        try:
+            made = client.create_space(name, given)
+        except BrokerError as error:
+            if error.status != 409:
+                raise
+            made = client.grow_space(name, given)
+    typer.echo(json.dumps(made))
+
+
+@broker_app.command()
 def subscribe(
     filter: Annotated[str, typer.Argument(metavar="FILTER", help="A SQL condition.")],
     space: SpaceOption = _SPACE,
     id: Annotated[str | None, typer.Option(metavar="ID", help="Default: the broker makes one.")] = None,
     subscriber: Annotated[str | None, typer.Option(metavar="NAME", help="Who is told. Default: the id.")] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A label; repeat it.")] = None,
-    url: UrlOption = _LOCAL,
+    url: UrlOption = LOCAL,
     token: TokenOption = None,
 ) -> None:
     """Register a filter with a broker and print the subscription as JSON.
@@ -109,10 +147,23 @@ def subscribe(
       wherecast subscribe "symbol = 'IBM' AND price < 120" --space quotes --subscriber alice
       wherecast subscribe "price > 1000" --space quotes --id dear --label team:desk-1
     """
+    from wherecast.broker.client.calls import BrokerError
+
     labels = dict(_pair(text) for text in label or [])
-    with _client(url, token) as client:
-        made = client.subscribe(space, filter, id=id, subscriber=subscriber, labels=labels)
+    with connect(url, token) as client:
+        try:
+            made = client.subscribe(space, filter, id=id, subscriber=subscriber, labels=labels)
+        except BrokerError as error:
+            raise _with_place(error, filter) from None
     typer.echo(json.dumps(dataclasses.asdict(made)))
+
+
+def _with_place(error: BrokerError, filter: str) -> WherecastError:
+    """An error that shows where a filter is wrong, if that is what the broker says."""
+    told = error.problem
+    if "start" not in told:
+        return error
+    return FilterError(told["reason"], told["detail"], text=filter, start=told["start"], end=told["end"])
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -128,7 +179,7 @@ def publish(
         str, typer.Argument(metavar="EVENT", help="JSON, or - for a line of JSON each on standard input.")
     ],
     space: SpaceOption = _SPACE,
-    url: UrlOption = _LOCAL,
+    url: UrlOption = LOCAL,
     token: TokenOption = None,
 ) -> None:
     """Publish events to a broker, and print what became of them as JSON.
@@ -141,7 +192,7 @@ def publish(
       wherecast publish - --space quotes < events.jsonl
     """
     accepted, matches, refused = 0, 0, 0
-    with _client(url, token) as client:
+    with connect(url, token) as client:
         for first, batch in _batches(events):
             receipt = client.publish(space, batch)
             accepted, matches = accepted + receipt.accepted, matches + receipt.matches
@@ -180,7 +231,7 @@ def tail(
         typer.Option(metavar="POSITION", help="The last event seen, or earliest. Default: from the next event on."),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
-    url: UrlOption = _LOCAL,
+    url: UrlOption = LOCAL,
     token: TokenOption = None,
 ) -> None:
     """Print matches as they come, a line of JSON each, until interrupted.
@@ -190,7 +241,7 @@ def tail(
       wherecast tail --space quotes --subscriber alice
       wherecast tail --space quotes --subscription cheap-ibm --after earliest --count 10
     """
-    with _client(url, token) as client:
+    with connect(url, token) as client:
         for number, event in enumerate(
             client.feed(space, subscription=subscription, subscriber=subscriber, after=after), 1
         ):
@@ -206,7 +257,7 @@ def subscriptions(
     subscriber: Annotated[str | None, typer.Option(metavar="NAME", help="Those of this subscriber.")] = None,
     label: Annotated[str | None, typer.Option(metavar="NAME:VALUE", help="Those with this label.")] = None,
     text: Annotated[str | None, typer.Option(metavar="TEXT", help="Those with this in their id or filter.")] = None,
-    url: UrlOption = _LOCAL,
+    url: UrlOption = LOCAL,
     token: TokenOption = None,
 ) -> None:
     """Print the subscriptions of a space, a line of JSON each.
@@ -216,6 +267,6 @@ def subscriptions(
       wherecast subscriptions --space quotes
       wherecast subscriptions --space quotes --subscriber alice --text IBM
     """
-    with _client(url, token) as client:
+    with connect(url, token) as client:
         for row in client.subscriptions(space, subscriber=subscriber, label=label, text=text):
             typer.echo(json.dumps(dataclasses.asdict(row)))

@@ -1,4 +1,4 @@
-"""`wherecast lint`: what is probably wrong with the filters of a file, or needlessly dear.
+"""`wherecast lint`: find filters of a file that are probably wrong or cost more than they need to.
 
 LintFindings are results and go to standard output; rows that are not subscriptions at all are reported on standard error, and
 count as errors.

@@ -426,7 +426,7 @@ class Engine:
         return filters_of(segments, self.schema, state.version)
 
     def lint(self, *, progress: bool = False) -> LintFindings:
-        """What is probably wrong with the filters, or needlessly dear.
+        """Find filters that are probably wrong or cost more than they need to.
 
         An engine keeps what filters mean, not how they were spelled: `wherecast.lint` looks at a table of texts and finds more.
         Places are those in the text that `engine[id]` gives.

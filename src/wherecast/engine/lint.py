@@ -150,7 +150,7 @@ class LintedFilters(NamedTuple):
 def lint(
     subscriptions: SubscriptionSource, schema: SchemaSource, *, limits: Limits | None = None, progress: bool = False
 ) -> LintFindings:
-    """What is probably wrong with some filters, or needlessly dear: filters that are refused, too.
+    """Find filters that are refused, probably wrong, or cost more than they need to.
 
     `subscriptions` is whatever `Engine.subscribe_many` takes. With `progress` a terminal or a notebook shows how far it is.
     """
@@ -416,7 +416,7 @@ class _Redundancy:
             if one.connective is not None and one.row in faithful:
                 key = one.row, id(one.connective)
                 last[key] = max(last.get(key, one), one, key=lambda each: each.start)
-        words = "this condition changes nothing: what stands beside it says as much", "drop it"
+        words = "this condition changes nothing: the other conditions already imply it", "drop it"
         for row, _, start, end in last.values():
             id_, text = id_at(self._of.ids, row), self._of.text(row)
             yield LintFinding(row, id_, "redundant", Severity.WARNING, *words, text, start, end)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
-from wherecast.index.codes import Codebook, KeyCodes, build_codes
+from wherecast.index.codes import Codebook, build_codes
 from wherecast.index.expressions import promote
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals

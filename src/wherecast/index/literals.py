@@ -140,7 +140,7 @@ class LiteralCodes:
         return ptr, codes[: ptr[n]]
 
     def job(self, *, fold: bool) -> tuple[int, ...]:
-        """Sizes and addresses of the automaton, as `kernels.text_columns` wants them."""
+        """Sizes and addresses of the automaton, as `kernels.stored_columns` wants them."""
         given = self._folding if fold else self._read_only
         return int(self.anchors.size), given[1].size, given[2].size, *map(address_of, given)
 

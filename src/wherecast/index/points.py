@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from wherecast.index.boxes import FIRST_CODE, EventCodes
-from wherecast.index.codes import Codebook, KeyCodes, ValueCodes
+from wherecast.index.codes import Codebook, ValueCodes
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes, TextSearch
 from wherecast.index.strings import StringCodes
 from wherecast.index.topics import TopicCodes

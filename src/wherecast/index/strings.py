@@ -147,7 +147,7 @@ class StringCodes(PackedTexts):
         return out
 
     def job(self) -> tuple[int, ...]:
-        """Sizes and addresses of the arrays, as `kernels.text_columns` wants them."""
+        """Sizes and addresses of the arrays, as `kernels.stored_columns` wants them."""
         seed = self.seed - ((self.seed >> 63) << 64)  # as a signed number
         arrays = self.offsets, self.data, self._places, self._marks
         return self.offsets.size - 1, self._places.size, int(self.ordered), seed, *map(address_of, arrays)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles, Words
-from wherecast.kernels.jit import ONE, ZERO, Scalar, inlined, jit, trailing_zeros
+from wherecast.kernels.jit import HAS_COMPRESS, ONE, ZERO, Scalar, config, inlined, jit, match_guards, trailing_zeros
 
 #: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
@@ -41,6 +41,9 @@ SHIFT_MASK = (1 << SHIFT_BITS) - 1
 #: Words of the marks of a column's fine buckets. They come after the marks of all columns' buckets.
 FINE_WORDS = 256
 _HALF = 128
+#: Whether 16 guards are looked at at a time.
+_AT_ONCE = HAS_COMPRESS and not config.DISABLE_JIT
+_B16, _LOW16 = np.uint64(16), np.uint64(0xFFFF)
 
 #: The buckets of codes as tables have them: bucket | SINGLE.
 Buckets = npt.NDArray[np.int16]
@@ -86,6 +89,9 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
     for c in range(near.size):
         code = np.int64(codes[event, c])
         fine = np.int64(near[c]) >> SHIFT_BITS
+        if code == 0 and fine == 0:
+            out[c] = SINGLE  # bucket 0 has no other code
+            continue
         if fine > 0:
             words = 4 * near.size + FINE_WORDS * (fine - 1)
             if code < 0:
@@ -116,6 +122,12 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
     `own` are the event's buckets. A list passes every guard here: `refuse_unmet` looks at those, which keeps this loop short.
     """
     found, sure = ZERO, ZERO
+    if _AT_ONCE:
+        for at in range(first, end, 16):
+            both = match_guards(guards, at, end - at, own)
+            found |= (both & _LOW16) << np.uint64(at - first)
+            sure |= (both >> _B16) << np.uint64(at - first)
+        return found, sure
     for at in range(first, end):
         guard = np.int64(guards[at])
         bucket = np.int64(own[guard & 0x7FFF])

@@ -90,7 +90,9 @@ class Peer:
 
     def __init__(self, options: PeerOptions, report: Callable[[str], None]) -> None:
         if not options.join and not (options.founders and options.rules):
-            raise PeerError("a peer that joins nobody founds a ring, and needs a schema and the number of founders")
+            raise PeerError(
+                "a peer that does not join a ring starts one, and needs a schema and the number of founders"
+            )
         self._options = options
         self._report = report
         self.counters: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""The five papers, a room each: its matcher with its kernels, its workload, its experiments; `lab` runs and reports them."""
+"""The five papers, a package each: its matcher with its kernels, its workload, its experiments; `lab` runs and reports them."""

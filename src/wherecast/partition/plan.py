@@ -248,7 +248,7 @@ def _check_weights(filters: Filters, weights: Longs) -> None:
             f"{weights.size} weights for {filters.n_filters} filters; give the subscriptions of each filter"
         )
     if weights.size and weights.min() < 1:
-        raise PlanError(f"a filter with {weights.min()} subscriptions; leave out filters that nobody has")
+        raise PlanError(f"a filter with {weights.min()} subscriptions; leave out filters without subscriptions")
 
 
 def _build(

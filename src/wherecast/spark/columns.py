@@ -143,7 +143,7 @@ class Names:
         for name in own:
             if name.lower().startswith(PREFIX):
                 raise SchemaError(
-                    f"the events have a column {name!r}; names that begin with {PREFIX} are ours: rename it"
+                    f"the events have a column {name!r}; names that begin with {PREFIX} are reserved: rename it"
                 )
             rule.find(name, columns)
         others = rule.group([] if subscribers is None else subscribers.columns)

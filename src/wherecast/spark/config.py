@@ -44,6 +44,7 @@
     kind = "parquet"                    # parquet, kafka, delta, iceberg, jdbc, broker
     path = "matches"
     batch_column = "batch_id"           # optional: what Parquet calls the number of the batch
+    partition_by = ["day"]              # optional: columns that become folders of Parquet, inside those of the batches
     goes_on = false                     # optional: whether a stream that has written elsewhere may go on in an empty folder
 
     [dead_letters]                      # optional: events that do not fit the schema
@@ -137,6 +138,7 @@ class SinkConfig:
     table: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_column: str = "batch_id"
+    partition_by: Sequence[str] = ()
     goes_on: bool = False
 
 

@@ -44,6 +44,8 @@ _REFUSED = {
     "json": ("mode", "columnnameofcorruptrecord", "multiline", "encoding", "charset", "wholetext"),
     "csv": ("mode", "columnnameofcorruptrecord"),
 }
+#: Types that have no form as a field of CSV.
+_NOT_IN_CSV = ("array", "map", "struct", "binary", "variant")
 _log = logging.getLogger(__name__)
 
 
@@ -75,12 +77,13 @@ class Folder:
         return self._open(self._with_own(columns, declared=declared))
 
     def changes(self, id_type: str, rules: StructType | None = None) -> Opened:
-        """Changes to the subscriptions, with their rule columns; other columns are not read. Lines of CSV have no rule columns."""
+        """Changes to the subscriptions, with their rule columns; other columns are not read. Lines of CSV have all of them."""
         columns = change_columns(id_type, rules)
         if self._kind == "json":
             return Opened(parse_changes(self._lines(columns), id_type, self._text_options(columns), rules))
         if self._kind == "csv":
-            return Opened(self._read_csv(change_columns(id_type)))
+            _refuse_nested(columns)
+            return Opened(self._read_csv(columns))
         return self._open(columns, others=True)
 
     @property
@@ -198,6 +201,15 @@ class Folder:
         # The name of a folder is a text: it is read as whatever is declared.
         named = [typed.get(rule.key(f.name), f) for f in folders.fields]
         return StructType([*own.fields, *named]) if own.fields else own
+
+
+def _refuse_nested(columns: StructType) -> None:
+    for f in columns.fields:
+        if f.dataType.typeName() in _NOT_IN_CSV:
+            raise SchemaError(
+                f"a line of CSV cannot have the rule column {f.name!r}, which is {f.dataType.simpleString()}; write changes as "
+                "JSON or Parquet"
+            )
 
 
 def _csv_number(f: StructField, options: Mapping[str, str]) -> Column | None:

@@ -46,7 +46,7 @@ from wherecast.spark.versions import add_column, repartition_by_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
     from wherecast.partition.plan import Plan
 
@@ -76,7 +76,9 @@ class Numbers:
 
     def get(self) -> dict[str, int]:
         """The numbers by name; waits until the result has been computed."""
-        return {name: int(value or 0) for part in self._observations for name, value in part.get.items()}
+        found = {name: int(value or 0) for part in self._observations for name, value in part.get.items()}
+        # Where events stay, each counts for one server; that is not worth counting row by row.
+        return {"sent": found["events"], "dropped": 0, **found}
 
 
 _EVENT, _ANSWER = f"{PREFIX}_event", f"{PREFIX}_answer"
@@ -154,7 +156,7 @@ def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark:
     """Rule columns that are asked for, and what the result calls them."""
     rules = choose_columns(chosen, manifest, spark) if chosen else {}
     if rules and output == "counts":
-        raise SchemaError("output='counts' tells no rules, so it has no rule columns; use 'pairs' or 'lists'")
+        raise SchemaError("output='counts' has one number per event and no rule columns; use 'pairs' or 'lists'")
     return rules
 
 
@@ -174,8 +176,7 @@ def _match_here(events: DataFrame, task: MatchTask, used: Mapping[str, Path], nu
     found = _answered(events, task, used)
     if numbers is None:
         return found
-    here = {"events": "count(1)", "sent": "count(1)", "dropped": "0", "errors": f"count({ERROR})"}
-    return numbers.observe(found, **here, **_outcome(task))
+    return numbers.observe(found, events="count(1)", errors=f"count({ERROR})", **_outcome(task))
 
 
 def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> DataFrame:
@@ -183,15 +184,18 @@ def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> D
     inputs = {**used, **{name: (name,) for name in (SERVER, ERROR) if name in events.columns}}
     found = add_column(events, _ANSWER, task.match, inputs, _answer_type(task))
     tally = {CANDIDATES: FOUND_CANDIDATES} if task.tally else {}
-    return _unpack(found, {IDS: FOUND_IDS, **tally, ERROR: FOUND_ERROR})
+    return _unpack(found, task, {IDS: FOUND_IDS, **tally, ERROR: FOUND_ERROR})
 
 
-def _unpack(answered: DataFrame, fields: Mapping[str, str]) -> DataFrame:
-    """The fields of answers as columns, in place of the answers and of what was said before."""
+def _unpack(answered: DataFrame, task: MatchTask, fields: Mapping[str, str]) -> DataFrame:
+    """The fields of answers as columns, in place of the answers and of what was said before; of a plain answer, the first."""
     from pyspark.sql import functions as F  # noqa: N812
 
     own = [quoted(name) for name in answered.columns if name not in (_ANSWER, SERVER, *fields)]
-    return answered.select(*own, *(F.col(_ANSWER)[field].alias(name) for name, field in fields.items()))
+    answer = F.col(_ANSWER)
+    if task.is_plain:
+        return answered.select(*own, answer.alias(next(iter(fields))))
+    return answered.select(*own, *(answer[field].alias(name) for name, field in fields.items()))
 
 
 def _outcome(task: MatchTask) -> dict[str, str]:
@@ -224,14 +228,15 @@ def _match_routed(
             )
         events = events.withColumn(_EVENT, F.monotonically_increasing_id())
     known = {ERROR: (ERROR,)} if ERROR in events.columns else {}
-    routed = add_column(events, _ANSWER, task.route, {**used, **known}, _route_type())
-    routed = _unpack(routed, {SERVERS: ROUTED_TO, ERROR: FOUND_ERROR})
+    routed = add_column(events, _ANSWER, task.route, {**used, **known}, _route_type(task, plan))
+    routed = _unpack(routed, task, {SERVERS: ROUTED_TO, ERROR: FOUND_ERROR})
     if numbers is not None:
-        dropped = f"count_if(size({SERVERS}) = 0 AND {ERROR} IS NULL)"
-        traffic = {"events": "count(1)", "sent": f"sum(size({SERVERS}))", "dropped": dropped}
+        each = f"int({SERVERS} IS NOT NULL)" if plan.sends_to_one else f"size({SERVERS})"
+        dropped = f"count_if({each} = 0 AND {ERROR} IS NULL)"
+        traffic = {"events": "count(1)", "sent": f"sum({each})", "dropped": dropped}
         routed = numbers.observe(routed, **traffic, errors=f"count({ERROR})")
     n = len(task.manifest.servers)
-    server = F.get(SERVERS, F.lit(0)) if plan.sends_to_one else F.explode_outer(SERVERS)
+    server = F.col(SERVERS) if plan.sends_to_one else F.explode_outer(SERVERS)
     sent = routed.withColumn(SERVER, server).drop(SERVERS)
     if not keep_events:
         sent = sent.where(f"{SERVER} IS NOT NULL" + (f" OR {ERROR} IS NOT NULL" if keep_errors else ""))
@@ -244,16 +249,20 @@ def _match_routed(
         return result
     columns = [F.first(quoted(c)).alias(c) for c in own]
     ids = F.sum(IDS).alias(IDS) if task.counts else F.flatten(F.collect_list(IDS)).alias(IDS)
-    return result.groupBy(_EVENT).agg(*columns, ids, F.first(ERROR).alias(ERROR)).drop(_EVENT)
+    error = [] if task.is_plain else [F.first(ERROR).alias(ERROR)]
+    return result.groupBy(_EVENT).agg(*columns, ids, *error).drop(_EVENT)
 
 
-def _route_type() -> StructType:
+def _route_type(task: MatchTask, plan: Plan) -> DataType:
     from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
-    return StructType([StructField(ROUTED_TO, ArrayType(IntegerType())), StructField(FOUND_ERROR, StringType())])
+    servers: DataType = IntegerType() if plan.sends_to_one else ArrayType(IntegerType())
+    if task.is_plain:
+        return servers
+    return StructType([StructField(ROUTED_TO, servers), StructField(FOUND_ERROR, StringType())])
 
 
-def _answer_type(task: MatchTask) -> StructType:
+def _answer_type(task: MatchTask) -> DataType:
     from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
     found: DataType = LongType() if task.manifest.id_type == "bigint" else StringType()
@@ -263,8 +272,10 @@ def _answer_type(task: MatchTask) -> StructType:
         rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
         found = StructType([StructField(ID, found), *why, *rules])
     tally = [StructField(FOUND_CANDIDATES, LongType())] if task.tally else []
-    ids = StructField(FOUND_IDS, LongType() if task.counts else ArrayType(found))
-    return StructType([ids, *tally, StructField(FOUND_ERROR, StringType())])
+    ids = LongType() if task.counts else ArrayType(found)
+    if task.is_plain:
+        return ids
+    return StructType([StructField(FOUND_IDS, ids), *tally, StructField(FOUND_ERROR, StringType())])
 
 
 def _shape(
@@ -285,7 +296,9 @@ def _shape(
     if output == "pairs":
         return _pairs(found, own, error, subscribers, names, rules)
     any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
-    wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
+    wanted = any_match
+    if ERROR in found.columns:
+        wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
     ids = F.col(IDS)
     if rules:
         ids = F.transform(ids, lambda match: F.struct(*_parts_of(match, names, rules)))

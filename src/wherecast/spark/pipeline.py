@@ -300,7 +300,9 @@ def check_brokers(table: str, servers: str) -> None:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _KAFKA_TIMEOUT_S).close()
         except ValueError:
-            raise ConfigError(f"{table}.servers is {servers!r}; expected such as 'host:9092,other:9092'") from None
+            raise ConfigError(
+                f"{table}.servers is {servers!r}; expected a list such as 'host:9092,other:9092'"
+            ) from None
         except OSError as error:
             reasons.append(f"{server.strip()}: {error.strerror or error}")
         else:

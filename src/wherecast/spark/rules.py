@@ -64,7 +64,9 @@ def rule_columns(rows: DataFrame, known: Iterable[str]) -> StructType:
     names = rule.group(f.name for f in others)
     for field in others:
         if field.name.lower().startswith(PREFIX):
-            raise SubscriptionError(f"the rules have a column {field.name!r}; names that begin with {PREFIX} are ours")
+            raise SubscriptionError(
+                f"the rules have a column {field.name!r}; names that begin with {PREFIX} are reserved"
+            )
         if len(names[rule.key(field.name)]) > 1:
             raise SubscriptionError(f"the rules have more than one column {field.name!r}; drop or rename one")
         _check_storable(field.name, field.dataType)

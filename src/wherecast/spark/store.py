@@ -281,8 +281,7 @@ def _conditional_driver(found: fs.FileSystem, url: str) -> Any:
         return importlib.import_module("fsspec").filesystem(protocol, **given)
     except ImportError:
         raise IndexStoreError(
-            f"writing to {url!r} needs puts that never replace what another writer has put, and so the package {package}: "
-            f"pip install {package}"
+            f"writing to {url!r} needs conditional puts, which the package {package} has: pip install {package}"
         ) from None
 
 

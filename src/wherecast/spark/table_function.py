@@ -34,7 +34,7 @@ from wherecast.spark.columns import (
 from wherecast.spark.index import Index
 from wherecast.spark.match import RuleColumns, choose_rules
 from wherecast.spark.rules import columns_of
-from wherecast.spark.tasks import FOUND_IDS, ROUTED_TO, MatchTask
+from wherecast.spark.tasks import MatchTask
 from wherecast.spark.versions import arrow_schema, parse_columns, require
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _refuse_names(columns: list[str], added: list[str], rule: NameRule) -> None:
     for name in columns:
         rule.find(name, groups)
         if name.lower().startswith(PREFIX):
-            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are ours; rename it")
+            raise SchemaError(f"the column {name!r}: names that begin with {PREFIX} are reserved; rename it")
     for name in added:
         clash = rule.find(name, groups)
         if clash is not None:
@@ -117,15 +117,17 @@ def _refuse_names(columns: list[str], added: list[str], rule: NameRule) -> None:
 def match_table(
     task: MatchTask, batch: pa.RecordBatch, where: Mapping[str, Path], form: pa.Schema, shown: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The matches of a batch of events, as pairs: the columns of `form`, then those of `shown`, the subscription first."""
+    """The matches of a batch of events, as pairs: the columns of `form`, then those of `shown`, the subscription first.
+
+    The task gives plain answers.
+    """
     used = {name: field_at(batch, path) for name, path in where.items() if path[0] in batch.schema.names}
     events = pa.RecordBatch.from_arrays(list(used.values()), list(used)) if used else batch
     sent, rows = (events, None) if task.manifest.plan is None else _send(task, events)
     start = 0
-    for answer in task.match([sent]):
-        lists = answer.field(FOUND_IDS)
+    for lists in task.match([sent]):
         found = pc.add(pc.list_parent_indices(lists), start)
-        start += len(answer)
+        start += len(lists)
         places = found if rows is None else rows.take(found)
         columns: dict[str, Any] = {
             field.name: batch.column(field.name).take(places)
@@ -140,7 +142,10 @@ def match_table(
 
 def _send(task: MatchTask, events: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
     """One row per event and server, as Spark's explode would make it, and whose row each is."""
-    servers = pa.concat_arrays([routed.field(ROUTED_TO) for routed in task.route([events])])
-    rows = pc.list_parent_indices(servers)
+    routed = pa.concat_arrays([*task.route([events])])
+    if pa.types.is_list(routed.type):
+        rows, servers = pc.list_parent_indices(routed), routed.flatten()
+    else:
+        rows, servers = pc.indices_nonzero(routed.is_valid()), routed.drop_null()
     sent = events.take(rows)
-    return pa.RecordBatch.from_arrays([*sent.columns, servers.flatten()], [*sent.schema.names, SERVER]), rows
+    return pa.RecordBatch.from_arrays([*sent.columns, servers], [*sent.schema.names, SERVER]), rows

@@ -79,11 +79,16 @@ class MatchTask:
     """Rule columns that go along with ids."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether an answer is what was found and nothing else: no error can be told, and nobody counts candidates."""
+        return self.strict and not self.tally
+
+    @property
     def is_wide(self) -> bool:
         """Whether a match is a struct of its id and more."""
         return self.explain or bool(self.rules)
 
-    def match(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.StructArray]:
+    def match(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
         """What events match on the server that they were sent to, or on the one of a broadcast index."""
         pace = Pace()
         for batch in batches:
@@ -93,28 +98,40 @@ class MatchTask:
                 start += piece.num_rows
                 yield self._match(piece, pace)
 
-    def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.StructArray]:
-        """The servers that events go to."""
+    def route(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+        """The servers that events go to: one or NULL, where none goes to several, else a list."""
         plan = Index(self.url).plan(self.manifest)
         assert plan is not None
         for batch in batches:
             good, known = self._set_apart(batch)
             events = EventBatch.read(plan.schema, _attributes(good), on_error="raise" if self.strict else "skip")
             routes = plan.route(events)
-            counts = np.bincount(events.rows[routes.event_ids], minlength=good.num_rows)
-            servers = pa.ListArray.from_arrays(pa.array(_offsets(counts)), pa.array(routes.servers, pa.int32()))
+            rows = events.rows[routes.event_ids]
+            if plan.sends_to_one:
+                server = np.full(good.num_rows, -1, np.int32)
+                server[rows] = routes.servers
+                servers = pa.array(server, mask=server < 0)
+            else:
+                counts = np.bincount(rows, minlength=good.num_rows)
+                servers = pa.ListArray.from_arrays(pa.array(_offsets(counts)), pa.array(routes.servers, pa.int32()))
             errors = _error_column(_errors(events.errors), good.num_rows)
-            found = {ROUTED_TO: servers, FOUND_ERROR: errors}
-            yield _answer(found) if known is None else _beside(found, known)
+            yield self._answer({ROUTED_TO: servers, FOUND_ERROR: errors}, known)
 
-    def _match(self, batch: pa.RecordBatch, pace: Pace) -> pa.StructArray:
+    def _match(self, batch: pa.RecordBatch, pace: Pace) -> pa.Array:
         """The answers to a batch; the pace becomes what suits events like these."""
         good, known = self._set_apart(batch)
         found = self._match_served(good) if SERVER in good.schema.names else self._find(self._open(0), good)
         total = pc.sum(found[FOUND_IDS]).as_py() if self.counts else len(found[FOUND_IDS].flatten())
         share = max((total or 0) / _MATCHES, found[FOUND_IDS].nbytes / _BYTES) / max(batch.num_rows, 1)
         pace.events = max(1, int(1 / max(share, 0.01 / _MATCHES)))
-        return _answer(found) if known is None else _beside(found, known)
+        return self._answer(found, known)
+
+    def _answer(self, found: dict[str, pa.Array], known: pa.Array | None) -> pa.Array:
+        """What is found of events as one column, with the errors that came with them."""
+        if self.is_plain:
+            return next(iter(found.values()))
+        spread = found if known is None else _beside(found, known)
+        return pa.StructArray.from_arrays(list(spread.values()), list(spread))
 
     def _match_served(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """What events match on their servers. One that was sent to none matches nothing."""
@@ -211,11 +228,7 @@ def _attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.select([n for n in batch.schema.names if not n.startswith(PREFIX)] or batch.schema.names)
 
 
-def _answer(found: dict[str, pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(list(found.values()), list(found))
-
-
-def _beside(found: dict[str, pa.Array], known: pa.Array) -> pa.StructArray:
+def _beside(found: dict[str, pa.Array], known: pa.Array) -> dict[str, pa.Array]:
     """Answers to the events without a known error, and in between, for those with one, that error and nothing else."""
     good = np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False))
     place = np.full(len(known), -1)
@@ -228,10 +241,10 @@ def _beside(found: dict[str, pa.Array], known: pa.Array) -> pa.StructArray:
             taken = pc.coalesce(known, taken)
         elif isinstance(column, pa.ListArray):
             taken = pc.coalesce(taken, _empty_lists(1, column.type.value_type)[0])
-        else:
+        elif name != ROUTED_TO:
             taken = taken.fill_null(0)
         spread[name] = taken
-    return _answer(spread)
+    return spread
 
 
 def _explanations(engine: Engine, batch: pa.RecordBatch, lists: pa.ListArray) -> pa.Array:

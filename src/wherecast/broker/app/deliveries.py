@@ -18,6 +18,7 @@ from wherecast.broker.app.delivery_models import (
 )
 from wherecast.broker.app.models import to_ms
 from wherecast.broker.app.subscribers import TheDelivery
+from wherecast.broker.delivery.records import DeliveryState
 from wherecast.broker.problems import Problem, not_found
 from wherecast.broker.store import audit, deliveries, subscribers
 
@@ -78,6 +79,8 @@ async def replay_one(who: Subscriber, broker: TheBroker, delivery: TheDelivery, 
         if found is None:
             raise not_found("delivery", id)
         count, names = deliveries.replay(connection, who.tenant, now, id=id)
+        if not count and found.state is DeliveryState.DEAD:
+            raise Problem(409, "state", f"there is no subscriber {found.subscriber!r} any more; make it again first")
         if not count:
             raise Problem(409, "state", f"the delivery is {found.state.value}; only dead letters are replayed")
         subscribers.wake_queues(connection, who.tenant, names, now)

@@ -14,8 +14,10 @@ from wherecast.broker.app.models import GivenModel, Id, Text, time_of, to_ms
 from wherecast.broker.delivery.kinds.kind import RouteKind
 from wherecast.broker.delivery.policy import minutes_of, time_text
 from wherecast.broker.delivery.records import (
+    NO_ROUTE,
     Delivery,
     DeliveryAttempt,
+    DeliveryState,
     QuietHours,
     RouteState,
     SubscriberRecord,
@@ -249,6 +251,7 @@ def _why_unused(route: SubscriberRoute) -> str | None:
 
 
 def delivery_out(one: Delivery) -> dict[str, Any]:
+    waits_for_route = (one.reason or "").startswith(NO_ROUTE)
     return {
         "id": one.id,
         "subscriber": one.subscriber,
@@ -258,7 +261,7 @@ def delivery_out(one: Delivery) -> dict[str, Any]:
         "state": one.state.value,
         "route": one.route,
         "tries": one.tries,
-        "next_try": time_of(one.next_ms) if one.state.value == "pending" else None,
+        "next_try": time_of(one.next_ms) if one.state is DeliveryState.PENDING and not waits_for_route else None,
         "reason": one.reason,
         "created": time_of(one.created_ms),
         "finished": None if one.finished_ms is None else time_of(one.finished_ms),

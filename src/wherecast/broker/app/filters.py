@@ -28,7 +28,7 @@ async def check(who: Reader, broker: TheBroker, name: SpaceName, asked: FilterIn
 
 @router.post("/lint")
 async def lint_filters(who: Reader, broker: TheBroker, name: SpaceName, asked: FiltersIn) -> dict[str, Any]:
-    """What is probably wrong with some filters, or needlessly dear."""
+    """Find filters that are probably wrong or cost more than they need to."""
     space = await find_space(broker, who, name)
     findings = await broker.compute(lambda: lint(asked.filters, space.schema, limits=broker.limits))
     return {"summary": findings.summary, "findings": [finding.to_dict() for finding in findings]}

@@ -57,7 +57,7 @@ async def statistics(
     The figures are of the process that answers. `publish_ms` has the p50 and the p99 of each second, null where nothing was published.
     `deliveries` are those of the tenant that wait or were given up, counted up to 10,000 each.
     """
-    waiting = await broker.read(lambda c: deliveries.count_waiting(c, [who.tenant]))
+    waiting = await broker.read(lambda c: deliveries.count_waiting(c, who.tenant))
     served = [s for s in broker.served() if s.tenant == who.tenant and space in (None, s.name)]
     return {
         "seconds": seconds,

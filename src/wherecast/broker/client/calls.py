@@ -14,6 +14,19 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
+from wherecast.broker.client.results import (
+    BrokerSubscription,
+    DeliveryDetails,
+    DeliveryInfo,
+    DryRun,
+    FeedEvent,
+    LoadReport,
+    PublishReceipt,
+    RouteInfo,
+    RouteTest,
+    SpaceInfo,
+    SubscriberInfo,
+)
 from wherecast.errors import WherecastError
 
 T = TypeVar("T")
@@ -33,55 +46,6 @@ class BrokerError(WherecastError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return BrokerError, (self.status, self.problem)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSubscription:
-    """A subscription as the broker has it. It is matched from `version` of its space on, while it is active."""
-
-    id: str
-    subscriber: str
-    filter: str
-    labels: dict[str, str]
-    state: str
-    expires_at: str | None
-    version: int
-    created_at: str
-    updated_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class PublishReceipt:
-    """Events that are durable. `refused` has row and reason of those that were not taken."""
-
-    accepted: int
-    positions: list[int]
-    ids: list[str]
-    matches: int
-    version: int
-    refused: list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    """What became of the rows of a load; `quarantined` names the first thousand of those that were refused."""
-
-    created: int
-    replaced: int
-    version: int
-    refused: int
-    quarantined: list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class FeedEvent:
-    """An event that matched: `subscriptions` are those of the feed that it matched."""
-
-    position: int
-    id: str
-    subscriptions: list[str]
-    data: dict[str, Any]
-    envelope: dict[str, Any]
 
 
 class AnswerLike(Protocol):
@@ -150,15 +114,15 @@ def _once() -> str:
     return uuid.uuid4().hex
 
 
-def create_space(name: str, schema: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
+def create_space(name: str, schema: Mapping[str, Any]) -> ClientCall[SpaceInfo]:
     return _json("POST", "/v1/spaces", dict, {"name": name, "schema": dict(schema)})
 
 
-def grow_space(name: str, schema: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
+def grow_space(name: str, schema: Mapping[str, Any]) -> ClientCall[SpaceInfo]:
     return _json("PATCH", _space(name), dict, {"schema": dict(schema)})
 
 
-def spaces() -> ClientCall[list[dict[str, Any]]]:
+def spaces() -> ClientCall[list[SpaceInfo]]:
     return ClientCall("GET", "/v1/spaces", list)
 
 
@@ -235,7 +199,7 @@ def publish(space: str, events: Mapping[str, Any] | Sequence[Mapping[str, Any]])
     )
 
 
-def match(space: str, event: Mapping[str, Any], explain: Sequence[str]) -> ClientCall[dict[str, Any]]:
+def match(space: str, event: Mapping[str, Any], explain: Sequence[str]) -> ClientCall[DryRun]:
     return _json("POST", _space(space, "match"), dict, {"event": dict(event), "explain": list(explain)})
 
 
@@ -246,11 +210,11 @@ def _subscriber(name: str, *parts: str) -> str:
     return "/".join(["/v1/subscribers", *(quote(part, safe="") for part in (name, *parts))])
 
 
-def put_subscriber(name: str, fields: Mapping[str, Any]) -> ClientCall[dict[str, Any]]:
+def put_subscriber(name: str, fields: Mapping[str, Any]) -> ClientCall[SubscriberInfo]:
     return _json("PUT", _subscriber(name), dict, dict(fields))
 
 
-def get_subscriber(name: str) -> ClientCall[dict[str, Any]]:
+def get_subscriber(name: str) -> ClientCall[SubscriberInfo]:
     return ClientCall("GET", _subscriber(name), dict)
 
 
@@ -258,25 +222,34 @@ def delete_subscriber(name: str) -> ClientCall[None]:
     return ClientCall("DELETE", _subscriber(name), lambda _: None)
 
 
-def change_subscriber(name: str, *verb: str, body: Any = None) -> ClientCall[dict[str, Any]]:
-    """`mute`, `unmute`, `snooze`, `test`, or a verb of a route: `routes`, id, `verify`, `rotate` or `enable`."""
-    return _json("POST", _subscriber(name, *verb), dict, body)
+def change_subscriber(name: str, verb: str, body: Any = None) -> ClientCall[SubscriberInfo]:
+    """`mute`, `unmute` or `snooze`."""
+    return _json("POST", _subscriber(name, verb), dict, body)
 
 
-def subscriber_page(after: str, text: str | None) -> ClientCall[tuple[list[dict[str, Any]], str | None]]:
+def test_route(name: str, route: str | None) -> ClientCall[RouteTest]:
+    return _json("POST", _subscriber(name, "test"), dict, {"route": route})
+
+
+def change_route(name: str, route: str, verb: str) -> ClientCall[RouteInfo]:
+    """`verify`, `rotate` or `enable`."""
+    return _json("POST", _subscriber(name, "routes", route, verb), dict)
+
+
+def subscriber_page(after: str, text: str | None) -> ClientCall[tuple[list[SubscriberInfo], str | None]]:
     query = {"after": after, "limit": "1000"} | ({} if text is None else {"text": text})
     return ClientCall("GET", "/v1/subscribers", lambda page: (page["subscribers"], page["next"]), query=query)
 
 
 def delivery_page(
     after: str, subscriber: str | None, state: str | None
-) -> ClientCall[tuple[list[dict[str, Any]], str | None]]:
+) -> ClientCall[tuple[list[DeliveryInfo], str | None]]:
     chosen = {"after": after, "limit": "1000", "subscriber": subscriber, "state": state}
     query = {name: value for name, value in chosen.items() if value is not None}
     return ClientCall("GET", "/v1/deliveries", lambda page: (page["deliveries"], page["next"]), query=query)
 
 
-def get_delivery(id: str) -> ClientCall[dict[str, Any]]:
+def get_delivery(id: str) -> ClientCall[DeliveryDetails]:
     return ClientCall("GET", f"/v1/deliveries/{quote(id, safe='')}", dict)
 
 

@@ -7,18 +7,23 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from wherecast.broker.client import calls
-from wherecast.broker.client.calls import (
+from wherecast.broker.client.calls import ClientCall, FeedReader, refusal, wait_before
+from wherecast.broker.client.results import (
     BrokerSubscription,
-    ClientCall,
+    DeliveryDetails,
+    DeliveryInfo,
+    DryRun,
     FeedEvent,
-    FeedReader,
     LoadReport,
     PublishReceipt,
-    refusal,
-    wait_before,
+    RouteInfo,
+    RouteTest,
+    SpaceInfo,
+    SubscriberFields,
+    SubscriberInfo,
 )
 from wherecast.errors import WherecastError
 
@@ -85,15 +90,15 @@ class Client:
             time.sleep(wait)
             attempt += 1
 
-    def create_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def create_space(self, name: str, schema: Mapping[str, Any]) -> SpaceInfo:
         """Make a space with a schema."""
         return self._send(calls.create_space(name, schema))
 
-    def grow_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def grow_space(self, name: str, schema: Mapping[str, Any]) -> SpaceInfo:
         """Add attributes to the schema of a space."""
         return self._send(calls.grow_space(name, schema))
 
-    def spaces(self) -> list[dict[str, Any]]:
+    def spaces(self) -> list[SpaceInfo]:
         """The spaces of the tenant."""
         return self._send(calls.spaces())
 
@@ -162,19 +167,19 @@ class Client:
         """Publish one event or several. When it returns, they are on disk."""
         return self._send(calls.publish(space, events))
 
-    def match(self, space: str, event: Mapping[str, Any], *, explain: Sequence[str] = ()) -> dict[str, Any]:
+    def match(self, space: str, event: Mapping[str, Any], *, explain: Sequence[str] = ()) -> DryRun:
         """Which subscriptions an event would reach; nothing is published."""
         return self._send(calls.match(space, event, explain))
 
-    def put_subscriber(self, name: str, **fields: Any) -> dict[str, Any]:
+    def put_subscriber(self, name: str, **fields: Unpack[SubscriberFields]) -> SubscriberInfo:
         """Create or replace a subscriber: routes, time_zone, quiet_hours, digest_minutes, ordered, title, text."""
         return self._send(calls.put_subscriber(name, fields))
 
-    def subscriber(self, name: str) -> dict[str, Any]:
+    def subscriber(self, name: str) -> SubscriberInfo:
         """One subscriber."""
         return self._send(calls.get_subscriber(name))
 
-    def subscribers(self, *, text: str | None = None) -> Iterator[dict[str, Any]]:
+    def subscribers(self, *, text: str | None = None) -> Iterator[SubscriberInfo]:
         """Subscribers in the order of their names; `text` is a part of the name."""
         after: str | None = ""
         while after is not None:
@@ -185,42 +190,42 @@ class Client:
         """Delete a subscriber with its routes."""
         self._send(calls.delete_subscriber(name))
 
-    def mute(self, name: str) -> dict[str, Any]:
+    def mute(self, name: str) -> SubscriberInfo:
         """Hold everything for a subscriber."""
         return self._send(calls.change_subscriber(name, "mute"))
 
-    def unmute(self, name: str) -> dict[str, Any]:
+    def unmute(self, name: str) -> SubscriberInfo:
         """Deliver again."""
         return self._send(calls.change_subscriber(name, "unmute"))
 
-    def snooze(self, name: str, minutes: int) -> dict[str, Any]:
+    def snooze(self, name: str, minutes: int) -> SubscriberInfo:
         """Hold everything for some minutes."""
-        return self._send(calls.change_subscriber(name, "snooze", body={"minutes": minutes}))
+        return self._send(calls.change_subscriber(name, "snooze", {"minutes": minutes}))
 
-    def test_route(self, name: str, route: str | None = None) -> dict[str, Any]:
+    def test_route(self, name: str, route: str | None = None) -> RouteTest:
         """Send a message by a route now, once."""
-        return self._send(calls.change_subscriber(name, "test", body={"route": route}))
+        return self._send(calls.test_route(name, route))
 
-    def verify_route(self, name: str, route: str) -> dict[str, Any]:
+    def verify_route(self, name: str, route: str) -> RouteInfo:
         """Ask the receiver of a webhook whether it agrees."""
-        return self._send(calls.change_subscriber(name, "routes", route, "verify"))
+        return self._send(calls.change_route(name, route, "verify"))
 
     def rotate_secret(self, name: str, route: str) -> str:
         """A new secret of a webhook; for a day messages have both signatures."""
-        return str(self._send(calls.change_subscriber(name, "routes", route, "rotate"))["secret"])
+        return str(self._send(calls.change_route(name, route, "rotate"))["secret"])
 
-    def enable_route(self, name: str, route: str) -> dict[str, Any]:
+    def enable_route(self, name: str, route: str) -> RouteInfo:
         """Use a route again that was disabled."""
-        return self._send(calls.change_subscriber(name, "routes", route, "enable"))
+        return self._send(calls.change_route(name, route, "enable"))
 
-    def deliveries(self, *, subscriber: str | None = None, state: str | None = None) -> Iterator[dict[str, Any]]:
+    def deliveries(self, *, subscriber: str | None = None, state: str | None = None) -> Iterator[DeliveryInfo]:
         """Deliveries, the newest first; `state` is pending, held, delivered or dead."""
         after: str | None = ""
         while after is not None:
             rows, after = self._send(calls.delivery_page(after, subscriber, state))
             yield from rows
 
-    def delivery(self, id: str) -> dict[str, Any]:
+    def delivery(self, id: str) -> DeliveryDetails:
         """One delivery with its latest tries and its event."""
         return self._send(calls.get_delivery(id))
 
@@ -302,15 +307,15 @@ class AsyncClient:
             await asyncio.sleep(wait)
             attempt += 1
 
-    async def create_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    async def create_space(self, name: str, schema: Mapping[str, Any]) -> SpaceInfo:
         """Make a space with a schema."""
         return await self._send(calls.create_space(name, schema))
 
-    async def grow_space(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    async def grow_space(self, name: str, schema: Mapping[str, Any]) -> SpaceInfo:
         """Add attributes to the schema of a space."""
         return await self._send(calls.grow_space(name, schema))
 
-    async def spaces(self) -> list[dict[str, Any]]:
+    async def spaces(self) -> list[SpaceInfo]:
         """The spaces of the tenant."""
         return await self._send(calls.spaces())
 
@@ -380,19 +385,19 @@ class AsyncClient:
         """Publish one event or several. When it returns, they are on disk."""
         return await self._send(calls.publish(space, events))
 
-    async def match(self, space: str, event: Mapping[str, Any], *, explain: Sequence[str] = ()) -> dict[str, Any]:
+    async def match(self, space: str, event: Mapping[str, Any], *, explain: Sequence[str] = ()) -> DryRun:
         """Which subscriptions an event would reach; nothing is published."""
         return await self._send(calls.match(space, event, explain))
 
-    async def put_subscriber(self, name: str, **fields: Any) -> dict[str, Any]:
+    async def put_subscriber(self, name: str, **fields: Unpack[SubscriberFields]) -> SubscriberInfo:
         """Create or replace a subscriber: routes, time_zone, quiet_hours, digest_minutes, ordered, title, text."""
         return await self._send(calls.put_subscriber(name, fields))
 
-    async def subscriber(self, name: str) -> dict[str, Any]:
+    async def subscriber(self, name: str) -> SubscriberInfo:
         """One subscriber."""
         return await self._send(calls.get_subscriber(name))
 
-    async def subscribers(self, *, text: str | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def subscribers(self, *, text: str | None = None) -> AsyncIterator[SubscriberInfo]:
         """Subscribers in the order of their names; `text` is a part of the name."""
         after: str | None = ""
         while after is not None:
@@ -404,37 +409,37 @@ class AsyncClient:
         """Delete a subscriber with its routes."""
         await self._send(calls.delete_subscriber(name))
 
-    async def mute(self, name: str) -> dict[str, Any]:
+    async def mute(self, name: str) -> SubscriberInfo:
         """Hold everything for a subscriber."""
         return await self._send(calls.change_subscriber(name, "mute"))
 
-    async def unmute(self, name: str) -> dict[str, Any]:
+    async def unmute(self, name: str) -> SubscriberInfo:
         """Deliver again."""
         return await self._send(calls.change_subscriber(name, "unmute"))
 
-    async def snooze(self, name: str, minutes: int) -> dict[str, Any]:
+    async def snooze(self, name: str, minutes: int) -> SubscriberInfo:
         """Hold everything for some minutes."""
-        return await self._send(calls.change_subscriber(name, "snooze", body={"minutes": minutes}))
+        return await self._send(calls.change_subscriber(name, "snooze", {"minutes": minutes}))
 
-    async def test_route(self, name: str, route: str | None = None) -> dict[str, Any]:
+    async def test_route(self, name: str, route: str | None = None) -> RouteTest:
         """Send a message by a route now, once."""
-        return await self._send(calls.change_subscriber(name, "test", body={"route": route}))
+        return await self._send(calls.test_route(name, route))
 
-    async def verify_route(self, name: str, route: str) -> dict[str, Any]:
+    async def verify_route(self, name: str, route: str) -> RouteInfo:
         """Ask the receiver of a webhook whether it agrees."""
-        return await self._send(calls.change_subscriber(name, "routes", route, "verify"))
+        return await self._send(calls.change_route(name, route, "verify"))
 
     async def rotate_secret(self, name: str, route: str) -> str:
         """A new secret of a webhook; for a day messages have both signatures."""
-        return str((await self._send(calls.change_subscriber(name, "routes", route, "rotate")))["secret"])
+        return str((await self._send(calls.change_route(name, route, "rotate")))["secret"])
 
-    async def enable_route(self, name: str, route: str) -> dict[str, Any]:
+    async def enable_route(self, name: str, route: str) -> RouteInfo:
         """Use a route again that was disabled."""
-        return await self._send(calls.change_subscriber(name, "routes", route, "enable"))
+        return await self._send(calls.change_route(name, route, "enable"))
 
     async def deliveries(
         self, *, subscriber: str | None = None, state: str | None = None
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[DeliveryInfo]:
         """Deliveries, the newest first; `state` is pending, held, delivered or dead."""
         after: str | None = ""
         while after is not None:
@@ -442,7 +447,7 @@ class AsyncClient:
             for row in rows:
                 yield row
 
-    async def delivery(self, id: str) -> dict[str, Any]:
+    async def delivery(self, id: str) -> DeliveryDetails:
         """One delivery with its latest tries and its event."""
         return await self._send(calls.get_delivery(id))
 

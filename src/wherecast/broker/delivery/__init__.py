@@ -10,5 +10,5 @@
      |
     records   subscribers, routes, deliveries
 
-`addresses` keeps webhooks away from private networks, `templates` and `messages` write what is sent.
+`presence` knows who reads a feed, `addresses` keeps webhooks away from private networks, `templates` and `messages` write what is sent.
 """

@@ -142,7 +142,7 @@ async def _exchange(
             connection.has_heard = connection.has_heard or bool(data)
             size += len(data)
             if size > 2 * _ANSWER_BYTES and answer is None:
-                raise OSError("the answer begins with too many bytes")
+                raise OSError("the header of the answer is too long")
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
             found = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}

@@ -8,7 +8,8 @@ are due (`take`). The core starts what may be started (`step`), hears how it end
 - Shares: tenants take turns, and so do the queues of a tenant; one tenant has at most half of all tries at a time.
 - Endpoints: each has some tries at a time. A queue that waits for one is parked beside it and costs nothing until a try ends.
 - Breakers: after some failures in a row an endpoint is left alone for a while; then one try finds out. A delivery that
-  meets an open breaker has a round behind it, as if it had failed, so that it goes on to its next route and ends some day.
+  meets an open breaker has a round behind it, as if it had failed, so that it goes on to its next route. Where there is none, its whole queue waits until the
+  endpoint is tried again: thousands of deliveries behind an endpoint that hangs are neither read nor written meanwhile.
 - Order: where asked, a queue has one try at a time, and the next delivery waits until the one before it has ended.
 """
 
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from wherecast.broker.delivery.kinds.kind import SendOutcome, SendResult
 from wherecast.broker.delivery.policy import backoff_ms, routes_of_round
 from wherecast.broker.delivery.records import (
+    NO_ROUTE,
     Delivery,
     DeliveryAttempt,
     DeliveryState,
@@ -35,6 +37,8 @@ _FAILURES, _OPEN_MS, _LONGEST_OPEN_MS = 5, 5_000, 300_000
 _SOON_MS = 200
 #: Queues that wait for one endpoint; more are given back, and looked at again after a while.
 _PARKED, _AGAIN_MS = 64, 1_000
+#: A round that asks all routes.
+_LAST_ROUND = 1_000
 #: Queues that one process holds.
 _QUEUES = 1_024
 
@@ -101,6 +105,11 @@ class DeliveryQueue:
 
     def routes(self, round: int) -> list[SubscriberRoute]:
         return routes_of_round([route for route in self.record.routes if route.route not in self.gone], round)
+
+    def has_other_routes(self, one: Delivery) -> bool:
+        """Whether a delivery has a route left to ask, in this round or a later one."""
+        asked = len(self.routes(one.round))
+        return one.place + 1 < asked or asked < len(self.routes(_LAST_ROUND))
 
     def stop_until(self, time_ms: int) -> None:
         """Leave the rest to whoever looks next, at a time."""
@@ -258,11 +267,13 @@ class DeliveryCore:
             if endpoint is None:
                 return PlannedSend(queue, queue.groups.popleft(), route, None)
             state = self._endpoints.setdefault(endpoint, _Endpoint())
-            if state.is_open(now_ms):
+            if state.is_open(now_ms) and queue.has_other_routes(group[0]):
                 queue.groups.popleft()
                 reason = f"{route.route} is left alone after {state.failures} failures in a row"
                 failed = self._failed(queue, group, max(state.open_until_ms - now_ms, 0), reason, now_ms)
                 self._again(queue, failed, now_ms)
+            elif state.is_open(now_ms):
+                queue.stop_until(max(state.open_until_ms, now_ms + _AGAIN_MS))
             elif state.in_flight >= self.limits.per_endpoint:
                 self._park(queue, state, now_ms)
             else:
@@ -345,7 +356,7 @@ class DeliveryCore:
     def _without_route(self, queue: DeliveryQueue, group: tuple[Delivery, ...]) -> tuple[Delivery, ...]:
         """It waits for a route: whoever changes one has it looked at again."""
         told = [f"{route.route} is {route.state.value}" for route in queue.record.routes]
-        reason = "no route can be used" + (f": {', '.join(told)}" if told else "")
+        reason = NO_ROUTE + (f": {', '.join(told)}" if told else "")
         return _all(group, route=None, place=0, next_ms=self._deadline_ms(group), reason=reason)
 
     def _deadline_ms(self, group: tuple[Delivery, ...]) -> int:

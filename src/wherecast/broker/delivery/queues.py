@@ -15,8 +15,8 @@ from wherecast.broker.store import deliveries, subscribers
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: How long a queue is leased; half a dozen tries fit into it.
-LEASE_MS = 60_000
+#: How long a queue is leased. Its process renews the lease four times as often; when it has died, others go on after this time.
+LEASE_MS = 20_000
 #: Deliveries that a look takes, and deliveries of one digest.
 _AT_ONCE, _DIGEST = 256, 200
 

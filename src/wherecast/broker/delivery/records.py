@@ -106,6 +106,10 @@ class Delivery(NamedTuple):
     attempts: tuple[DeliveryAttempt, ...] = ()
 
 
+#: How the reason begins of a delivery that waits for its subscriber to have a route; it has no time.
+NO_ROUTE = "no route can be used"
+
+
 def delivery_id(tenant: str, space: int, space_created_ms: int, position: int, subscriber: str) -> str:
     """The id of a delivery: the same whoever computes it, and however often."""
     text = "\x00".join((tenant, str(space), str(space_created_ms), str(position), subscriber))

@@ -25,10 +25,11 @@ from wherecast.broker.delivery.follower import SpaceFollower
 from wherecast.broker.delivery.kinds.kind import SendOutcome, SendResult
 from wherecast.broker.delivery.kinds.registry import make_kinds
 from wherecast.broker.delivery.messages import write_message
+from wherecast.broker.delivery.presence import Presence
 from wherecast.broker.delivery.queues import LEASE_MS, LookedAt, look_at, settle_and_lease
 from wherecast.broker.delivery.records import Delivery, DeliveryState, SubscriberRecord, SubscriberRoute
 from wherecast.broker.problems import Problem
-from wherecast.broker.store import deliveries, subscribers
+from wherecast.broker.store import deliveries, presence, subscribers
 from wherecast.errors import WherecastError
 
 _log = logging.getLogger(__name__)
@@ -44,12 +45,13 @@ class DeliveryService:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.kinds = make_kinds(broker.settings, self._present)
+        self.owner = token_hex(8)
+        self.presence = Presence(broker, self.owner)
+        self.kinds = make_kinds(broker.settings, self.presence.of)
         limits = DeliveryLimits(
             broker.settings.endpoint_concurrency, broker.settings.delivery_concurrency, broker.settings.delivery_ms
         )
         self.core = DeliveryCore(limits, self._endpoint, Random())  # noqa: S311 - jitter
-        self.owner = token_hex(8)
         self._followers: dict[int, SpaceFollower] = {}
         self._tenants: set[str] = set()  # those with records
         self._entries = asyncio.Event()  # there is something to follow
@@ -73,7 +75,9 @@ class DeliveryService:
         if self.broker.database.is_sqlite:
             await self.broker.run(lambda c, _: subscribers.free_leases(c))
         self.broker.on_entry = self._on_entry
-        loops = (self._follow_once, self._send_once, self._save_once, self._tidy_once)
+        loops = [self._follow_once, self._send_once, self._save_once, self._tidy_once]
+        if not self.broker.database.is_sqlite:
+            loops.append(self.presence.share_once)
         self._tasks = [asyncio.create_task(self._for_ever(work), name=work.__name__) for work in loops]
 
     async def stop(self) -> None:
@@ -81,6 +85,8 @@ class DeliveryService:
         for task in [*self._tasks, *self._sends]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._sends, return_exceptions=True)
+        with suppress(WherecastError, Problem):  # else the others wait for the end of the lease
+            await self.presence.end()
         for kind in self.kinds.values():
             await kind.close()
 
@@ -129,10 +135,10 @@ class DeliveryService:
     async def _send_once(self) -> None:
         """Write what ended, take queues that are due, begin what may begin; then wait for news."""
         now = self.now_ms()
-        changes = self.core.drain()
-        if now > self._renewed_ms + LEASE_MS // 4:
+        if not self._renewed_ms <= now <= self._renewed_ms + LEASE_MS // 4:  # the clock may be set back
             await self._renew(now)
         due = await self.broker.read(lambda c: subscribers.due_tenants(c, now)) if self.core.room > 0 else []
+        changes = self.core.drain()  # from here on, whatever fails puts them back
         if due or changes.changed or changes.released or changes.disabled:
             await self._write(changes, due, now)
         self._begin()
@@ -218,6 +224,7 @@ class DeliveryService:
         reason = "the subscriber was muted, snoozed or quiet for too long"
 
         def change(connection: Connection, _: int) -> tuple[int, int, int]:
+            presence.forget_feeds(connection, now)
             gone = deliveries.forget(connection, now - settings.delivered_ms, now - settings.dead_letters_ms)
             return (*gone, deliveries.give_up_held(connection, now - settings.delivery_ms, now, reason))
 
@@ -234,10 +241,6 @@ class DeliveryService:
     def _endpoint(self, tenant: str, route: SubscriberRoute) -> str | None:
         found = self.kinds[route.kind].endpoint(tenant, route.target)
         return None if found is None else f"{tenant} {found}"
-
-    def _present(self, tenant: str, subscriber: str, space: str) -> list[tuple[int, int]]:
-        readers = self.broker.readers.get((tenant, subscriber), ())
-        return [(feed.start, feed.sent) for feed in readers if feed.space.name == space]
 
     async def test_route(self, record: SubscriberRecord, route: SubscriberRoute) -> tuple[SendOutcome, int]:
         """Send a message by one route, once; what became of it, and milliseconds."""

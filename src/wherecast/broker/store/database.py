@@ -23,6 +23,8 @@ from wherecast.errors import WherecastError
 #: The first SQLite without the WAL-reset bug.
 _LEAST_SQLITE = (3, 51, 3)
 _BUSY_MS = 10_000
+#: Pages of the log after which a commit starts it over; see `checkpoints`.
+LOG_PAGES = 8_000
 
 
 class StoreError(WherecastError):
@@ -82,6 +84,18 @@ class BrokerDatabase:
             with connection.begin():
                 yield connection
 
+    def checkpoint(self) -> None:
+        """Copy the log of SQLite into the database, as far as that disturbs nobody."""
+        connection = (
+            self.engine.raw_connection()
+        )  # a checkpoint cannot be part of a transaction, which SQLAlchemy would begin
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise StoreError(f"no checkpoint: {error}") from error
+        finally:
+            connection.close()
+
     @contextmanager
     def _told(self) -> Iterator[Connection]:
         try:
@@ -119,6 +133,7 @@ def _open_sqlite(path: str) -> Engine:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 

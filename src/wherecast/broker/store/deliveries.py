@@ -6,10 +6,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Label,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from wherecast.broker.delivery.records import Delivery, DeliveryAttempt, DeliveryState
-from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions
+from wherecast.broker.store.delivery_tables import deliveries, delivery_events, delivery_positions, subscribers
+from wherecast.broker.store.tables import tenants
 
 _PLAIN = (
     "id",
@@ -182,12 +198,24 @@ def set_messages(connection: Connection, tenant: str, ids: Sequence[str], messag
 
 # -- looking at them --------------------------------------------------------------------------------------------------
 
+#: When a delivery is tried: not before its queue is looked at, which may wait for an endpoint, or for a delivery that comes first.
+_NEXT_MS = case(
+    (and_(subscribers.c.lease_ms == 0, subscribers.c.next_ms > deliveries.c.next_ms), subscribers.c.next_ms),
+    else_=deliveries.c.next_ms,
+).label("next_ms")
+_QUEUE = and_(subscribers.c.tenant == deliveries.c.tenant, subscribers.c.name == deliveries.c.subscriber)
+_SHOWN = [_NEXT_MS, *(column for column in _COLUMNS if column.name != "next_ms")]
+
+
+def _shown(source: FromClause, *more: ColumnElement[Any]) -> Select[Any]:
+    return select(*_SHOWN, *more).select_from(source.outerjoin(subscribers, _QUEUE))
+
 
 def list_deliveries(
     connection: Connection, tenant: str, subscriber: str | None, state: str | None, after: int | None, limit: int
 ) -> list[tuple[int, Delivery]]:
     """The newest first, with their numbers; `after` is the number of the last one seen."""
-    query = select(*_COLUMNS).where(deliveries.c.tenant == tenant)
+    query = _shown(deliveries).where(deliveries.c.tenant == tenant)
     if subscriber is not None:
         query = query.where(deliveries.c.subscriber == subscriber)
     if state is not None:
@@ -199,24 +227,30 @@ def list_deliveries(
     ]
 
 
-#: Counting deliveries ends here: the figures are asked for every few seconds.
+#: Counting the deliveries of a tenant ends here: the figures are asked for every few seconds.
 MOST_COUNTED = 10_000
 
 
-def count_waiting(connection: Connection, tenants: Iterable[str]) -> dict[str, int]:
-    """How many deliveries of some tenants are pending, held and dead; the counting of each ends at `MOST_COUNTED`."""
+def count_waiting(connection: Connection, tenant: str | None) -> dict[str, int]:
+    """How many deliveries of a tenant are pending, held and dead, up to `MOST_COUNTED` each; without a tenant, the sums of all."""
 
-    def count(tenant: str, state: DeliveryState) -> int:
-        where = (deliveries.c.tenant == tenant, deliveries.c.state == state.value)
-        some = select(deliveries.c.number).where(*where).limit(MOST_COUNTED).subquery()
-        return int(connection.execute(select(func.count()).select_from(some)).scalar_one())
+    def count(state: DeliveryState) -> Label[int]:
+        where = (deliveries.c.tenant == tenants.c.tenant, deliveries.c.state == state.value)
+        some = select(deliveries.c.number).where(*where).limit(MOST_COUNTED).correlate(tenants).subquery()
+        return select(func.count()).select_from(some).scalar_subquery().label(state.value)
 
-    states = (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD)
-    return {state.value: sum(count(tenant, state) for tenant in tenants) for state in states}
+    counts = select(*map(count, (DeliveryState.PENDING, DeliveryState.HELD, DeliveryState.DEAD))).select_from(tenants)
+    if tenant is not None:
+        counts = counts.where(tenants.c.tenant == tenant)
+    each = counts.subquery()
+    sums = select(*(func.coalesce(func.sum(column), 0).label(column.name) for column in each.c))
+    return {name: int(number) for name, number in connection.execute(sums).mappings().one().items()}
 
 
 def find_delivery(connection: Connection, tenant: str, id: str) -> Delivery | None:
-    row = connection.execute(_with_bodies().where(deliveries.c.tenant == tenant, deliveries.c.id == id)).first()
+    joined = deliveries.join(delivery_events, delivery_events.c.event == deliveries.c.event)
+    query = _shown(joined, delivery_events.c.line)
+    row = connection.execute(query.where(deliveries.c.tenant == tenant, deliveries.c.id == id)).first()
     return None if row is None else _read(row, row.line)
 
 
@@ -229,8 +263,13 @@ def replay(
     subscriber: str | None = None,
     before_ms: int | None = None,
 ) -> tuple[int, list[str]]:
-    """Make dead letters pending again; how many, and whose they are."""
-    where = [deliveries.c.tenant == tenant, deliveries.c.state == DeliveryState.DEAD.value]
+    """Make dead letters pending again; how many, and whose they are. Those of subscribers that are gone stay: nobody would look at them."""
+    known = select(subscribers.c.name).where(subscribers.c.tenant == tenant)
+    where = [
+        deliveries.c.tenant == tenant,
+        deliveries.c.state == DeliveryState.DEAD.value,
+        deliveries.c.subscriber.in_(known),
+    ]
     if id is not None:
         where.append(deliveries.c.id == id)
     if subscriber is not None:

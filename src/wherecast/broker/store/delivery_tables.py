@@ -7,6 +7,7 @@
   before a retry.
 - A **delivery position** says up to where the log of a space was turned into deliveries. It moves in the transaction that
   writes them.
+- **Presence** has the feeds that are open just now, for the processes that do not have them.
 """
 
 from __future__ import annotations
@@ -130,6 +131,21 @@ delivery_positions = Table(
     Column("space", ForeignKey("spaces.space", ondelete="CASCADE"), primary_key=True, autoincrement=False),
     Column("tenant", String(64), nullable=False),
     Column("position", BigInteger, nullable=False),
+)
+
+#: Open feeds of subscribers that may be told by feed, written by the process that has them.
+presence = Table(
+    "presence",
+    metadata,
+    Column("owner", String(32), primary_key=True),  # the process
+    Column("feed", BigInteger, primary_key=True, autoincrement=False),  # its number there
+    Column("tenant", ForeignKey("tenants.tenant", ondelete="CASCADE"), nullable=False),
+    Column("subscriber", String(200), nullable=False),
+    Column("space", String(200), nullable=False),  # its name
+    Column("start", BigInteger, nullable=False),  # it has sent every match from here
+    Column("sent", BigInteger, nullable=False),  # up to here
+    Column("until_ms", BigInteger, nullable=False),  # its process says it is open, until then
+    Index("presence_by_subscriber", "tenant", "subscriber"),
 )
 
 DELIVERY_TABLES = (subscribers, routes, deliveries, delivery_events, delivery_positions)

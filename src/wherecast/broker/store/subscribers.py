@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, case, delete, exists, func, insert, or_, select, update
 
 from wherecast.broker.delivery.records import QuietHours, RouteSecret, RouteState, SubscriberRecord, SubscriberRoute
 from wherecast.broker.store.delivery_tables import deliveries, delivery_positions, routes, subscribers
@@ -222,9 +222,17 @@ def wake_queues(connection: Connection, tenant: str, names: Iterable[str], at_ms
 
 
 def due_tenants(connection: Connection, now_ms: int) -> list[str]:
-    """Tenants with queues that are due: for the process that delivers, never for an answer."""
-    due = (subscribers.c.next_ms <= now_ms, subscribers.c.lease_ms <= now_ms)
-    return [str(tenant) for (tenant,) in connection.execute(select(subscribers.c.tenant).distinct().where(*due))]
+    """Tenants with queues that are due: for the process that delivers, never for an answer.
+
+    It is asked several times a second, so it looks into the index once per tenant: a million queues that wait, or are due, are not read.
+    """
+    is_due = (
+        subscribers.c.tenant == tenants.c.tenant,
+        subscribers.c.next_ms <= now_ms,
+        subscribers.c.lease_ms <= now_ms,
+    )
+    query = select(tenants.c.tenant).where(exists().where(*is_due)).order_by(tenants.c.tenant)
+    return list(connection.execute(query).scalars())
 
 
 def lease_queues(connection: Connection, tenant: str, now_ms: int, until_ms: int, owner: str, limit: int) -> list[int]:

@@ -297,7 +297,9 @@ def check_name(name: object) -> str:
             f"attribute {name!r}: control characters and lone surrogates cannot be in a name; remove them"
         )
     if name.lower().startswith(_RESERVED_PREFIX):
-        raise SchemaError(f"attribute {name!r}: names that begin with {_RESERVED_PREFIX} are ours; choose another name")
+        raise SchemaError(
+            f"attribute {name!r}: names that begin with {_RESERVED_PREFIX} are reserved; choose another name"
+        )
     return name
 
 

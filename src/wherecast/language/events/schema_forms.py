@@ -130,7 +130,7 @@ def _read_fields(
         written = spec.get("type")
         if not isinstance(written, str):
             raise SchemaError(
-                f"attribute {name!r}: 'type' is missing or no text; write e.g. {{type: double, min: 0}}, "
+                f"attribute {name!r}: 'type' is missing or is not a text; write e.g. {{type: double, min: 0}}, "
                 "or for nested fields {type: struct, fields: {...}}"
             )
         form = re.sub(r"\s", "", written.lower())

@@ -1,4 +1,4 @@
-"""Rules on spelling: what is probably not meant in one filter as it was written, or needlessly dear.
+"""Rules on spelling: what is probably a mistake in the text of one filter, or costs more than it needs to.
 
 Every rule is a row of `SPELLING`. `where` finds places in the expression, once for all filters that share a shape; `say` puts into
 words what is wrong there, with the filter's own constants, or says that nothing is. Rules that compare filters with each

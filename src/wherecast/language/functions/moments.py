@@ -105,14 +105,6 @@ def _first_days(unit: str, days: Longs) -> Longs:
     return days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
 
 
-def _next_days(unit: str, first: Longs) -> Longs:
-    """The first day of the next one."""
-    if unit == "week":
-        return first + 7
-    year, month, _ = civil(first)
-    return days_of(year, month + {"year": 12, "quarter": 3, "month": 1}[unit])
-
-
 def _by_unit(units: Nullable) -> Iterator[tuple[str, Any]]:
     """Each unit with its rows."""
     if units.is_constant:

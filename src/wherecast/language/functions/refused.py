@@ -142,6 +142,13 @@ REFUSED = (
         """,
     ),
     Refusals(
+        "lambda",
+        "an operator here: see `exists(a, x -> c)` above",
+        """
+        exists forall
+        """,
+    ),
+    Refusals(
         "later",
         "not there yet: lambdas",
         """
@@ -256,6 +263,7 @@ _MESSAGES = {
     "changing": "{} is not supported: a standing filter may depend on nothing but its event; write a fixed value",
     "session": "{} is not supported: a standing filter may depend on nothing but its event; write a fixed value",
     "machine": "{} is not supported: its last digit depends on the processor, so a filter might match on one machine only",
+    "lambda": "{} takes an array and a condition on its elements: write exists(a, x -> x > 5)",
     "later": "{} is not supported yet; see docs/language.md for the functions there are",
 }
 #: What to write in place of a function.

@@ -49,7 +49,9 @@ class BrokerSink(Sink):
 
     def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
         if not found:
-            raise SinkError("a broker is told who is to be told: pass output='lists' or 'pairs', not 'counts'")
+            raise SinkError(
+                "the broker needs the ids of the subscriptions: pass output='lists' or 'pairs', not 'counts'"
+            )
         return replace(self, found=found)
 
     def write(self, matches: DataFrame, batch: Batch) -> None:

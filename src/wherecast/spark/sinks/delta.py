@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from wherecast.spark.sinks.sink import Sink, SinkError, computed
+from wherecast.spark.sinks.sink import Sink, SinkError, computed, refuse_lost_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +37,9 @@ class Delta(Sink):
         """Append in a transaction that the table takes once per (application, stream, batch)."""
         if not _has_delta(matches.sparkSession):
             raise SinkError("this Spark session has no Delta Lake; add the package io.delta:delta-spark to it")
+        name = self.table or f"delta.`{self.path}`"
+        if not matches.sparkSession.catalog.tableExists(name):
+            refuse_lost_table(name, batch)
         with computed(matches) as rows:
             writer = rows.write.format("delta").mode("append")
             writer = writer.option("txnAppId", f"{self.application}-{batch.stream}").option("txnVersion", int(batch))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from wherecast.spark.sinks.sink import Sink, computed
+from wherecast.spark.sinks.sink import Sink, computed, refuse_lost_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
@@ -38,17 +38,25 @@ class Iceberg(Sink):
         from pyspark.sql import functions as F  # noqa: N812
 
         spark = SparkSession.active()
+        if not self._exists(spark):
+            return False
+        snapshots = spark.table(f"{self.table}.snapshots")
+        return bool(snapshots.where(F.col("summary")[KEY] == batch.key).limit(1).count())
+
+    def _exists(self, spark: SparkSession) -> bool:
         if not spark.catalog.tableExists(self.table):
             return False
         spark.catalog.refreshTable(self.table)  # a session keeps what it knew of a table for half a minute
-        snapshots = spark.table(f"{self.table}.snapshots")
-        return bool(snapshots.where(F.col("summary")[KEY] == batch.key).limit(1).count())
+        return bool(spark.catalog.tableExists(self.table))
 
     def write(self, matches: DataFrame, batch: Batch) -> None:
         """Append in one snapshot with the batch's key, unless there is one."""
         if self.holds(batch):
             return
+        is_new = not self._exists(matches.sparkSession)
+        if is_new:
+            refuse_lost_table(self.table, batch)
         with computed(matches) as rows:
-            if not rows.sparkSession.catalog.tableExists(self.table):
+            if is_new:
                 rows.limit(0).writeTo(self.table).using("iceberg").create()
             rows.writeTo(self.table).option(f"snapshot-property.{KEY}", batch.key).append()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from wherecast.spark.sinks.sink import Sink, SinkError, computed
+from wherecast.spark.sinks.sink import Sink, SinkError, computed, refuse_lost_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,18 +75,22 @@ class Jdbc(Sink):
         """Fill a staging table, then take it over in one transaction."""
         prefix = f"{self._beside('wherecast_')}{hashlib.sha256(batch.key.encode()).hexdigest()[:16]}_"
         staging = f"{prefix}{secrets.token_hex(4)}"
-        with self._connect(matches.sparkSession) as database, computed(matches) as rows:
-            for old in database.tables_like(prefix):
-                database.drop(old)
-            if not database.has_table(self._beside(LEDGER)):
-                database.make_ledger(self._beside(LEDGER))
-            if not database.has_table(self.table):
-                self._save(rows.limit(0), self.table, "append")
-            self._save(rows, staging, "error")
-            try:
-                database.take_over(staging, self.table, rows.columns, self._beside(LEDGER), batch.key)
-            finally:
-                database.drop(staging)
+        with self._connect(matches.sparkSession) as database:
+            is_new = not database.has_table(self.table)
+            if is_new:
+                refuse_lost_table(self.table, batch)
+            with computed(matches) as rows:
+                for old in database.tables_like(prefix):
+                    database.drop(old)
+                if not database.has_table(self._beside(LEDGER)):
+                    database.make_ledger(self._beside(LEDGER))
+                if is_new:
+                    self._save(rows.limit(0), self.table, "append")
+                self._save(rows, staging, "error")
+                try:
+                    database.take_over(staging, self.table, rows.columns, self._beside(LEDGER), batch.key)
+                finally:
+                    database.drop(staging)
 
     def _save(self, rows: DataFrame, table: str, mode: str) -> None:
         rows.write.format("jdbc").options(**self.options).option("url", self.url).option("dbtable", table).mode(

@@ -26,7 +26,8 @@ class Parquet(Sink):
 
     The first stream that writes a batch owns the sink; others are refused.
 
-    `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files.
+    `batch_column` names the folders. Spark reads it as a column and ignores a column of that name in the files. `partition_by` are
+    columns that become folders inside: `batch_id=0/day=2024-06-01/`.
 
     A stream that has written batches before finds an empty folder only if its output was deleted, or if it is to write
     elsewhere from now on. The first is refused; `goes_on=True` says that it is the second.
@@ -34,18 +35,30 @@ class Parquet(Sink):
 
     needs = (("path",),)
 
-    def __init__(self, path: str, *, batch_column: str = "batch_id", goes_on: bool = False) -> None:
+    def __init__(
+        self, path: str, *, batch_column: str = "batch_id", partition_by: Sequence[str] = (), goes_on: bool = False
+    ) -> None:
         self._store = Store(path)
         self.path = self._store.url
         self.batch_column = batch_column
+        self.partition_by = tuple(partition_by)
         self.goes_on = goes_on
 
     @classmethod
     def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - the folder knows its stream
-        return cls(str(config.path), batch_column=config.batch_column, goes_on=config.goes_on)
+        return cls(
+            str(config.path),
+            batch_column=config.batch_column,
+            partition_by=config.partition_by,
+            goes_on=config.goes_on,
+        )
 
     def expect(self, columns: Sequence[str], found: str) -> Self:  # noqa: ARG002
-        """Raises SchemaError if one of the columns has the name of the folders."""
+        """Raises SchemaError if one of the columns has the name of the folders, or one to partition by is missing."""
+        known = [name.lower() for name in columns]
+        missing = next((name for name in self.partition_by if name.lower() not in known), None)
+        if missing is not None:
+            raise SchemaError(f"partition_by names the column {missing!r}, and the rows have {', '.join(columns)}")
         for name in columns:
             if name.lower() == self.batch_column.lower():
                 raise SchemaError(
@@ -82,7 +95,8 @@ class Parquet(Sink):
         self.expect(matches.columns, "")
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
-        matches.write.parquet(f"{self.path}/{attempt}")
+        writer = matches.write.partitionBy(*self.partition_by) if self.partition_by else matches.write
+        writer.parquet(f"{self.path}/{attempt}")
         self._store.sync(attempt)
         manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
         # If it is there already, a run that was thought dead was quicker.

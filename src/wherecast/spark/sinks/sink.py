@@ -47,6 +47,15 @@ class Sink(ABC):
         """Write a batch. Writing it twice must have the same result as writing it once."""
 
 
+def refuse_lost_table(table: str, batch: Batch) -> None:
+    """For a table that is not there: raises SinkError unless the stream begins."""
+    if batch > 0:
+        raise SinkError(
+            f"there is no table {table}, and the stream is at batch {int(batch)}: its earlier output was deleted or is elsewhere; restore "
+            f"it, start with a new checkpoint to write all of it again, or create it, empty, if the stream is to go on in a new table"
+        )
+
+
 @contextmanager
 def computed(rows: DataFrame) -> Iterator[DataFrame]:
     """Rows that are computed whole before the first is written, for writers that are not a part of Spark's plan.

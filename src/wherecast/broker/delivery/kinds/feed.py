@@ -6,14 +6,14 @@ the event has sent everything from its start up to a position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from wherecast.broker.delivery.kinds.kind import OutgoingMessage, SendOutcome, SendResult
 from wherecast.broker.delivery.records import SubscriberRoute
 from wherecast.broker.problems import Problem
 
 #: (tenant, subscriber, space) to what its open feeds have sent: positions from a start to an end.
-Presence = Callable[[str, str, str], list[tuple[int, int]]]
+FindFeeds = Callable[[str, str, str], Awaitable[list[tuple[int, int]]]]
 
 
 class FeedRoutes:
@@ -21,8 +21,8 @@ class FeedRoutes:
 
     needs_handshake = False
 
-    def __init__(self, presence: Presence) -> None:
-        self._presence = presence
+    def __init__(self, find_feeds: FindFeeds) -> None:
+        self._find_feeds = find_feeds
 
     def check(self, tenant: str, target: str) -> None:  # noqa: ARG002
         if target:
@@ -38,11 +38,8 @@ class FeedRoutes:
         """Delivered if some feed has sent each event of the message; soon, if one is about to."""
         is_soon = False
         for space, position in message.places:
-            open_now = [
-                (start, sent)
-                for start, sent in self._presence(message.tenant, message.subscriber, space)
-                if start <= position
-            ]
+            feeds = await self._find_feeds(message.tenant, message.subscriber, space)
+            open_now = [(start, sent) for start, sent in feeds if start <= position]
             if not open_now:
                 return SendOutcome(SendResult.SKIPPED, "no open feed")
             is_soon = is_soon or all(sent <= position for _, sent in open_now)

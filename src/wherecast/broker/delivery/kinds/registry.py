@@ -5,7 +5,7 @@ from __future__ import annotations
 from wherecast.broker.delivery.addresses import AddressRules
 from wherecast.broker.delivery.kinds.chat import ChatRoutes
 from wherecast.broker.delivery.kinds.email import EmailRoutes
-from wherecast.broker.delivery.kinds.feed import FeedRoutes, Presence
+from wherecast.broker.delivery.kinds.feed import FeedRoutes, FindFeeds
 from wherecast.broker.delivery.kinds.file import FileRoutes
 from wherecast.broker.delivery.kinds.kind import RouteKind
 from wherecast.broker.delivery.kinds.webhook import WebhookRoutes
@@ -14,7 +14,7 @@ from wherecast.broker.settings import Settings, SettingsError
 KIND_NAMES = ("webhook", "email", "chat", "file", "feed")
 
 
-def make_kinds(settings: Settings, presence: Presence) -> dict[str, RouteKind]:
+def make_kinds(settings: Settings, find_feeds: FindFeeds) -> dict[str, RouteKind]:
     """The kinds of one process, by name."""
     try:
         rules = AddressRules(settings.webhook_allow)
@@ -25,5 +25,5 @@ def make_kinds(settings: Settings, presence: Presence) -> dict[str, RouteKind]:
         "email": EmailRoutes(settings.smtp, settings.mail_from),
         "chat": ChatRoutes(settings.chat_services),
         "file": FileRoutes(settings.file_folder),
-        "feed": FeedRoutes(presence),
+        "feed": FeedRoutes(find_feeds),
     }
