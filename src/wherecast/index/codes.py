@@ -55,7 +55,7 @@ from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
-from wherecast.language.sequences import distinct
+from wherecast.language.sequences import distinct, numbered
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 #: Codes of a column of values, or of elements.
@@ -346,11 +346,12 @@ def _build_strings(
     n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
     keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
-    used = distinct(np.concatenate(keys))
+    used, place_of_end = numbered(np.concatenate(keys))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
     lo[rows], hi[rows] = FIRST_CODE, FAR
-    for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
-        out[rows[some]] = 2 * (np.searchsorted(used, key) - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
+    of_ends = np.split(place_of_end, [keys[0].size])
+    for out, ends, some, own in ((lo, low, left, of_ends[0]), (hi, high, right, of_ends[1])):
+        out[rows[some]] = 2 * (own - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
     ordered = _tell_gaps_apart(filters, place_of[column], np.diff(ptr), lo, hi)
     made = string_columns(filters.strings, used % max(n_strings, 1), ptr, ordered)
     for number, each in zip(numbers, made, strict=True):
@@ -388,9 +389,9 @@ def _build_literals(
     n_strings, place = len(strings), place_of[column[rows]]
     keys = place * n_strings + rank[filters.lo[rows] >> 2]
     others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
-    used = distinct(np.concatenate((keys, *others)))
+    used, place_of_key = numbered(np.concatenate((keys, *others)))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
-    lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
+    lo[rows] = hi[rows] = place_of_key[: keys.size] - ptr[place] + FIRST_LITERAL
     made = literal_columns(strings, used % max(n_strings, 1), ptr)
     for number, each in zip(numbers, made, strict=True):
         codes[number] = each

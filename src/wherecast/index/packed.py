@@ -19,7 +19,7 @@ from wherecast.index.codes import Codebook
 from wherecast.index.pages import side_by_side
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
-from wherecast.language.sequences import distinct, take_ranges
+from wherecast.language.sequences import distinct, numbered, take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -138,7 +138,8 @@ def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16],
         return plain
     number = np.empty(boxes.attr.size, narrow)
     for block in blocks:
-        number[block] = np.searchsorted(keys, _row_keys(boxes, block))
+        own, places = numbered(_row_keys(boxes, block))
+        number[block] = np.searchsorted(keys, own)[places]
     ends = (keys & 0xFFFF).astype(np.int32)
     lo, hi = (keys >> 16 & 0xFFFF).astype(np.int32), np.where(ends == _FEW_CODES, FAR, ends)
     return number, (keys >> 32).astype(np.int16), lo, hi
