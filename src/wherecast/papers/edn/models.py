@@ -1,7 +1,7 @@
 """Subscriptions of the six kinds that the Event Distribution Network paper asks for (section II), over one kind of event.
 
 An event is a document with a channel, a topic of four levels, a price of a symbol, about 60 words and a vector of numbers that says what it is about.
-Each kind has its own subscriptions, and each subscription says in Python what it means (`Subscription.holds`): that is the naive evaluator, which knows
+Each kind has its own subscriptions, and each subscription says in Python what it means (`ModelSubscription.holds`): that is the naive evaluator, which knows
 nothing of the index. Everything popular is so by a law like Zipf's.
 
 | kind | subscription |
@@ -47,7 +47,7 @@ _SPREAD, _LIMIT = 0.6, 0.7
 Event = dict[str, Any]
 
 
-class Subscription(NamedTuple):
+class ModelSubscription(NamedTuple):
     """A subscription, and what it means."""
 
     text: str
@@ -91,7 +91,7 @@ def _subjects(seed: int) -> npt.NDArray[np.float64]:
     return np.random.default_rng((seed, 0)).normal(size=(SUBJECTS, DIMENSIONS))
 
 
-def make_subscriptions(kind: str, n: int, seed: int) -> list[Subscription]:
+def make_subscriptions(kind: str, n: int, seed: int) -> list[ModelSubscription]:
     """Subscriptions of one kind."""
     rng = np.random.default_rng((seed, 2 + KINDS.index(kind)))
     if kind == "similarity":
@@ -102,12 +102,12 @@ def make_subscriptions(kind: str, n: int, seed: int) -> list[Subscription]:
     return [make(rng) for _ in range(n)]
 
 
-def _channel(rng: np.random.Generator) -> Subscription:
+def _channel(rng: np.random.Generator) -> ModelSubscription:
     name = f"c{_popular(rng, CHANNELS, 1, 0.5)[0]}"
-    return Subscription(f"channel = '{name}'", lambda event: event["channel"] == name)
+    return ModelSubscription(f"channel = '{name}'", lambda event: event["channel"] == name)
 
 
-def _topic(rng: np.random.Generator) -> Subscription:
+def _topic(rng: np.random.Generator) -> ModelSubscription:
     """Two to four levels, some of them `+`, and `#` behind two or three."""
     depth = int(rng.integers(2, 5))
     levels = [f"{level}{rng.integers(fan)}" for level, fan in zip("abcd", NAMES, strict=True)][:depth]
@@ -119,24 +119,24 @@ def _topic(rng: np.random.Generator) -> Subscription:
         pairs = zip(levels, own, strict=False)
         return (len(own) == depth or is_open) and all(level in ("+", name) for level, name in pairs)
 
-    return Subscription(f"topic MATCHES '{'/'.join([*levels, '#'] if is_open else levels)}'", holds)
+    return ModelSubscription(f"topic MATCHES '{'/'.join([*levels, '#'] if is_open else levels)}'", holds)
 
 
-def _attribute(rng: np.random.Generator) -> Subscription:
+def _attribute(rng: np.random.Generator) -> ModelSubscription:
     symbol, limit = f"s{_popular(rng, SYMBOLS, 1, 0.5)[0]}", round(float(100 * rng.random()), 2)
-    return Subscription(
+    return ModelSubscription(
         f"symbol = '{symbol}' AND price < {limit}",
         lambda event: event["symbol"] == symbol and event["price"] < limit,
     )
 
 
-def _keyword(rng: np.random.Generator) -> Subscription:
+def _keyword(rng: np.random.Generator) -> ModelSubscription:
     words = {f"w{i}" for i in _popular(rng, WORDS, int(rng.integers(1, 4)), 0.4).tolist()}
     listed = ", ".join(f"'{word}'" for word in sorted(words))
-    return Subscription(f"KEYWORDS(body, {listed})", lambda event: words <= set(event["body"].split()))
+    return ModelSubscription(f"KEYWORDS(body, {listed})", lambda event: words <= set(event["body"].split()))
 
 
-def _similar(vector: npt.NDArray[np.float32]) -> Subscription:
+def _similar(vector: npt.NDArray[np.float32]) -> ModelSubscription:
     wanted = vector.astype(np.float64)
     wanted /= np.linalg.norm(wanted)
 
@@ -144,22 +144,22 @@ def _similar(vector: npt.NDArray[np.float32]) -> Subscription:
         own = np.asarray(event["about"], np.float64)
         return bool(own @ wanted >= _LIMIT * np.linalg.norm(own))
 
-    return Subscription(f"SIMILAR(about, ARRAY({','.join(map(str, vector.tolist()))})) >= {_LIMIT}", holds)
+    return ModelSubscription(f"SIMILAR(about, ARRAY({','.join(map(str, vector.tolist()))})) >= {_LIMIT}", holds)
 
 
-def _pattern(rng: np.random.Generator) -> Subscription:
+def _pattern(rng: np.random.Generator) -> ModelSubscription:
     """A price that is low, then high."""
     symbol, low = f"s{_popular(rng, SYMBOLS, 1)[0]}", round(float(50 * rng.random()), 2)
     high = round(50 + low, 2)
     steps = f"symbol = '{symbol}' AND price < {low} THEN symbol = '{symbol}' AND price > {high}"
-    return Subscription(
+    return ModelSubscription(
         f"PATTERN ({steps} WITHIN INTERVAL {WINDOW_S} SECONDS)",
         lambda event: event["symbol"] == symbol and event["price"] < low,
         lambda event: event["symbol"] == symbol and event["price"] > high,
     )
 
 
-def find_naively(subscriptions: list[Subscription], events: list[Event]) -> set[tuple[int, int]]:
+def find_naively(subscriptions: list[ModelSubscription], events: list[Event]) -> set[tuple[int, int]]:
     """Pairs of event and subscription, by trying each subscription on each event; of a pattern, the event that completes it."""
     found = set()
     for number, (_, holds, then) in enumerate(subscriptions):
