@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -236,3 +237,29 @@ def test_commands(tmp_path):
     job = MatchJob(*(tmp_path / name for name in ("schema.json", "subs.jsonl", "events.jsonl")))
     with pytest.raises(CommandError, match=r"Engine\.advance"):
         run_match(job)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("string", ["a", ""]),
+        ("bigint", [5, -(2**63)]),
+        ("tinyint", [5, -5]),
+        ("boolean", [True, False]),
+        ("decimal(20,3)", [Decimal("1.250"), Decimal(-7)]),
+        ("date", [dt.date(2024, 2, 29), dt.date(1, 1, 1)]),
+        ("timestamp", [dt.datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=dt.UTC), dt.datetime(9999, 1, 1, tzinfo=dt.UTC)]),
+        ("timestamp_ntz", [dt.datetime.fromisoformat(day) for day in ("2024-02-29", "0001-01-01")]),
+    ],
+)
+def test_keys_of_every_kind_are_saved(kind, keys, tmp_path):
+    """An engine that is saved without a key, and with some, goes on where it was; NULL is a key."""
+    engine = Engine({"at": "timestamp", "n": "int", "key": kind}, event_time="at")
+    engine.subscribe("a", "PATTERN (n = 1 THEN n = 2 WITHIN INTERVAL 10 MINUTES PARTITION BY key)")
+    engine.save(tmp_path / "new")
+    engine = Engine.open(tmp_path / "new")
+    begin = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    assert not list(engine.advance([{"at": begin, "n": 1, "key": key} for key in (*keys, None)]))
+    engine.save(tmp_path / "begun")
+    found = Engine.open(tmp_path / "begun").advance([{"at": begin, "n": 2, "key": key} for key in (*keys, None)])
+    assert [match.key for match in found] == [*keys, None]

@@ -18,6 +18,11 @@ from wherecast.language.syntax.sequence import SequencePattern
 _KEY_BYTES = 120
 
 
+def _written_as(kind: pa.DataType) -> pa.DataType:
+    """The type in which values become texts: moments as numbers, which are read back whatever the year."""
+    return pa.int64() if pa.types.is_timestamp(kind) else pa.int32() if pa.types.is_date32(kind) else kind
+
+
 class KeyTable:
     """The values of a PARTITION BY attribute that are in use, by number. Number 0 is NULL."""
 
@@ -84,11 +89,16 @@ class KeyTable:
         return value if value is None or attribute is None else attribute.row.load(value, attribute)
 
     def array(self) -> pa.Array:
-        return pa.array(self.values, canonical_type(self.attribute) if self.attribute is not None else pa.null())
+        """The values as texts: snapshots have no other arrays with NULLs."""
+        assert self.attribute is not None
+        values = pa.array(self.values, canonical_type(self.attribute))
+        return values.cast(_written_as(values.type)).cast(pa.string())
 
     @classmethod
-    def of(cls, attribute: Attribute | None, values: list[Any], limit_bytes: int) -> KeyTable:
-        made = cls(attribute, limit_bytes)
+    def of(cls, attribute: Attribute, texts: pa.Array, limit_bytes: int) -> KeyTable:
+        """The table whose `array` this is. Raises ArrowInvalid."""
+        made, kind = cls(attribute, limit_bytes), canonical_type(attribute)
+        values = texts.cast(_written_as(kind)).cast(kind).to_pylist()
         for number, value in enumerate(values[1:], 1):
             made.values.append(value)
             if value is None:

@@ -33,7 +33,6 @@ from wherecast.errors import EventError, FilterError, SchemaError, SubscriptionE
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.sequences import EventArrays, PatternArrays
-from wherecast.language.events.arrow import canonical_type
 from wherecast.language.events.convert import convert_values
 from wherecast.language.events.events import EventBatch, Events
 from wherecast.language.events.schema import Schema
@@ -309,9 +308,11 @@ class Sequences:
         made._open_patterns(stored, int(facts["patterns"]))
         for attribute, part in made._parts.items():
             values = stored.array(f"keys{part}")
-            kind = canonical_type(schema.attributes[attribute])
-            stored.require(isinstance(values, pa.Array) and values.type == kind, f"keys{part}", "has no keys")
-            made.keys[part] = KeyTable.of(schema.attributes[attribute], values.to_pylist(), made.event_time.state_bytes)
+            stored.require(isinstance(values, pa.Array) and values.type == pa.string(), f"keys{part}", "has no keys")
+            try:
+                made.keys[part] = KeyTable.of(schema.attributes[attribute], values, made.event_time.state_bytes)
+            except pa.ArrowInvalid as error:
+                stored.require(False, f"keys{part}", f"has a key that is not one: {error}")
         made._open_waiting(stored)
         counts = np.array([len(table) for table in made.keys], np.int64)
         made.state = SequenceState.from_arrays(arrays, made.arrays(), counts, made.event_time.state_bytes)
