@@ -185,7 +185,7 @@ def _write_value(column: int, code_of: Callable[[Any], int]) -> Writer:
 
 def _write_elements(column: int, code_of: Callable[[Any], int]) -> Writer:
     def write(value: Stored, point: EventPoint) -> None:
-        assert isinstance(value, list)
+        assert isinstance(value, list | dict)  # of a map, the keys
         codes = {FIRST_CODE, *(code_of(element) for element in value if element is not None)}
         point.write_set(column, sorted(codes))
 

@@ -509,8 +509,6 @@ class EventReader:
         self.needed = needed
         self._zone, self._names = schema.zone, names
         self._attributes = [(index, schema.attributes[index]) for index in sorted(needed)]
-        #: Maps are read in batches only.
-        self.reads_maps = any(attribute.value is not None for _, attribute in self._attributes)
         self._by_name: dict[str, tuple[int, Attribute, Callable[[Any], bool]]] = {}
         self._nested: list[tuple[int, Attribute]] = []
         for index, attribute in self._attributes:
@@ -545,6 +543,11 @@ class EventReader:
         return values
 
     def _fit(self, index: int, attribute: Attribute, value: object, values: dict[int, Stored]) -> None:
+        if attribute.value is not None:
+            pairs, value_of = attribute.fit_map(value, self._zone), attribute.value.stored
+            if pairs is not None:
+                values[index] = {attribute.stored(key): value_of(item) for key, item in pairs}  # type: ignore[misc]
+            return
         if attribute.is_array:
             elements = attribute.fit_array(value, self._zone)
             if elements is not None:
