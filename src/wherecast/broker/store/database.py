@@ -23,8 +23,8 @@ from wherecast.errors import WherecastError
 #: The first SQLite without the WAL-reset bug.
 _LEAST_SQLITE = (3, 51, 3)
 _BUSY_MS = 10_000
-#: Pages of the log after which a commit starts it over; see `checkpoints`.
-LOG_PAGES = 8_000
+#: Pages of the log after which a commit starts it over, as SQLite has it; see `checkpoints`.
+LOG_PAGES = 1_000
 
 
 class StoreError(WherecastError):
@@ -84,13 +84,13 @@ class BrokerDatabase:
             with connection.begin():
                 yield connection
 
-    def checkpoint(self) -> None:
-        """Copy the log of SQLite into the database, as far as that disturbs nobody."""
-        connection = (
-            self.engine.raw_connection()
-        )  # a checkpoint cannot be part of a transaction, which SQLAlchemy would begin
+    def checkpoint(self) -> int:
+        """Copy the log of SQLite into the database, as far as that disturbs nobody; how many pages the log has."""
+        # A checkpoint cannot be part of a transaction, and SQLAlchemy's connections begin one.
+        connection = self.engine.raw_connection()
         try:
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            _, pages, _ = connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return int(pages)
         except self.engine.dialect.loaded_dbapi.Error as error:
             raise StoreError(f"no checkpoint: {error}") from error
         finally:
