@@ -133,10 +133,10 @@ def count_subscriptions(
     for e in range(counts.size):
         first, end = event_ptr[e], event_ptr[e + 1]
         total = end - first if died.size == 0 and single + 1 == ptr.size else np.int64(0)
+        for i in range(first, end if values.size > 0 else first):
+            prefetch(values, slots_of(ptr, single, filter_ids[i])[0])
         for i in range(first + total, end):
-            slot, stop = slots_of(ptr, single, filter_ids[i])
-            if values.size > 0:
-                prefetch(values, slot)
+            slot, stop = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
             if died.size == 0:
                 total += stop - slot
             else:

@@ -131,20 +131,18 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     holds: Scalar = True
     held: Scalar = False
-    has_lists: Scalar = False
     for at in range(row, end):
         place = row_place(number, at)
         a = np.int64(attr[place])
         goes_on = a < 0
         code = np.int64(codes[event, ~a if goes_on else a])
-        has_lists |= code < 0
+        if code < 0:
+            return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
         held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
         holds &= held | goes_on
         held &= goes_on
-        if (at - row) & 1 and not holds and not has_lists:
+        if (at - row) & 1 and not holds:
             return False
-    if has_lists:
-        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     return holds
 
 
