@@ -171,15 +171,19 @@ def residual_of(text: str) -> tuple[Node, LiteralValues]:
     return residual.node, program.literals
 
 
+#: Types of two columns of texts: as events have them, and what functions make of them.
+_KINDS = [(pa.string(), pa.string()), (pa.string(), pa.large_string()), (pa.large_string(), pa.large_string())]
+
+
 @examples(60)
-@given(rows=_ROWS)
-def test_every_expression(rows: list[Row]) -> None:
+@given(rows=_ROWS, kinds=st.sampled_from(_KINDS))
+def test_every_expression(rows: list[Row], kinds: tuple[pa.DataType, pa.DataType]) -> None:
     for text, node, literals in nodes():
         note(text)
-        check_both(node, literals, rows)
+        check_both(node, literals, rows, kinds)
 
 
-def check_both(node: Node, literals: LiteralValues, rows: list[Row]) -> None:
+def check_both(node: Node, literals: LiteralValues, rows: list[Row], kinds: tuple[pa.DataType, pa.DataType]) -> None:
     a, b, n = zip(*rows, strict=True)
 
     def of_python(index: int) -> Nullable:
@@ -190,7 +194,7 @@ def check_both(node: Node, literals: LiteralValues, rows: list[Row]) -> None:
         )
 
     def of_arrow(index: int) -> Nullable:
-        return of_python(2) if index == 2 else Nullable.of_texts(pa.array((a, b)[index], pa.large_string()))
+        return of_python(2) if index == 2 else Nullable.of_texts(pa.array((a, b)[index], kinds[index]))
 
     same_row = np.zeros(len(rows), np.int64)
     python, arrow = (

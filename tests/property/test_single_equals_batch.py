@@ -28,6 +28,7 @@ SCALARS = [
     "boolean", "tinyint", "smallint", "int", "integer", "real", "float", "decimal(9,2)", "decimal(38,4)", "string", "binary", "date",
     "timestamp", "timestamp_ntz",
 ]  # fmt: skip
+MAPS = ["map<string,int>", "map<string,string>", "map<int,decimal(9,2)>", "map<string,date>", "map<date,float>"]
 COERCED = ["boolean", "int", "float", "decimal(9,2)", "string"]
 
 CEST = dt.timezone(dt.timedelta(hours=2))
@@ -50,6 +51,7 @@ VALUES: list[Any] = [
     np.datetime64("2024-01-31T10:00:00.123456789"), np.datetime64("NaT"), pd.NaT, pd.NA, pd.Timestamp("2024-01-31T10:00:00Z"), pd.Timestamp("2024-01-31 10:00:00"),
     [], ["a", None, "ß", "a"], ["a", 1], [1, 2, None], [True], [2.5, float("nan"), 1], ("a", "b"), [["a"]], np.array([1, 2]), np.array(["a"]), [dt.date(2024, 1, 31)],
     [dt.datetime(2024, 1, 31, 10), None], [Decimal("1.5")], [b"ab"], {"a"}, {}, {"v": 1}, {"v": "a", "w": None}, [{"v": 1}, {"v": None}], object,  # noqa: DTZ001
+    {"a": 1, "b": None}, {"a": 7, "ß": -1}, {"a": "AB", "": "a"}, {1: Decimal("1.50"), 7: None}, {"a": dt.date(2024, 1, 31)}, {dt.date(2024, 1, 31): 2.5}, {None: 1}, [("a", 1), ("a", 2)], [("a", 1)],
 ]  # fmt: skip
 
 LITERALS = {
@@ -66,6 +68,8 @@ def make_filters(rng: random.Random, name: str, kind: str, others: list[str]) ->
     """Filters on one attribute, and on another one beside it: boxes, residuals, text tests, columns of expressions."""
     literals = LITERALS.get(kind.removeprefix("array<").removesuffix(">"), ["0", "1", "7", "-1"])
     found = [f"{name} IS NULL", f"{name} IS NOT NULL"]
+    if kind.startswith("map<"):
+        return found + _filters_on_map(name, *kind[4:-1].split(",", 1))
     if kind.startswith("array<"):
         found += [f"array_contains({name}, {literal})" for literal in literals]
         return [*found, f"size({name}) > 1", f"NOT array_contains({name}, {literals[0]}) AND size({name}) <> 2"]
@@ -87,6 +91,14 @@ def make_filters(rng: random.Random, name: str, kind: str, others: list[str]) ->
     return found
 
 
+def _filters_on_map(name: str, key: str, value: str) -> list[str]:
+    keys = LITERALS.get(key, ["1", "7"])[:2]
+    literals = LITERALS.get(value, ["0", "1", "7", "-1", "1.5", "2", "3", "4", "5", "6"])
+    found = [f"map_contains_key({name}, {each})" for each in keys] + [f"size({name}) > 1"]
+    found += [f"{name}[{each}] IS NULL" for each in keys]
+    return found + [f"{name}[{each}] >= {literal}" for each in keys for literal in literals]
+
+
 def make_case(rng: random.Random) -> tuple[dict[str, Any], list[str]]:
     """A schema, and filters on its attributes."""
     schema: dict[str, Any] = {}
@@ -95,7 +107,7 @@ def make_case(rng: random.Random) -> tuple[dict[str, Any], list[str]]:
             schema[name] = {"type": rng.choice(COERCED), "coerce": True}
         else:
             kind = rng.choice(SCALARS)
-            schema[name] = f"array<{kind}>" if rng.random() < 0.2 else kind
+            schema[name] = rng.choice(MAPS) if rng.random() < 0.1 else f"array<{kind}>" if rng.random() < 0.2 else kind
     names, filters = list(schema), []
     for name, form in schema.items():
         kind = form["type"] if isinstance(form, dict) else form

@@ -7,7 +7,7 @@ import pytest
 
 from wherecast.errors import PlanError
 from wherecast.index.boxes import EventCodes
-from wherecast.index.codes import KeyCodes
+from wherecast.index.keys import KeyCodes
 from wherecast.kernels.covers import cut_boxes, join_boxes
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema

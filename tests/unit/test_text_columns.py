@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wherecast import Engine
-from wherecast.index import text_columns as module
+from wherecast.index import stored_columns as module
 from wherecast.index.boxes import codes_of
 from wherecast.language.events.events import EventBatch
 

@@ -279,7 +279,7 @@ class Engine:
         reader = self._reader
         if reader.needed is not needed:
             reader = self._reader = EventReader(self.schema, needed, self._names)
-        found = None if reader.reads_maps else self._match_one(event, reader, segments, state.version)
+        found = self._match_one(event, reader, segments, state.version)
         # What single events cannot do is done as a batch, which also has the words for what is wrong.
         return found if found is not None else self.match_batch([event]).subscription_ids().tolist()
 

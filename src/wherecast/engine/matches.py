@@ -16,7 +16,7 @@ from wherecast.engine.segment import Segment
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.events import count_subscriptions, write_values
+from wherecast.kernels.events import write_values
 from wherecast.kernels.jit import frozen
 from wherecast.language.events.html import html_table
 from wherecast.matchers.protocol import Matcher
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _NONE_DIED = np.zeros(0, np.int64)
 #: Bytes from which on memory comes from Arrow's pool.
 _LARGE = 1 << 20
+#: Of so few events, what the fan-out reads last is still in the cache when it is wanted.
+_FEW_EVENTS = 512
 #: Entries that the 32-bit offsets of a list array reach.
 _MOST_IN_LIST = 2**31 - 1
 #: Events that a notebook shows, and how many matches there may be for it to show their ids.
@@ -42,17 +44,21 @@ class SegmentMatches(NamedTuple):
 
     def add_counts(self, version: int, counts: Longs) -> None:
         """Add the subscriptions of each event that are alive at a version."""
-        count_subscriptions(*self._fan_out(version), counts)
+        ids = self.segment.fan_out.ids
+        self.segment.fan_out.count_live(*self._found(version), ids if counts.size < _FEW_EVENTS else ids[:0], counts)
 
     def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
-        write_values(*self._fan_out(version), frozen(values), cursor, ends, out)
+        fan_out = self.segment.fan_out
+        if values is fan_out.ids:
+            fan_out.write_ids(*self._found(version), frozen(values), cursor, ends, out)
+        else:
+            write_values(fan_out.ptr, fan_out.single, *self._found(version), frozen(values), cursor, ends, out)
 
-    def _fan_out(self, version: int) -> tuple[Any, Longs, npt.NDArray[np.int32], Longs, int]:
-        """What the fan-out kernels need to know."""
+    def _found(self, version: int) -> tuple[Longs, npt.NDArray[np.int32], Longs, int]:
+        """What the fan-out kernels need to know of the events."""
         died = self.segment.died
-        ptr = self.segment.subscriptions.ptr
-        return frozen(ptr), self.event_ptr, self.filter_ids, _NONE_DIED if died is None else died, version
+        return self.event_ptr, self.filter_ids, _NONE_DIED if died is None else died, version
 
 
 class DenseMatches(NamedTuple):
@@ -119,9 +125,9 @@ class Matches:
         self, counts: Longs, values_of: Callable[[int, Segment], npt.NDArray[Any]], dtype: Any
     ) -> npt.NDArray[Any]:
         """A value per pair, event by event; `values_of` gives those of a part by slot."""
-        ends = np.cumsum(counts)
+        ends = counts.cumsum()
         cursor = ends - counts
-        out = _allocate(int(counts.sum()), dtype)
+        out = _allocate(int(ends[-1]) if ends.size else 0, dtype)
         for number, part in enumerate(self.parts):
             part.write(self.version, values_of(number, part.segment), cursor, ends, out)
         return out

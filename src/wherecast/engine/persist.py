@@ -21,8 +21,9 @@ from wherecast.engine.segment import ALIVE, Segment, Subscriptions
 from wherecast.engine.sequences import Sequences
 from wherecast.errors import SnapshotError, WherecastError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, codes_of_column
+from wherecast.index.codes import Codebook, ColumnCodes, codes_of_column
 from wherecast.index.expressions import ExpressionColumn, open_expressions
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import open_boxes
 from wherecast.index.programs import pack_programs, unpack_programs

@@ -8,8 +8,9 @@ version is published. If it never is, they are taken back before the next change
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.points import EventPoint, PointCoder
 from wherecast.index.residuals import ClauseResiduals, Residuals
 from wherecast.kernels.arrays import Longs
+from wherecast.kernels.events import count_subscriptions, write_values
 from wherecast.kernels.jit import direct, frozen
 from wherecast.kernels.single import expand_point
 from wherecast.language.events.events import EventBatch
@@ -55,6 +57,16 @@ class Subscriptions(NamedTuple):
     ptr: npt.NDArray[Any]
     ids: Ids
     priorities: npt.NDArray[np.float32] | None  # by slot; None: all zero
+
+
+class FanOut(NamedTuple):
+    """From the filters of a segment that events satisfy to subscriptions: kernels, called without a look at types."""
+
+    ptr: npt.NDArray[Any]  # of the subscriptions
+    single: int  # so many filters, the first ones, have one subscription each
+    ids: npt.NDArray[Any]  # by slot, as `write_ids` takes them; nothing where they are texts
+    count_live: Callable[..., None]
+    write_ids: Callable[..., None]
 
 
 class OverworkError(Exception):
@@ -113,9 +125,16 @@ class Segment:
         Where the matcher looks everything up by one attribute first, that attribute is coded first, and events whose
         code leads nowhere are spared the rest.
         """
-        if self._gate is None or len(events) < _FEW_EVENTS:
+        if self._gate is None or (len(events) < _FEW_EVENTS and not self.codebook.is_stored):
             return None, events, self.encode(events)
         attr, open_codes = self._gate
+        if self.codebook.is_stored:
+            codes, is_open = self.codebook.encode_behind(events, attr, open_codes)
+            rows = None if len(events) < _FEW_EVENTS else np.flatnonzero(is_open)
+            if rows is None or rows.size > _MOST_ADMITTED * len(events):
+                return None, events, codes
+            admitted = events.take(rows, self.residuals.attributes) if self.residuals.is_needed else events
+            return rows, admitted, codes._replace(codes=codes.codes[rows])
         gate = self.codebook.encode_column(events, attr)
         rows = np.flatnonzero(open_codes[gate])
         if rows.size > _MOST_ADMITTED * len(events):
@@ -163,6 +182,18 @@ class Segment:
         values = np.zeros(0, np.int64) if ids.are_texts else ids.values
         given = frozen(ptr), frozen(self.boxes.filter_ids), frozen(values)
         return direct(expand_point, *given, _NONE_DIED, 0, np.zeros(0, np.int32), 0, _NONE_DIED), given
+
+    @cached_property
+    def fan_out(self) -> FanOut:
+        """The kernels for the fan-out of a batch."""
+        ptr, ids, _ = self.subscriptions
+        # Every filter has a subscription, so that a slot equals its filter if all filters before it have one only.
+        single = bisect_left(range(ptr.size - 1), True, key=lambda f: bool(ptr[f + 1] > f + 1))
+        ptr, values = frozen(ptr), np.zeros(0, np.int64) if ids.are_texts else ids.values
+        found = _NONE_DIED, np.zeros(0, np.int32), _NONE_DIED, 0
+        count = direct(count_subscriptions, ptr, single, *found, frozen(values[:0]), _NONE_DIED)
+        write = direct(write_values, ptr, single, *found, frozen(values), _NONE_DIED, _NONE_DIED, _NONE_DIED)
+        return FanOut(ptr, single, values, partial(count, ptr, single), partial(write, ptr, single))
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
@@ -234,6 +265,8 @@ class Segment:
         self.matcher = matcher
         others = [c for c in self.codebook.used if gate is None or c != gate[0]]
         self._read_after_gate = {a for c in others for a in self.codebook.read_by(c)} | self.residuals.attributes
+        if gate is not None and gate[1].size < self.codebook.widths[gate[0]]:
+            gate = None  # kernels look codes up in it without a check, and a matcher may come out of a file
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
         self._gate = gate if gate is not None and not self.codebook.is_set(gate[0]) else None
 
@@ -319,7 +352,7 @@ def build_segment(
     """
     with progress("indexing", 4) as step:
         segment = _build_segment(parts, schema, matcher, sample, limits, step)
-    if segment.boxes.n_filters >= _BLOCK:
+    if segment.boxes.n_filters >= _LARGE:
         give_back()
     return segment
 
@@ -374,6 +407,8 @@ def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Fil
 
 #: Filters whose attributes are looked at at a time.
 _BLOCK = 1 << 17
+#: A segment of so many filters leaves megabytes of free memory behind when it is built. Building it takes some 100 ms, giving them back a few.
+_LARGE = 1 << 13
 
 
 def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:

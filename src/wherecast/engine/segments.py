@@ -41,6 +41,9 @@ class Readable(NamedTuple):
     """What the filters read of an event."""
 
 
+_NOT_READ = Readable(EngineState(-1, (), Log(), 0, 0), (), frozenset())
+
+
 class Segments:
     """The current state of an engine's subscriptions. Whoever publishes holds `writing`."""
 
@@ -53,7 +56,7 @@ class Segments:
         self._matcher = matcher
         self._merging = threading.Lock()
         self._is_unsettled = False  # whether there may be marks of a change that was not published
-        self._readable = Readable(self.state, (), frozenset())
+        self._readable = _NOT_READ
         self._traffic: Traffic | None = None  # where nothing is subscribed one by one, places stay as they are
 
     def readable(self) -> Readable:
@@ -184,6 +187,8 @@ class Segments:
             later = now.segments[len(state.segments) :]
             kept = (*now.segments[:first], merged) if len(merged) else now.segments[:first]
             self.state = now._replace(segments=(*kept, *later))
+            # The next reader would replace it anyway; until one comes, it would keep what was merged in memory.
+            self._readable = _NOT_READ
 
 
 def _run_merge(merge: Callable[[], None]) -> None:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, Boxes
-from wherecast.index.codes import Codebook, KeyCodes, build_codes
+from wherecast.index.codes import Codebook, build_codes
 from wherecast.index.expressions import promote
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes
 from wherecast.index.packed import PackedBoxes, unpack_clauses
 from wherecast.index.residuals import Residuals
@@ -71,14 +72,17 @@ def _tested_literals(filters: Filters, schema: Schema, is_settled: Bools) -> Map
     found = literals_of_tests(filters, schema, chosen) if chosen.size else []
     if not found:
         return {}
-    searched = set(np.unique(np.where(filters.attr < 0, ~filters.attr, filters.attr)).tolist())
-    asked: Counter[int] = Counter()
-    share = _shares(filters)
-    for column, clauses, _ in found:
-        asked[column] += float(share[clauses].sum())  # type: ignore[assignment]
+    searched = set(np.flatnonzero(np.bincount(np.where(filters.attr < 0, ~filters.attr, filters.attr))).tolist())
+    others = [(column, clauses) for column, clauses, _ in found if column not in searched]
+    if others:
+        asked: Counter[int] = Counter()
+        share = _shares(filters)
+        for column, clauses in others:
+            asked[column] += float(share[clauses].sum())  # type: ignore[assignment]
+        searched |= {column for column, expected in asked.items() if expected >= _ASKED_BY}
     wanted: dict[int, set[str]] = {}
     for column, _, literals in found:
-        if column in searched or asked[column] >= _ASKED_BY:
+        if column in searched:
             wanted.setdefault(column, set()).update(literals)
     return wanted
 

@@ -17,7 +17,7 @@ Codes belong to one index. New constants mean a new index (or a delta with codes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,180 +26,37 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, FIRST_CODE, NULL_CODE, EventCodes
 from wherecast.index.expressions import ExpressionColumn
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes, literal_columns
 from wherecast.index.operands import attribute_values, map_value, numbering, one_value
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.similar import EventVectors, VectorCodes, event_vectors
 from wherecast.index.similar_texts import SimilarTextCodes
+from wherecast.index.stored_columns import ListWriter, StoredColumns
 from wherecast.index.strings import StringCodes, string_columns
-from wherecast.index.text_columns import ListWriter, TextColumns, laid_out
+from wherecast.index.text_columns import laid_out
 from wherecast.index.topics import TopicCodes
 from wherecast.index.words import WordCodes
-from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
+from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import (
-    BY_KEY,
-    BY_LOGARITHM,
-    BY_VALUE,
-    buckets_into,
-    encode_column,
-    encode_double,
-    encode_key,
-    encode_keys,
     float_keys_into,
 )
-from wherecast.kernels.jit import direct, frozen
 from wherecast.language.events.convert import map_keys
 from wherecast.language.events.events import EventBatch
-from wherecast.language.events.keys import KEY_MAX, KEY_MIN, key_floats
+from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.events.values import Scalar, Stored, key_of
+from wherecast.language.events.values import Stored
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
 from wherecast.language.nullable import Nullable
-from wherecast.language.sequences import distinct
+from wherecast.language.sequences import distinct, numbered
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
-
-
-class KeyCodes:
-    """Codes of an attribute with 64-bit keys: one more than the number of cell starts not above the key."""
-
-    def __init__(self, starts: Longs, table: Ints, facts: Longs) -> None:
-        self.starts = starts  # sorted, distinct: where a new cell begins
-        self._table = table  # see kernels.codes
-        self._facts = facts  # scale, low and step of the buckets
-        scale, low, step = facts.tolist()
-        self._read_only = frozen(starts), frozen(table), scale, low, step  # what kernels are given
-
-    @classmethod
-    def of(cls, starts: Longs) -> KeyCodes:
-        return cls(starts, *_bucket_table(starts))
-
-    @property
-    def width(self) -> int:
-        return int(self.starts.size) + 2
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays().values())
-
-    def encode_keys(self, keys: Longs) -> Ints:
-        out = np.empty(keys.size, np.int32)
-        self._encode_into(keys, out)
-        return out
-
-    @cached_property
-    def _encode_into(self) -> Callable[[Longs, Ints], None]:
-        example = np.zeros(0, np.int64), np.zeros(0, np.int32)
-        return partial(direct(encode_keys, *self._read_only, *example), *self._read_only)
-
-    @cached_property
-    def encode_key(self) -> Callable[[int], int]:
-        """Gives the code of one key."""
-        return partial(direct(encode_key, *self._read_only, 0), *self._read_only)
-
-    @cached_property
-    def encode_double(self) -> Callable[[float], int]:
-        """Gives the code of one double."""
-        return partial(direct(encode_double, *self._read_only, 0.0), *self._read_only)
-
-    def encode_value(self, value: Scalar) -> int:
-        """Code of one canonical value."""
-        return self.encode_key(key_of(value))
-
-    def encode(self, values: pa.Array) -> Ints:
-        codes = np.zeros((len(values), 1), np.int32)
-        self.encode_into(values, codes, 0)
-        return codes.ravel()
-
-    def encode_into(self, values: pa.Array, codes: Ints, column: int) -> None:
-        """Codes of a canonical column to codes[:, column], which is 0."""
-        size = len(values)
-        if not size:
-            return
-        kind = values.type.id
-        if kind not in _STORED:
-            values = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
-            values = values.cast(pa.float64() if pa.types.is_floating(values.type) else pa.int64())
-            kind = values.type.id
-        bitmap, stored = values.buffers()
-        valid = np.frombuffer(bitmap, np.uint8) if values.null_count else _ALL_VALID
-        bits = np.frombuffer(stored, np.int64, size, 8 * values.offset)
-        self._encode_column(bits, kind == _DOUBLE, valid, values.offset, column, codes)
-
-    @cached_property
-    def _encode_column(self) -> Callable[[Longs, bool, Bytes, int, int, Ints], None]:
-        example = np.zeros(0, np.int64), 0, _ALL_VALID, 0, 0, np.zeros((1, 1), np.int32)
-        return partial(direct(encode_column, *self._read_only, *example), *self._read_only)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state, by name."""
-        return {"starts": self.starts, "table": self._table, "facts": self._facts}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> KeyCodes:
-        """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
-        _check_keys(StoredArrays(arrays, "codes of keys"))
-        return cls(arrays["starts"], arrays["table"], arrays["facts"])
-
-
-#: What `encode_into` reads as it is: canonical types of 64 bits.
-_DOUBLE = pa.float64().id
-_STORED = frozenset({_DOUBLE, pa.int64().id, pa.timestamp("us").id})
-_ALL_VALID = frozen(np.zeros(0, np.uint8))
-
-
-def _check_keys(stored: StoredArrays) -> None:
-    """Sorted starts, buckets that are ranges of them, and a scale whose shift is one."""
-    starts, table = stored.column("starts", np.int64), stored.column("table", np.int32)
-    stored.require((starts[1:] > starts[:-1]).all(), "starts", "is not sorted")
-    stored.require(table.size >= 2, "table", "has no bucket")
-    stored.offsets(table, starts.size, "table")
-    scale, _, step = stored.column("facts", np.int64, size=3).tolist()
-    known = scale == BY_VALUE or (scale in (BY_KEY, BY_LOGARITHM) and 0 <= step < 64)
-    stored.require(known, "facts", f"has no scale {scale} with step {step}")
-
-
-def _bucket_table(starts: Longs) -> tuple[Ints, Longs]:
-    """A bucket table (see kernels.codes) on the scale that spreads the starts best."""
-    if not starts.size:
-        return np.zeros(2, np.int32), np.zeros(3, np.int64)
-    best: tuple[float, Ints, Longs] | None = None
-    for scale, low, step, last in _scales(starts):
-        buckets = np.empty(starts.size, np.int64)
-        buckets_into(starts, scale, low, step, last, buckets)
-        sizes = np.bincount(buckets, minlength=last + 1)
-        spread = float((sizes.astype(np.float64) ** 2).sum())
-        if best is None or spread < best[0]:
-            table = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-            best = spread, table, np.array([scale, low, step], np.int64)
-    assert best is not None
-    return best[1], best[2]
-
-
-def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
-    """(scale, low, step, last bucket) of every scale that applies, for about one bucket per two starts."""
-    wanted = max(starts.size // 2, 1)
-    logs = np.empty(starts.size, np.int64)
-    float_keys_into(starts.astype(np.float64), logs)
-    for scale, places in ((BY_KEY, starts), (BY_LOGARITHM, logs)):
-        span = int(places[-1]) - int(places[0])
-        shift = max(0, span.bit_length() - wanted.bit_length())
-        yield scale, np.int64(places[0]), np.int64(shift), span >> shift
-    values = key_floats(starts)
-    values = values[np.isfinite(values)]
-    with np.errstate(over="ignore", divide="ignore"):
-        per_unit = wanted / (values[-1] - values[0]) if values.size else np.inf
-    if 0 < per_unit < np.inf:  # keys of integers are tiny numbers as doubles: then this scale spreads nothing
-        low, step = np.array([values[0], per_unit]).view(np.int64)
-        yield BY_VALUE, low, step, wanted
-
 
 #: Codes of a column of values, or of elements.
 ValueCodes = KeyCodes | StringCodes
@@ -251,14 +108,8 @@ class Codebook:
         self.computed = [n for n in computed if not self.is_set(n)]  # the values of expressions
         self.computed_sets = [n for n in computed if self.is_set(n)]  # what their texts contain
         self._sets = frozenset(n for n in self.used if self.is_set(n))
-        #: the columns of an attribute's own values that have keys
-        self._keys = {
-            n: own
-            for n, own in enumerate(codes[: self.first_expression])
-            if isinstance(own, KeyCodes) and n not in self._sets
-        }
-        self._texts = TextColumns(schema, codes, self.first_expression)
-        self._others = [n for n in self.used if n not in self._texts.columns]
+        self._stored = StoredColumns(schema, codes, self.first_expression)
+        self._others = [n for n in self.used if n not in self._stored.columns]
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -283,9 +134,9 @@ class Codebook:
         return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
 
     def literals(self, number: int) -> Mapping[str, int] | None:
-        """The codes of the literals in a column by their marked texts; None if it is not a column of literals."""
+        """The codes of the elements of a column of literals (with their marks), topics or words; None if it is no such column."""
         codes = self.codes[number] if number < len(self.codes) else None
-        return codes.numbers if isinstance(codes, LiteralCodes) else None
+        return codes.numbers if isinstance(codes, LiteralCodes | TopicCodes | WordCodes) else None
 
     @property
     def widths(self) -> Ints:
@@ -351,13 +202,24 @@ class Codebook:
                 own = np.zeros(len(events), np.int32)
                 lists.write(*self._encode_sets(events, number), own)
                 codes[:, number] = own
-            elif number in self._keys:
-                self._keys[number].encode_into(events.array(number), codes, number)
             else:
                 codes[:, number] = self.encode_column(events, number)
-        if self._texts.columns:
-            self._texts.encode(events, codes, known, lists)
+        for number in self._stored.columns.intersection(known) if known else ():
+            codes[:, number] = known[number]
+        if self._stored.columns:
+            self._stored.encode(events, codes, known, lists)
         return EventCodes(codes, *lists.joined())
+
+    @cached_property
+    def is_stored(self) -> bool:
+        """Whether all columns are made of stored values: `encode_behind` serves."""
+        return not self._others
+
+    def encode_behind(self, events: EventBatch, gate: int, is_open: Bools) -> tuple[EventCodes, Bools]:
+        """As `encode`, but events whose code in a column of values is not open have no codes in the others; and which events are open."""
+        codes, lists = np.zeros((len(events), len(self.codes)), np.int32), ListWriter()
+        wanted = self._stored.encode_behind(events, gate, is_open, codes, lists)
+        return EventCodes(codes, *lists.joined()), wanted
 
     def _encode_sets(self, events: EventBatch, number: int) -> tuple[Longs, Ints]:
         """The sets of codes that events have in a column, one after the other."""
@@ -424,7 +286,7 @@ def build_codes(
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes.
 
-    `tested` are literals by column of literals that no row asks for, but residuals do.
+    `tested` are elements of columns of literals, topics and words that no row asks for, but residuals do.
     """
     tested = {} if tested is None else tested
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
@@ -435,16 +297,17 @@ def build_codes(
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
     by_kind: dict[type[ColumnCodes], list[int]] = {}
-    for number in np.flatnonzero(np.diff(bounds)).tolist():
+    for number in sorted({*np.flatnonzero(np.diff(bounds)).tolist(), *tested}):
         by_kind.setdefault(codes_of_column(schema, expressions, number, len(schema.columns)), []).append(number)
     ends = filters, column, codes, lo, hi
-    _build_literals(sorted({*by_kind.pop(LiteralCodes, []), *tested}), tested, *ends)
+    of_literals = by_kind.pop(LiteralCodes, [])
+    _build_literals(of_literals, {n: tested[n] for n in of_literals if n in tested}, *ends)
     _build_strings(by_kind.pop(StringCodes, []), *ends)
     for kind, numbers in by_kind.items():
         for number in numbers:
             rows = order[bounds[number] : bounds[number + 1]]
             real = rows[~filters.null[rows]]
-            make = _maker(kind, schema, number, regex_bytes)
+            make = _maker(kind, schema, number, regex_bytes, tested.get(number, ()))
             codes[number], lo[real], hi[real] = make(filters, real)
     return Codebook(schema, codes, expressions), lo, hi
 
@@ -483,11 +346,12 @@ def _build_strings(
     n_strings, place, low, high = len(filters.strings), place_of[column[rows]], filters.lo[rows], filters.hi[rows]
     left, right = low != KEY_MIN, high != KEY_MAX
     keys = [place[some] * n_strings + (ends[some] >> 2) for some, ends in ((left, low), (right, high))]
-    used = distinct(np.concatenate(keys))
+    used, place_of_end = numbered(np.concatenate(keys))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
     lo[rows], hi[rows] = FIRST_CODE, FAR
-    for out, ends, some, key in ((lo, low, left, keys[0]), (hi, high, right, keys[1])):
-        out[rows[some]] = 2 * (np.searchsorted(used, key) - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
+    of_ends = np.split(place_of_end, [keys[0].size])
+    for out, ends, some, own in ((lo, low, left, of_ends[0]), (hi, high, right, of_ends[1])):
+        out[rows[some]] = 2 * (own - ptr[place[some]]) + 2 + (ends[some] & 3) - AT
     ordered = _tell_gaps_apart(filters, place_of[column], np.diff(ptr), lo, hi)
     made = string_columns(filters.strings, used % max(n_strings, 1), ptr, ordered)
     for number, each in zip(numbers, made, strict=True):
@@ -525,9 +389,9 @@ def _build_literals(
     n_strings, place = len(strings), place_of[column[rows]]
     keys = place * n_strings + rank[filters.lo[rows] >> 2]
     others = [place_of[number] * n_strings + ranks for number, ranks in more.items()]
-    used = distinct(np.concatenate((keys, *others)))
+    used, place_of_key = numbered(np.concatenate((keys, *others)))
     ptr = np.searchsorted(used, np.arange(len(numbers) + 1) * n_strings)
-    lo[rows] = hi[rows] = np.searchsorted(used, keys) - ptr[place] + FIRST_LITERAL
+    lo[rows] = hi[rows] = place_of_key[: keys.size] - ptr[place] + FIRST_LITERAL
     made = literal_columns(strings, used % max(n_strings, 1), ptr)
     for number, each in zip(numbers, made, strict=True):
         codes[number] = each
@@ -549,7 +413,7 @@ def _with_tested(
     )
 
 
-def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: int) -> _Maker:
+def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: int, tested: Collection[str]) -> _Maker:
     """What makes the codes of a column that is made on its own."""
     own = number < len(schema.columns)
     if kind is KeyCodes:
@@ -557,20 +421,21 @@ def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: in
     if kind is VectorCodes or kind is SimilarTextCodes:
         return partial(_similar_codes, kind)
     if kind is TopicCodes:
-        return partial(_set_codes, TopicCodes.of)
+        return partial(_set_codes, TopicCodes.of, tested)
     if kind is WordCodes:
         language = schema.attributes[schema.columns[number].attr].language
-        return partial(_set_codes, partial(WordCodes.of, language=language))
-    return partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes))
+        return partial(_set_codes, partial(WordCodes.of, language=language), tested)
+    return partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes), ())
 
 
 def _set_codes(
-    make: Callable[[list[str]], TextSetCodes], filters: Filters, real: Longs
+    make: Callable[[list[str]], TextSetCodes], tested: Collection[str], filters: Filters, real: Longs
 ) -> tuple[TextSetCodes, Ints, Ints]:
-    """Every row asks for one element: a regular expression, a pattern of topics, a word."""
+    """Every row asks for one element: a regular expression, a pattern of topics, a word. Those that only residuals test come behind."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
-    return make([filters.strings[i] for i in used.tolist()]), code, code
+    elements = [filters.strings[i] for i in used.tolist()]
+    return make([*elements, *sorted(set(tested).difference(elements))]), code, code
 
 
 def _similar_codes(

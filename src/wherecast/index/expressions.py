@@ -319,8 +319,10 @@ def promote(filters: Filters, schema: Schema) -> Promoted:
 
 def _uses(filters: Filters, schema: Schema) -> list[_Use]:
     uses = []
+    order = np.argsort(filters.program, kind="stable")
+    bounds = np.searchsorted(filters.program[order], np.arange(len(filters.programs) + 1))
     for number, program in enumerate(filters.programs):
-        clauses = np.flatnonzero(filters.program == number)
+        clauses = order[bounds[number] : bounds[number + 1]]
         rows = filters.program_row[clauses].astype(np.int64)
         for at, residual in enumerate(program.residuals if clauses.size else ()):
             statement = statement_of(residual)

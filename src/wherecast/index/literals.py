@@ -140,7 +140,7 @@ class LiteralCodes:
         return ptr, codes[: ptr[n]]
 
     def job(self, *, fold: bool) -> tuple[int, ...]:
-        """Sizes and addresses of the automaton, as `kernels.text_columns` wants them."""
+        """Sizes and addresses of the automaton, as `kernels.stored_columns` wants them."""
         given = self._folding if fold else self._read_only
         return int(self.anchors.size), given[1].size, given[2].size, *map(address_of, given)
 
@@ -173,7 +173,7 @@ def literal_columns(literals: Sequence[str], chosen: Longs, ptr: Longs) -> list[
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=anchored.__getitem__)] = np.arange(len(texts))
     column = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
-    order = np.lexsort((rank[place], column))
+    order = np.argsort(column * len(texts) + rank[place])
     ends, data = gather_texts(encoded, place)
     symbol_ends, symbols = gather_texts(anchored, place[order])
     codes = (order - ptr[column] + FIRST_LITERAL).astype(np.int32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -44,25 +44,35 @@ def attribute_values(events: EventBatch, attr: int) -> Nullable:
 
 
 def _values(array: pa.Array, attribute: Attribute) -> Nullable:
-    valid = arrow_valid(array)
     if attribute.value is not None or attribute.is_array:
-        return Nullable.of_lists(_lists(array, attribute), valid)
+        return Nullable.of_lists(_lists(array, attribute), arrow_valid(array))
     if attribute.type is Type.DECIMAL and attribute.is_text:
-        return Nullable(_unscaled(array.to_pylist(), is_array=False), valid)
+        return Nullable(_unscaled(array.to_pylist(), is_array=False), arrow_valid(array))
     if attribute.is_text:
-        return Nullable.of_texts(array.cast(pa.large_string()))
-    return Nullable(_plain_numbers(array), valid)
+        return Nullable.of_texts(array)
+    return Nullable(_plain_numbers(array), arrow_valid(array))
 
 
 def _lists(array: pa.Array, attribute: Attribute) -> ListValues:
     """Arrays, or maps with keys."""
-    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
-    flat = array.flatten()
+    offsets = _list_offsets(array)
     if attribute.value is None:
-        return ListValues(offsets, _values(flat, element_of(attribute)))
-    keys = _values(pc.struct_field(flat, "key"), element_of(attribute))
-    return ListValues(offsets, _values(pc.struct_field(flat, "value"), attribute.value), keys)
+        return ListValues(offsets, lambda: _values(array.flatten(), element_of(attribute)))
+    value = attribute.value
+    return ListValues(
+        offsets,
+        lambda: _values(pc.struct_field(array.flatten(), "value"), value),
+        lambda: _values(pc.struct_field(array.flatten(), "key"), element_of(attribute)),
+    )
+
+
+def _list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Where the elements of each list begin among all that `flatten` gives, which leaves out those that NULLs hide."""
+    if not array.null_count and (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        offsets = array.offsets.to_numpy()
+        return np.subtract(offsets, offsets[0], dtype=np.int64)  # type: ignore[no-any-return]
+    sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 class MapPairs(NamedTuple):
@@ -100,6 +110,8 @@ def map_value(events: EventBatch, attr: int, key: Any) -> pa.Array:
 def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
     """The value of an attribute in one event, as the evaluator wants it."""
     valid = np.array([value is not None])
+    if attribute.value is not None:
+        return Nullable(_objects([_plain_map(value if isinstance(value, dict) else {}, attribute.value)]), valid)
     if attribute.type is Type.DECIMAL:
         return Nullable(_unscaled([value], is_array=attribute.is_array), valid)
     if isinstance(value, list) or attribute.is_array:
@@ -109,8 +121,15 @@ def one_value(value: Stored | None, attribute: Attribute) -> Nullable:
         return Nullable(np.array(["" if value is None else value], object), valid)
     if isinstance(value, bool | float):
         return Nullable(np.array([value]), valid)
+    assert not isinstance(value, dict), "only a map is one"
     dtype = _DTYPES.get(attribute.type, np.int64)
     return Nullable(np.array([0 if value is None else key_of(value)], dtype), valid)
+
+
+def _plain_map(values: dict[Scalar, Scalar | None], attribute: Attribute) -> dict[Any, Any]:
+    """A map whose values are those of an attribute."""
+    plain: Callable[[Any], Any] = unscaled_of if attribute.type is Type.DECIMAL else _plain_element
+    return {_plain_element(key): None if value is None else plain(value) for key, value in values.items()}
 
 
 def _plain_element(element: Scalar | None) -> Any:
@@ -135,7 +154,10 @@ def _objects(values: Any) -> npt.NDArray[np.object_]:
 def _plain_numbers(array: pa.Array) -> npt.NDArray[Any]:
     """Dates as days, timestamps as microseconds, the rest as it is; NULLs as zero."""
     if pa.types.is_date32(array.type):
-        array = array.cast(pa.int32()).cast(pa.int64())
+        array = array.view(pa.int32())
+        if not array.null_count:
+            return array.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+        array = array.cast(pa.int64())
     elif pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
     if array.null_count:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from wherecast.index.boxes import FIRST_CODE, EventCodes
-from wherecast.index.codes import Codebook, KeyCodes, ValueCodes
+from wherecast.index.codes import Codebook, ValueCodes
+from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes, TextSearch
 from wherecast.index.strings import StringCodes
 from wherecast.index.topics import TopicCodes
@@ -184,7 +185,7 @@ def _write_value(column: int, code_of: Callable[[Any], int]) -> Writer:
 
 def _write_elements(column: int, code_of: Callable[[Any], int]) -> Writer:
     def write(value: Stored, point: EventPoint) -> None:
-        assert isinstance(value, list)
+        assert isinstance(value, list | dict)  # of a map, the keys
         codes = {FIRST_CODE, *(code_of(element) for element in value if element is not None)}
         point.write_set(column, sorted(codes))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.late import late
+from wherecast.kernels.late import late, late_hot
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -41,7 +41,7 @@ _ORDERS = (
     (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
 )
 IV0, IV1, IV2, IV3, IV4, IV5, IV6, IV7 = _IV
-_SIGMA = np.array([_ORDERS[r % 10] for r in range(12)], np.int64)
+_SIGMA = np.array([_ORDERS[r % 10] for r in range(12)], np.uint64)
 
 
 class Hash:
@@ -53,20 +53,22 @@ class Hash:
     def one(self, message: bytes) -> bytes:
         return hashlib.blake2b(message, digest_size=16, key=self._key).digest()
 
-    def many(self, data: Bytes, first: Longs, end: Longs) -> Bytes:
-        """(messages, 16): digests of `data[first[i]:end[i]]`."""
+    def many(self, data: Bytes, first: Longs, end: Longs, parts: int = 1) -> Bytes:
+        """(messages, 16): digests of `data[first[i]:end[i]]`, or of so many such parts, one after the other."""
         if first.size < _FEW:
             spans = zip(first.tolist(), end.tolist(), strict=True)
-            found = b"".join([self.one(data[a:b].tobytes()) for a, b in spans])
-            return np.frombuffer(found, np.uint8).reshape(-1, 16)
-        out = np.empty((first.size, 2), np.uint64)
+            pieces = [data[a:b].tobytes() for a, b in spans]
+            messages = [b"".join(pieces[i : i + parts]) for i in range(0, len(pieces), parts)]
+            return np.frombuffer(b"".join(map(self.one, messages)), np.uint8).reshape(-1, 16)
+        out = np.empty((first.size // parts, 2), np.uint64)
         room = np.empty(8 + 16, np.uint64)
         block = room[8:].view(np.uint8)
         with np.errstate(over="ignore"):  # sums are taken modulo 2**64; plain Python would warn
-            digest_spans.compiled(data, first, end, *self._start, _SIGMA, room, block, out)
+            digest_spans.compiled(data, first, end, parts, *self._start, _SIGMA, room, block, out)
         digests = out.view(np.uint8)
         if self._key:  # the key's block is the last one of an empty message
-            digests[first == end] = np.frombuffer(self.one(b""), np.uint8)
+            is_empty = (first == end).reshape(-1, parts).all(axis=1)
+            digests[is_empty] = np.frombuffer(self.one(b""), np.uint8)
         return digests
 
     @cached_property
@@ -82,47 +84,47 @@ class Hash:
         return state, _BLOCK
 
 
-def join_spans(data: Bytes, first: Longs, end: Longs) -> Bytes:
-    """The spans of the data, one after the other."""
-    out = np.empty(int((end - first).sum()), np.uint8)
-    _copy_spans.for_size(first.size)(data, first, end, out)
-    return out
-
-
-@late
-def _copy_spans(data: Bytes, first: Longs, end: Longs, out: Bytes) -> None:
-    at = 0
-    for i in range(first.size):
-        for k in range(first[i], end[i]):
-            out[at] = data[k]
-            at += 1
-
-
 @late
 def digest_spans(
-    data: Bytes, first: Longs, end: Longs, start: Words, read: int, sigma: Longs, room: Words, block: Bytes, out: Words
+    data: Bytes,
+    first: Longs,
+    end: Longs,
+    parts: int,
+    start: Words,
+    read: int,
+    sigma: Longs,
+    room: Words,
+    block: Bytes,
+    out: Words,
 ) -> None:
-    """Digests of spans of the data, each from a state that has read something already; `block` is `room` after a state."""
+    """Digests of messages of so many spans of the data, each from a state that has read something already.
+
+    `block` is `room` after a state.
+    """
     state, words = room[:8], room[8:]
-    for i in range(first.size):
+    for i in range(out.shape[0]):
         for k in range(8):
             state[k] = start[k]
-        at, total, stop = first[i], read, end[i]
-        while True:
-            size = min(128, stop - at)
-            for k in range(size):
-                block[k] = data[at + k]
-            for k in range(size, 128):
-                block[k] = 0
-            at += size
-            total += size
-            _compress(state, words, sigma, total, at == stop)
-            if at == stop:
-                break
+        total, filled = read, 0
+        for span in range(i * parts, (i + 1) * parts):
+            at = first[span]
+            while at < end[span]:
+                if filled == 128:  # it is not the last one: there is more
+                    total += 128
+                    _compress(state, words, sigma, total, False)
+                    filled = 0
+                size = min(128 - filled, end[span] - at)
+                for k in range(size):
+                    block[filled + k] = data[at + k]
+                filled += size
+                at += size
+        for k in range(filled, 128):
+            block[k] = 0
+        _compress(state, words, sigma, total + filled, True)
         out[i, 0], out[i, 1] = state[0], state[1]
 
 
-@late
+@late_hot
 def _mix(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, x: np.uint64, y: np.uint64) -> tuple[np.uint64, ...]:
     a = a + b + x
     d ^= a
@@ -139,7 +141,7 @@ def _mix(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, x: np.uint64, y
     return a, b, c, d
 
 
-@late
+@late_hot
 def _compress(h: Words, m: Words, sigma: Longs, total: int, is_last: bool) -> None:
     """One block into a state; `total` bytes have been read with it. The words of the mixed state are locals: registers."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs, Shorts
-from wherecast.kernels.late import apart, late
+from wherecast.kernels.late import apart, late, late_hot
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 #: Parts of one column: constraint keys are column * _PARTS + part.
@@ -104,13 +104,13 @@ def wider(table: Any, rows: Any) -> Any:
     return out
 
 
-@late
+@late_hot
 def _copy_row(table: Any, to: Any, source: Any) -> Any:
     for field in range(table.shape[1]):
         table[to, field] = table[source, field]
 
 
-@late
+@late_hot
 def _merged(lo: Any, hi: Any, first: Any, end: Any) -> Any:
     """Sort intervals in place and join those that overlap or touch; returns the new end."""
     apart()
@@ -135,7 +135,7 @@ def _merged(lo: Any, hi: Any, first: Any, end: Any) -> Any:
     return last + 1 if end > first else end
 
 
-@late
+@late_hot
 def _met(lo: Any, hi: Any, a: Any, a_end: Any, b: Any, b_end: Any, at: Any) -> Any:
     """Intersect two sets; the result is put at `at`, its end is returned."""
     while a < a_end and b < b_end:
@@ -150,7 +150,7 @@ def _met(lo: Any, hi: Any, a: Any, a_end: Any, b: Any, b_end: Any, at: Any) -> A
     return at
 
 
-@late
+@late_hot
 def _order_sets(lo: Any, hi: Any, sets: Any, a: Any, b: Any) -> Any:
     """-1, 0 or 1: constraints in the order of their intervals; NULL is an interval that comes after others."""
     apart()
@@ -166,7 +166,7 @@ def _order_sets(lo: Any, hi: Any, sets: Any, a: Any, b: Any) -> Any:
     return 0 if more == 0 else (-1 if more < 0 else 1)
 
 
-@late
+@late_hot
 def _contains(lo: Any, hi: Any, sets: Any, wide: Any, narrow: Any) -> Any:
     if sets[narrow, 3] and not sets[wide, 3]:
         return False
@@ -186,7 +186,7 @@ def _contains(lo: Any, hi: Any, sets: Any, wide: Any, narrow: Any) -> Any:
 # clause, and a mask of its keys.
 
 
-@late
+@late_hot
 def _has_rest(rest: Any, clauses: Any, wide: Any, narrow: Any) -> Any:
     """Whether each residual of one clause is one of the other's."""
     at, end = clauses[narrow, 2], clauses[narrow, 3]
@@ -198,7 +198,7 @@ def _has_rest(rest: Any, clauses: Any, wide: Any, narrow: Any) -> Any:
     return True
 
 
-@late
+@late_hot
 def _covers(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, wide: Any, narrow: Any) -> Any:
     """Whether one clause holds wherever another does, as far as their sets tell."""
     if clauses[wide, 5] & ~clauses[narrow, 5]:
@@ -216,7 +216,7 @@ def _covers(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, wide: Any, nar
     return True
 
 
-@late
+@late_hot
 def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
     """Drop clauses inside others; of equal ones the first stays. Returns how many are left."""
     apart()
@@ -241,7 +241,7 @@ def _absorbed(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any) -> A
     return kept
 
 
-@late
+@late_hot
 def _differ_in(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: Any, key: Any) -> Any:
     """Whether two clauses differ in one constraint only, that of this key; returns how far it is from the first, or -1."""
     apart()
@@ -262,7 +262,7 @@ def _differ_in(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: 
     return found if found >= 0 and _has_rest(rest, clauses, a, b) else -1
 
 
-@late
+@late_hot
 def _order_clauses(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any, b: Any) -> Any:
     """-1, 0 or 1. Columns first: clauses over different columns have an order that no constant changes."""
     apart()
@@ -285,7 +285,7 @@ def _order_clauses(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, a: Any,
     return 0 if a_size == b_size else (-1 if a_size < b_size else 1)
 
 
-@late
+@late_hot
 def _mask(sets: Any, first: Any, end: Any) -> Any:
     found = 0
     for i in range(first, end):
@@ -315,6 +315,18 @@ def _plain_keys(sets: Any, clauses: Any, n: Any) -> Any:
     return keys, n_keys
 
 
+@late_hot
+def _next_pair(lo: Any, hi: Any, sets: Any, rest: Any, clauses: Any, n: Any, key: Any, c: Any) -> Any:
+    """The next clause from `c` on that differs from a later one in the set of this key only, and that one; or n."""
+    apart()
+    while c < n:
+        for other in range(c + 1, n):
+            if _differ_in(lo, hi, sets, rest, clauses, c, other, key) >= 0:
+                return c, other
+        c += 1
+    return n, n
+
+
 @late
 def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clauses: Any, n: Any) -> Any:
     """Unite clauses that differ in one set of plain values. Returns the grown arrays and how much of them is used."""
@@ -322,9 +334,9 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
     keys, n_keys = _plain_keys(sets, clauses, n)
     for k in range(n_keys):
         key = keys[k]
-        c = NONE
+        c, other = _next_pair(lo, hi, sets, rest, clauses, n, key, NONE)
         while c < n:
-            first, place, other = used, -1, c + 1
+            first, place = used, -1
             while other < n:
                 at = _differ_in(lo, hi, sets, rest, clauses, c, other, key)
                 if at < 0:
@@ -361,14 +373,14 @@ def _joined(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, clau
                         _copy_row(sets, i, i + 1)
                     clauses[c, 1] -= 1
                 clauses[c, 5] = _mask(sets, clauses[c, 0], clauses[c, 1])
-            c += 1
+            c, other = _next_pair(lo, hi, sets, rest, clauses, n, key, c + 1)
     return lo, hi, used, sets, n_sets, n
 
 
 # -- filters ------------------------------------------------------------------------------------------------------------
 
 
-@late
+@late_hot
 def _united(t_atom_ptr: Any, t_atoms: Any, number: Any, shift: Any, atoms: Any, lo: Any, hi: Any, at: Any) -> Any:
     """The union of a set's atoms, put at `at`: its end, and whether NULL is in it."""
     apart()
@@ -385,25 +397,29 @@ def _united(t_atom_ptr: Any, t_atoms: Any, number: Any, shift: Any, atoms: Any, 
     return at, null
 
 
-@late
-def _work(t: Any, shift: Any, templates: Any, atoms: Any) -> Any:
-    """Bounds for a template with a shift: intervals, constraints and residuals of its clauses before they are simplified."""
+@late_hot
+def _work(t: Any, shift: Any, templates: Any, atoms: Any, found: Any) -> Any:
+    """Bounds for a template with a shift: intervals, constraints and residuals of its clauses before they are simplified.
+
+    The sizes of its sets are left in `found`.
+    """
     apart()
     clause_ptr, set_ptr, c_set_ptr, c_sets, rest_ptr, _, atom_ptr, t_atoms, _, _ = templates
-    sizes = np.zeros(set_ptr[t + 1] - set_ptr[t], np.int64)
     total = 0
     for s in range(set_ptr[t], set_ptr[t + 1]):
+        size = 0
         for a in range(atom_ptr[s], atom_ptr[s + 1]):
-            sizes[s - set_ptr[t]] += atoms[0][t_atoms[a] + shift + 1] - atoms[0][t_atoms[a] + shift]
-        total += sizes[s - set_ptr[t]]
+            size += atoms[0][t_atoms[a] + shift + 1] - atoms[0][t_atoms[a] + shift]
+        found[s - set_ptr[t], 0] = size
+        total += size
     first, end = clause_ptr[t], clause_ptr[t + 1]
     for c in range(first, end):
         for i in range(c_set_ptr[c], c_set_ptr[c + 1]):  # the sets of one column are intersected one after the other
-            total += sizes[c_sets[i] - set_ptr[t]] * (c_set_ptr[c + 1] - c_set_ptr[c])
+            total += found[c_sets[i] - set_ptr[t], 0] * (c_set_ptr[c + 1] - c_set_ptr[c])
     return total, c_set_ptr[end] - c_set_ptr[first], rest_ptr[end] - rest_ptr[first]
 
 
-@late
+@late_hot
 def _clause_sets(
     c: Any, s0: Any, templates: Any, found: Any, lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, is_boolean: Any
 ) -> Any:
@@ -465,14 +481,14 @@ def _clause_sets(
     return out, used
 
 
-@late
+@late_hot
 def _is_any_element(lo: Any, hi: Any, sets: Any, i: Any) -> Any:
     """Whether a set is that of all elements. It is written as two intervals, because one stands for "the array is there"."""
     first = sets[i, 1]
     return sets[i, 0] % _PARTS != 0 and sets[i, 2] - first == 1 and lo[first] == _LEAST and hi[first] == _MOST
 
 
-@late
+@late_hot
 def _residuals(c: Any, by: Any, templates: Any, words: Any, rest: Any, n_rest: Any) -> Any:
     """Add the residuals of a clause to `rest`, sorted, each once; returns how many there are then."""
     apart()
@@ -492,7 +508,7 @@ def _residuals(c: Any, by: Any, templates: Any, words: Any, rest: Any, n_rest: A
     return n_rest
 
 
-@late
+@late_hot
 def _begun(
     t: Any,
     by: Any,
@@ -544,16 +560,17 @@ def _simplified(lo: Any, hi: Any, used: Any, sets: Any, n_sets: Any, rest: Any, 
     return lo, hi, sets, n
 
 
-@late
-def _size(lo: Any, hi: Any, sets: Any, first: Any, end: Any) -> Any:
-    """Rows of a clause with these constraints."""
+@late_hot
+def _sizes(lo: Any, hi: Any, sets: Any, clauses: Any, n: Any) -> Any:
+    """Rows of all clauses."""
     size = 0
-    for i in range(first, end):
-        size += sets[i, 2] - sets[i, 1] + sets[i, 3] + _is_any_element(lo, hi, sets, i)
+    for c in range(n):
+        for i in range(clauses[c, 0], clauses[c, 1]):
+            size += sets[i, 2] - sets[i, 1] + sets[i, 3] + _is_any_element(lo, hi, sets, i)
     return size
 
 
-@late
+@late_hot
 def _write(
     lo: Any, hi: Any, sets: Any, first: Any, end: Any, attr: Any, null: Any, out_lo: Any, out_hi: Any, at: Any
 ) -> Any:
@@ -589,20 +606,24 @@ def _settle(template: Any, shift: Any, templates: Any, atoms: Any, is_boolean: A
     n_out, n_rows = NONE, NONE
     for f in range(n):
         t = template[f]
-        most, most_sets, most_rest = _work(t, shift[f], templates, atoms)
-        lo, hi, rest = grown(lo, most + most_sets), grown(hi, most + most_sets), grown(rest, most_rest)
-        sets = wider(sets, most_sets)
-        found = wider(found, set_ptr[t + 1] - set_ptr[t])
-        clauses = wider(clauses, clause_ptr[t + 1] - clause_ptr[t])
+        if set_ptr[t + 1] - set_ptr[t] > found.shape[0]:
+            found = wider(found, set_ptr[t + 1] - set_ptr[t])
+        most, most_sets, most_rest = _work(t, shift[f], templates, atoms, found)
+        n_clauses = clause_ptr[t + 1] - clause_ptr[t]
+        is_short = most + most_sets > lo.size or most_rest > rest.size
+        # Asked here: the calls of `grown` take longer than most filters do.
+        if is_short or most_sets > sets.shape[0] or n_clauses > clauses.shape[0]:
+            lo, hi, rest = grown(lo, most + most_sets), grown(hi, most + most_sets), grown(rest, most_rest)
+            sets, clauses = wider(sets, most_sets), wider(clauses, n_clauses)
         left, used, n_sets = _begun(t, shift[f], templates, atoms, is_boolean, lo, hi, sets, rest, clauses, found)
         if left > 1:
             lo, hi, sets, left = _simplified(lo, hi, used, sets, n_sets, rest, clauses, left)
-        row_ptr, source = grown(row_ptr, n_out + left + 1), grown(source, n_out + left + 1)
-        for c in range(left):
-            first, end = clauses[c, 0], clauses[c, 1]
-            size = n_rows + _size(lo, hi, sets, first, end)
+        size = n_rows + _sizes(lo, hi, sets, clauses, left)
+        if size > attr.size or n_out + left + 1 > row_ptr.size:
+            row_ptr, source = grown(row_ptr, n_out + left + 1), grown(source, n_out + left + 1)
             attr, null, out_lo, out_hi = grown(attr, size), grown(null, size), grown(out_lo, size), grown(out_hi, size)
-            n_rows = _write(lo, hi, sets, first, end, attr, null, out_lo, out_hi, n_rows)
+        for c in range(left):
+            n_rows = _write(lo, hi, sets, clauses[c, 0], clauses[c, 1], attr, null, out_lo, out_hi, n_rows)
             source[n_out] = clauses[c, 4]
             n_out += 1
             row_ptr[n_out] = n_rows

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bytes, Ints, Longs
-from wherecast.kernels.jit import ONE, ZERO, Scalar, hot, inlined, jit, trailing_zeros
+from wherecast.kernels.jit import ONE, ZERO, Scalar, eight_bytes, four_bytes, hot, inlined, jit, trailing_zeros
 
 Scale = int
 
@@ -222,39 +222,31 @@ def hash_bytes(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np
 
 
 @inlined
-def _four(data: Bytes | bytes, i: Any) -> np.uint64:
-    """Four bytes as a number; LLVM makes one load of it."""
-    low = np.uint64(data[i]) | np.uint64(data[i + 1]) << np.uint64(8)
-    return low | np.uint64(data[i + 2]) << np.uint64(16) | np.uint64(data[i + 3]) << np.uint64(24)
-
-
-@inlined
-def _eight(data: Bytes | bytes, i: Any) -> np.uint64:
-    return _four(data, i) | _four(data, i + 4) << _SHIFT
-
-
-@inlined
-def _short_word(data: Bytes | bytes, start: int, end: int) -> np.uint64:
+def _short_word(data: Bytes | bytes, start: int, end: int) -> Any:
     """One to seven bytes as a number, in which some stand twice."""
     if end - start >= 4:
-        return _four(data, start) | _four(data, end - 4) << _SHIFT
+        return four_bytes(data, start) | four_bytes(data, end - 4) << _SHIFT
     middle = np.uint64(data[start + ((end - start) >> 1)])
     return np.uint64(data[start]) | middle << np.uint64(8) | np.uint64(data[end - 1]) << np.uint64(16)
 
 
 @inlined
 def hash_words(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
-    """A 64-bit hash of data[start:end], eight bytes at a time; the last eight may overlap those before them."""
+    """A 64-bit hash of data[start:end], eight bytes at a time; the last eight may overlap those before them.
+
+    The last shift is another than that of the steps: the same one again would undo it, and the last letters of a text would not
+    reach the low bits, which choose the slot.
+    """
     h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
     i = np.int64(start)
     while i + 8 <= end:
-        h = (h ^ _eight(data, i)) * _MULTIPLIER
+        h = (h ^ eight_bytes(data, i)) * _MULTIPLIER
         h ^= h >> _SHIFT
         i += 8
     if i < end:
-        h = (h ^ (_eight(data, end - 8) if end - start >= 8 else _short_word(data, start, end))) * _MULTIPLIER
+        h = (h ^ (eight_bytes(data, end - 8) if end - start >= 8 else _short_word(data, start, end))) * _MULTIPLIER
         h ^= h >> _SHIFT
-    h = (h ^ (h >> _SHIFT)) * _MIX
+    h = (h ^ (h >> np.uint64(29))) * _MIX
     return h ^ (h >> _SHIFT)
 
 
@@ -267,9 +259,9 @@ def same_bytes(a: Bytes | bytes, a0: int, a1: int, b: Bytes | bytes, b0: int, b1
     if n < 8:
         return n == 0 or _short_word(a, a0, a1) == _short_word(b, b0, b1)
     for i in range(0, n - 7, 8):
-        if _eight(a, a0 + i) != _eight(b, b0 + i):
+        if eight_bytes(a, a0 + i) != eight_bytes(b, b0 + i):
             return False
-    return _eight(a, a1 - 8) == _eight(b, b1 - 8)
+    return eight_bytes(a, a1 - 8) == eight_bytes(b, b1 - 8)
 
 
 @jit

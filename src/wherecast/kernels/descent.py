@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import Buckets, find_guarded, load_buckets, refuse_unmet
+from wherecast.kernels.guards import Buckets, find_guarded, list_guarded, load_buckets
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
@@ -48,6 +48,7 @@ from wherecast.kernels.jit import (
     and_rows_4,
     and_rows_16,
     compress_16,
+    copy_8,
     hot,
     inlined,
     jit,
@@ -68,8 +69,9 @@ FETCHED = 64
 FAR_ROWS = 1 << 17
 #: A root with more tests than this is not looked ahead at.
 FEW_TESTS = 4
-#: Added to the shift of a test: no clause filed under it takes NULL.
-NO_NULL = 64
+#: Added to the shift of a test: no clause filed under it takes NULL; and, from this bit on, how many tests behind it are of the same
+#: column and take none either. An event without a value passes over all of them at once: most of 200 optional columns have none.
+NO_NULL, PASSED_AT = 64, 8
 #: Children of a node beyond which the leaves among them are brought into the cache at the same time.
 MANY_CHILDREN = 8
 #: Fields of a leaf.
@@ -87,7 +89,7 @@ class LookupTree(NamedTuple):
     """The whole index as flat arrays; what is stored and mapped."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
-    tests: Ints  # (tests, 5) column, shift (+ NO_NULL), lowest key, size (negative: hash of -size entries), place in `table`
+    tests: Ints  # (tests, 5) column, shift (see NO_NULL), lowest key, size (negative: hash of -size entries), place in `table`
     table: Ints  # 0 nothing, k > 0 leaf k - 1, k < 0 node -k; a hash holds pairs (key, child)
     leaves: Longs  # (leaves, 8) first slot, slots, words (0: row leaf), first column, end of columns, place in `maps`,
     # whether something is left to check | column in which all clauses need a value + 1 (0: none) << 1, number of rows
@@ -324,14 +326,19 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, codes: I
     for leaf in range(nodes[node, 2], nodes[node, 3]):
         stack[top] = leaf + 1
         top += 1
-    for test in range(nodes[node, 0], nodes[node, 1]):
+    test = np.int64(nodes[node, 0])
+    end = np.int64(nodes[node, 1])
+    while test < end:
         code = np.int64(codes[event, tests[test, 0]])
-        if code < 0:
+        if code == 0 and tests[test, 1] >= NO_NULL:
+            test += tests[test, 1] >> PASSED_AT
+        elif code < 0:
             top = push_list(tests, table, list_ptr, list_codes, test, code, stack, top)
         else:
             child = find_child(tests, table, test, code)
             stack[top] = child
             top += child != 0
+        test += 1
     for at in range(begin, top):
         prefetch(leaves, LEAF_FIELDS * (np.int64(stack[at]) - 1))
     return top
@@ -446,6 +453,10 @@ def settle(
     checked: Scalar = np.int64(0)
     fetched = np.int64(0)
     for event in range(done, end):
+        while held + 8 <= ends[event - first, 0]:
+            copy_8(kept, held, out, n)
+            n += 8
+            held += 8
         while held < ends[event - first, 0]:
             out[n] = kept[held]
             n += 1
@@ -539,6 +550,14 @@ def descend(
                 if guarded and not has_buckets:
                     has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
                     has_buckets = True
+                if guarded and has_lists:
+                    guard, waited = leaves[leaf, MAP], count
+                    count, held = list_guarded(
+                        guards, guard, guard + size, slots, first, own, near, met, checked, waiting, count, kept, held
+                    )
+                    for i in range(waited, count):
+                        prefetch(row_ptr, np.int64(waiting[i]))
+                    continue
                 for i in range((size + 63) >> 6):
                     word = found[i] if words > 0 else first_bits(size - 64 * i)
                     certain = sure[i] if words > 0 else ZERO
@@ -546,8 +565,6 @@ def descend(
                         guard = leaves[leaf, MAP] + 64 * i
                         end = min(guard + 64, leaves[leaf, MAP] + size)
                         word, certain = find_guarded(guards, guard, end, own)
-                        if has_lists:
-                            word = refuse_unmet(guards, guard, word, own, near, met)
                     if not checked:
                         certain = word
                     word &= ~certain
@@ -572,9 +589,9 @@ def descend(
 @hot
 def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, _, guards, near, bucket_ptr, buckets = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, _, _, _, own, met = scratch
+    stack, places, found, sure, waiting, kept, _, own, met = scratch
     for event in range(codes.shape[0]):
         has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
         stack[0] = 0
@@ -592,12 +609,15 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             totals[1] += 1
             totals[2] += leaves[leaf, SIZE]
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
-                end = leaves[leaf, MAP] + leaves[leaf, SIZE]
-                for guard in range(leaves[leaf, MAP], end, 64):
-                    word, certain = find_guarded(guards, guard, min(guard + 64, end), own)
-                    if has_lists:
-                        word = refuse_unmet(guards, guard, word, own, near, met)
-                    totals[3] += popcount(word & ~certain)
+                begin, size = leaves[leaf, MAP], leaves[leaf, SIZE]
+                if has_lists:
+                    first, checked = leaves[leaf, SLOT], leaves[leaf, CHECKED] > 0
+                    given = guards, begin, begin + size, slots, first, own, near, met, checked
+                    totals[3] += list_guarded(*given, waiting, np.int64(0), kept, np.int64(0))[0]
+                else:
+                    for guard in range(begin, begin + size, 64):
+                        word, certain = find_guarded(guards, guard, min(guard + 64, begin + size), own)
+                        totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]
             elif leaves[leaf, CHECKED] > 0:
@@ -629,7 +649,7 @@ def measure_depth(nodes: Ints, tests: Ints, table: Ints, n_columns: Scalar, n_le
         for test in range(nodes[node, 0], nodes[node, 1]):
             column, shift, size, start = (
                 tests[test, 0],
-                tests[test, 1] & ~NO_NULL,
+                tests[test, 1] & (NO_NULL - 1),
                 np.int64(tests[test, 3]),
                 np.int64(tests[test, 4]),
             )

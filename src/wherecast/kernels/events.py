@@ -13,7 +13,7 @@ of repetitions, so that a lookup can skip equal keys.
 *Fan-out*, from the filters an event satisfies to the subscriptions of each: two passes over the filter ids, one to measure
 and one to write, so that the output is exactly as long as needed. An engine has several segments; each writes its part of
 every event behind the `cursor` that the one before it left, so the subscriptions of an event end up together without
-sorting. `died` is the version at which each slot's subscription was removed, or empty where none was; a reader at `version`
+sorting. Filters of one subscription come first, so the first `single` slots are filters, and nothing is looked up for them. `died` is the version at which each slot's subscription was removed, or empty where none was; a reader at `version`
 skips what died then or before.
 """
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.automaton import sort_codes
-from wherecast.kernels.jit import Scalar, copy_8, hot, inlined, jit
+from wherecast.kernels.jit import Scalar, copy_8, hot, inlined, jit, prefetch
 
 
 @jit
@@ -40,13 +40,18 @@ def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Int
 def prepare_codes(
     codes: Ints, list_ptr: Longs, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints
 ) -> tuple[Scalar, Scalar]:
-    """Codes by column; lists become ~r with r counted up. Returns the number of lists, and of their codes at most."""
+    """Codes by column; lists become ~r with r counted up. Returns the number of lists, and of their codes at most.
+
+    Columns of one attribute follow each other and are renumbered alike, so they share a list.
+    """
     n_lists, n_codes = 0, 0
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
             if code >= 0:
                 out[event, c] = renumber(code, width[c], table_ptr[c], table_ptr[c + 1], table)
+            elif c > 0 and attribute[c] == attribute[c - 1]:
+                out[event, c] = out[event, c - 1]
             else:
                 out[event, c] = ~n_lists
                 n_lists += 1
@@ -62,7 +67,7 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
-            if code >= 0:
+            if code >= 0 or (c > 0 and attribute[c] == attribute[c - 1]):
                 continue
             begin, ascends = n, True
             for k in range(list_ptr[~code], list_ptr[~code + 1]):
@@ -102,21 +107,41 @@ def drop_repeats(ids: Ints, ptr: Longs, owner: Ints, stamps: Ints) -> Scalar:
 # -- fan-out -----------------------------------------------------------------------------------------------------------
 
 
+@inlined
+def slots_of(ptr: Ints, single: Scalar, filter_id: Scalar) -> tuple[Scalar, Scalar]:
+    """First slot and end of the slots of a filter."""
+    if filter_id < single:
+        return np.int64(filter_id), np.int64(filter_id) + 1
+    return np.int64(ptr[filter_id]), np.int64(ptr[filter_id + 1])
+
+
 @hot
 def count_subscriptions(
-    ptr: Ints, event_ptr: Longs, filter_ids: Ints, died: Longs, version: int, counts: Longs
+    ptr: Ints,
+    single: int,
+    event_ptr: Longs,
+    filter_ids: Ints,
+    died: Longs,
+    version: int,
+    values: npt.NDArray[Any],
+    counts: Longs,
 ) -> None:
-    """Add to counts[e] the number of live subscriptions to the filters of event e."""
+    """Add to counts[e] the number of live subscriptions to the filters of event e.
+
+    Values of their slots, if there are any, are brought into the cache: `write_values` comes next.
+    """
     for e in range(counts.size):
-        total = 0
-        for i in range(event_ptr[e], event_ptr[e + 1]):
-            f = filter_ids[i]
+        first, end = event_ptr[e], event_ptr[e + 1]
+        total = end - first if died.size == 0 and single + 1 == ptr.size else np.int64(0)
+        for i in range(first + total, end):
+            slot, stop = slots_of(ptr, single, filter_ids[i])
+            if values.size > 0:
+                prefetch(values, slot)
             if died.size == 0:
-                total += ptr[f + 1] - ptr[f]
+                total += stop - slot
             else:
-                for slot in range(ptr[f], ptr[f + 1]):
-                    if died[slot] > version:
-                        total += 1
+                for s in range(slot, stop):
+                    total += died[s] > version
         counts[e] += total
 
 
@@ -142,6 +167,7 @@ def copy_run(
 @hot
 def write_values(
     ptr: Ints,
+    single: int,
     event_ptr: Longs,
     filter_ids: Ints,
     died: Longs,
@@ -157,9 +183,18 @@ def write_values(
     """
     for e in range(cursor.size):
         at, end = cursor[e], ends[e]
-        for i in range(event_ptr[e], event_ptr[e + 1]):
-            slot, stop = np.int64(ptr[filter_ids[i]]), np.int64(ptr[filter_ids[i] + 1])
-            if died.size == 0:
+        first = event_ptr[e]
+        if died.size == 0 and single + 1 == ptr.size:  # the usual case, without a question for each filter
+            while first < event_ptr[e + 1]:
+                out[at] = values[filter_ids[first]]
+                at += 1
+                first += 1
+        for i in range(first, event_ptr[e + 1]):
+            slot, stop = slots_of(ptr, single, filter_ids[i])
+            if died.size == 0 and slot < single:
+                out[at] = values[slot]
+                at += 1
+            elif died.size == 0:
                 at = copy_run(values, slot, stop - slot, out, at, end)
             else:
                 for s in range(slot, stop):

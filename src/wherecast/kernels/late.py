@@ -23,9 +23,10 @@ _MANY = 64
 class Late:
     """A function of arrays."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, allocates: bool = True) -> None:
         assert isinstance(function, FunctionType)
         self.plain = function
+        self.allocates = allocates
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> Any:
@@ -41,9 +42,9 @@ class Late:
     @cached_property
     def helper(self) -> Callable[..., Any]:
         """The same function, for other compiled functions only."""
-        from wherecast.kernels.jit import helper  # noqa: PLC0415 - it loads Numba
+        from wherecast.kernels.jit import helper, hot_helper  # noqa: PLC0415 - they load Numba
 
-        return helper(self._with_helpers())
+        return (helper if self.allocates else hot_helper)(self._with_helpers())
 
     def _with_helpers(self) -> FunctionType:
         names = self.plain.__globals__
@@ -56,8 +57,13 @@ class Late:
 
 
 def late(function: Callable[..., Any]) -> Late:
-    """Mark a kernel."""
+    """Mark a kernel, or a helper that allocates arrays."""
     return Late(function)
+
+
+def late_hot(function: Callable[..., Any]) -> Late:
+    """Mark a helper that allocates nothing: its arrays are not counted, which takes longer than what most helpers do."""
+    return Late(function, allocates=False)
 
 
 class _Apart:

@@ -21,7 +21,7 @@ import numpy as np
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.kernels.clauses import NONE, Templates, grown, wider
-from wherecast.kernels.late import apart, late
+from wherecast.kernels.late import apart, late, late_hot
 
 #: Steps of a postfix program, and kinds of nodes.
 SET, RESIDUAL, ALL, ANY, TERM = range(5)
@@ -76,7 +76,7 @@ def expand_filters(
 # with equal ones. Items are nodes, or the atoms of a set or residual.
 
 
-@late
+@late_hot
 def _leaf(
     nodes: Any, items: Any, n: Any, n_items: Any, kind: Any, atom: Any, column: Any, is_element: Any, shared: Any
 ) -> Any:
@@ -91,7 +91,7 @@ def _leaf(
     return n, n + 1, n_items + 1
 
 
-@late
+@late_hot
 def _gathered(nodes: Any, items: Any, stack: Any, first: Any, end: Any, kind: Any, out: Any) -> Any:
     """The operands of a connective, flattened, each once; -1 if one of them decides it all."""
     count = 0
@@ -114,18 +114,20 @@ def _gathered(nodes: Any, items: Any, stack: Any, first: Any, end: Any, kind: An
     return count
 
 
-@late
+@late_hot
 def _unite(nodes: Any, items: Any, n: Any, n_items: Any, out: Any, count: Any) -> Any:
-    """Alternatives of one column made one set; sets come first. Returns how many there are now, and the used nodes and items."""
+    """Alternatives of one column made one set; sets come first. Returns how many there are now, and the used nodes and items.
+
+    `out` has room for as many again: the others wait there.
+    """
     apart()
-    sets, others = np.empty(count, np.int64), np.empty(count, np.int64)
     n_sets, n_others = 0, 0
     for i in range(count):
         node = out[i]
         if node < 0:
             continue
         if nodes[node, 0] != SET:
-            others[n_others] = node
+            out[count + n_others] = node
             n_others += 1
             continue
         start, is_alone = n_items, True
@@ -151,16 +153,14 @@ def _unite(nodes: Any, items: Any, n: Any, n_items: Any, out: Any, count: Any) -
             nodes[n, 3], nodes[n, 4], nodes[n, 5] = nodes[node, 3], nodes[node, 4], -1
             node = n
             n += 1
-        sets[n_sets] = node
+        out[n_sets] = node
         n_sets += 1
-    for i in range(n_sets):
-        out[i] = sets[i]
     for i in range(n_others):
-        out[n_sets + i] = others[i]
+        out[n_sets + i] = out[count + i]
     return n_sets + n_others, n, n_items
 
 
-@late
+@late_hot
 def _connect(
     nodes: Any, items: Any, n: Any, n_items: Any, stack: Any, first: Any, end: Any, kind: Any, out: Any
 ) -> Any:
@@ -187,15 +187,23 @@ def _connect(
 # the clauses of each node.
 
 
-@late
+@late_hot
 def _multiply(
-    node: Any, nodes: Any, items: Any, span: Any, found: Any, n_found: Any, parts: Any, n_parts: Any, limit: Any
+    node: Any,
+    nodes: Any,
+    items: Any,
+    span: Any,
+    found: Any,
+    n_found: Any,
+    parts: Any,
+    n_parts: Any,
+    order: Any,
+    limit: Any,
 ) -> Any:
     """The clauses of a conjunction: first what has one clause only, then the others, the shorter ones first."""
     apart()
     first, end = nodes[node, 1], nodes[node, 2]
-    start = n_parts
-    order, n_order = np.empty(end - first, np.int64), 0
+    start, n_order = n_parts, 0
     for i in range(first, end):
         child = items[i]
         if span[child, 1] - span[child, 0] == 1:
@@ -234,8 +242,8 @@ def _multiply(
     return begin, n_found, n_parts
 
 
-@late
-def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: Any, limit: Any) -> Any:
+@late_hot
+def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: Any, order: Any, limit: Any) -> Any:
     """Multiply out from the leaves up to the root; False: too many."""
     apart()
     n_found, n_parts = NONE, NONE
@@ -267,14 +275,14 @@ def _clauses(root: Any, nodes: Any, items: Any, span: Any, found: Any, parts: An
                     n_found += 1
             span[node, 0], span[node, 1] = begin, n_found
         else:
-            begin, n_found, n_parts = _multiply(node, nodes, items, span, found, n_found, parts, n_parts, limit)
+            begin, n_found, n_parts = _multiply(node, nodes, items, span, found, n_found, parts, n_parts, order, limit)
             if begin < 0:
                 return False
             span[node, 0], span[node, 1] = begin, n_found
     return True
 
 
-@late
+@late_hot
 def _room(filters: Any, form_of: Any, program_ptr: Any, f: Any) -> Any:
     """Steps of a filter with its terms' programs in place of the terms; -1: a term has none."""
     ptr, kind, arg = filters
@@ -290,7 +298,7 @@ def _room(filters: Any, form_of: Any, program_ptr: Any, f: Any) -> Any:
     return count
 
 
-@late
+@late_hot
 def _build(
     f: Any, filters: Any, terms: Any, programs: Any, forms: Any, nodes: Any, items: Any, stack: Any, out: Any
 ) -> Any:
@@ -323,7 +331,7 @@ def _build(
     return stack[0]
 
 
-@late
+@late_hot
 def _take_residual(atom: Any, rest: Any, first: Any, n_rest: Any) -> Any:
     """Add a residual to those of a clause unless it is there; returns how many there are then."""
     for j in range(first, n_rest):
@@ -331,6 +339,53 @@ def _take_residual(atom: Any, rest: Any, first: Any, n_rest: Any) -> Any:
             return n_rest
     rest[n_rest] = atom
     return n_rest + 1
+
+
+@late_hot
+def _parts_of(found: Any, first: Any, end: Any) -> Any:
+    """Parts of some clauses."""
+    size = 0
+    for c in range(first, end):
+        size += found[c, 1] - found[c, 0]
+    return size
+
+
+@late_hot
+def _write_clauses(
+    first: Any,
+    end: Any,
+    nodes: Any,
+    items: Any,
+    found: Any,
+    parts: Any,
+    number: Any,
+    sizes: Any,
+    arrays: Any,
+) -> Any:
+    """Write the clauses of a filter, and its sets, each once, behind those that are there; returns the new sizes."""
+    apart()
+    n_clauses, n_sets, n_in, n_rest, n_atoms = sizes
+    clause_set_ptr, clause_sets, rest_ptr, rest, atom_ptr, atoms, column, is_element = arrays
+    for c in range(first, end):
+        first_rest = n_rest
+        for k in range(found[c, 0], found[c, 1]):
+            node = parts[k]
+            if nodes[node, 0] == RESIDUAL:
+                n_rest = _take_residual(items[nodes[node, 1]], rest, first_rest, n_rest)
+                continue
+            if number[node] < 0:
+                number[node] = n_sets
+                column[n_sets], is_element[n_sets] = nodes[node, 3], nodes[node, 4] > 0
+                for i in range(nodes[node, 1], nodes[node, 2]):
+                    atoms[n_atoms] = items[i]
+                    n_atoms += 1
+                n_sets += 1
+                atom_ptr[n_sets] = n_atoms
+            clause_sets[n_in] = number[node]
+            n_in += 1
+        n_clauses += 1
+        clause_set_ptr[n_clauses], rest_ptr[n_clauses] = n_in, n_rest
+    return n_clauses, n_sets, n_in, n_rest, n_atoms
 
 
 @late
@@ -352,40 +407,28 @@ def _expand(filters: Any, terms: Any, programs: Any, forms: Any, limit: Any) -> 
         good = 0 <= room <= _MOST_ITEMS // 64
         if good:
             most = 2 * room + 2
-            nodes, span, number = wider(nodes, most), wider(span, most), grown(number, most)
-            stack, out, items = grown(stack, most), grown(out, most), grown(items, 2 * room * room + 16)
+            if most > nodes.shape[0] or 2 * room * room + 16 > items.size:  # the calls take longer than most filters do
+                nodes, span, number = wider(nodes, most), wider(span, most), grown(number, most)
+                stack, out, items = grown(stack, most), grown(out, most), grown(items, 2 * room * room + 16)
             root = _build(f, filters, terms, programs, forms, nodes, items, stack, out)
-            good = _clauses(root, nodes, items, span, found, parts, limit)
+            good = _clauses(root, nodes, items, span, found, parts, out, limit)
         if good:
+            first, end = span[root, 0], span[root, 1]
+            size = _parts_of(found, first, end)
+            if n_clauses + end - first + 1 > clause_set_ptr.size or max(n_in, n_rest) + size > clause_sets.size:
+                clause_set_ptr = grown(clause_set_ptr, n_clauses + end - first + 1)
+                rest_ptr = grown(rest_ptr, n_clauses + end - first + 1)
+                clause_sets, rest = grown(clause_sets, max(n_in, n_rest) + size), grown(rest, max(n_in, n_rest) + size)
+            if n_sets + root + 2 > atom_ptr.size or n_atoms + items.size > atoms.size:
+                atom_ptr, atoms = grown(atom_ptr, n_sets + root + 2), grown(atoms, n_atoms + items.size)
+                column, is_element = grown(column, n_sets + root + 2), grown(is_element, n_sets + root + 2)
             for node in range(root + 1):
                 number[node] = -1
-            first, end = span[root, 0], span[root, 1]
-            clause_set_ptr = grown(clause_set_ptr, n_clauses + end - first + 1)
-            rest_ptr = grown(rest_ptr, n_clauses + end - first + 1)
-            for c in range(first, end):
-                size = found[c, 1] - found[c, 0]
-                clause_sets, rest = grown(clause_sets, n_in + size), grown(rest, n_rest + size)
-                first_rest = n_rest
-                for k in range(found[c, 0], found[c, 1]):
-                    node = parts[k]
-                    if nodes[node, 0] == RESIDUAL:
-                        n_rest = _take_residual(items[nodes[node, 1]], rest, first_rest, n_rest)
-                        continue
-                    if number[node] < 0:
-                        number[node] = n_sets
-                        column, is_element = grown(column, n_sets + 1), grown(is_element, n_sets + 1)
-                        column[n_sets], is_element[n_sets] = nodes[node, 3], nodes[node, 4] > 0
-                        atoms = grown(atoms, n_atoms + nodes[node, 2] - nodes[node, 1])
-                        for i in range(nodes[node, 1], nodes[node, 2]):
-                            atoms[n_atoms] = items[i]
-                            n_atoms += 1
-                        n_sets += 1
-                        atom_ptr = grown(atom_ptr, n_sets + 1)
-                        atom_ptr[n_sets] = n_atoms
-                    clause_sets[n_in] = number[node]
-                    n_in += 1
-                n_clauses += 1
-                clause_set_ptr[n_clauses], rest_ptr[n_clauses] = n_in, n_rest
+            n_clauses, n_sets, n_in, n_rest, n_atoms = _write_clauses(
+                first, end, nodes, items, found, parts, number,
+                (n_clauses, n_sets, n_in, n_rest, n_atoms),
+                (clause_set_ptr, clause_sets, rest_ptr, rest, atom_ptr, atoms, column, is_element),
+            )  # fmt: skip
         is_left[f] = not good
         clause_ptr[f + 1], set_ptr[f + 1] = n_clauses, n_sets
     sizes = n_clauses, n_sets, n_in, n_rest, n_atoms

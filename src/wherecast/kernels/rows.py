@@ -6,6 +6,8 @@ The rows of a clause stand in the order of their attributes, those of one constr
 `index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
 10,000 costs 28 steps. An event's list of codes, which is sorted, is bisected, too.
 
+Most boxes have few rows. Whether a row refuses the event cannot be predicted well, so they are compared two at a time, without a branch in between.
+
 Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
 """
 
@@ -18,6 +20,9 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, inlined, jit
+
+#: Up to so many rows are compared one after the other.
+FEW_ROWS = 6
 
 
 class Rows(NamedTuple):
@@ -89,10 +94,9 @@ def list_meets(list_ptr: Longs, list_codes: Ints, code: Scalar, low: Scalar, hig
 
 
 @inlined
-def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
-              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
-    """Whether an event satisfies a clause."""
-    row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
+def long_box_holds(number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+                   list_codes: Ints, event: Scalar, row: Scalar, end: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies the rows row:end, whatever they are."""
     held = False
     while row < end:
         place = row_place(number, row)
@@ -116,6 +120,32 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
             held = False
         row += 1
     return True
+
+
+@inlined
+def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Ints, hi: Ints, codes: Ints, list_ptr: Longs,
+              list_codes: Ints, event: Scalar, clause: Scalar) -> Scalar:  # fmt: skip
+    """Whether an event satisfies a clause."""
+    row, end = np.int64(ptr[clause]), np.int64(ptr[clause + 1])
+    if end - row > FEW_ROWS:
+        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+    holds: Scalar = True
+    held: Scalar = False
+    has_lists: Scalar = False
+    for at in range(row, end):
+        place = row_place(number, at)
+        a = np.int64(attr[place])
+        goes_on = a < 0
+        code = np.int64(codes[event, ~a if goes_on else a])
+        has_lists |= code < 0
+        held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
+        holds &= held | goes_on
+        held &= goes_on
+        if (at - row) & 1 and not holds and not has_lists:
+            return False
+    if has_lists:
+        return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
+    return holds
 
 
 @jit

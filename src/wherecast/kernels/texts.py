@@ -105,13 +105,16 @@ def locate_part(offsets: Longs, data: Bytes, part: Bytes, at: Scalar, is_ascii: 
 def trim_parts(
     offsets: Longs, data: Bytes, is_removed: Bools, at_start: bool, at_end: bool, starts: Longs, ends: Longs
 ) -> None:
-    """What is left when bytes (ASCII) are removed at the ends."""
+    """What is left when bytes (ASCII) are removed at the ends. The first one is removed without a branch: most texts have one or none."""
+    last = max(data.size - 1, 0)
     for i in range(starts.size):
         start, end = offsets[i], offsets[i + 1]
-        if at_start:
+        if at_start and data.size:
+            start += (start < end) & is_removed[data[min(start, last)]]
             while start < end and is_removed[data[start]]:
                 start += 1
-        if at_end:
+        if at_end and data.size:
+            end -= (start < end) & is_removed[data[max(end - 1, 0)]]
             while start < end and is_removed[data[end - 1]]:
                 end -= 1
         starts[i], ends[i] = start, end

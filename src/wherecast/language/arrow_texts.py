@@ -4,8 +4,8 @@ Each function is the same as that of single texts in `functions.text`, which say
 two. Arrow has another idea than Spark of upper and lower case for some letters. Where the two differ only beyond ASCII, such texts
 are computed one by one. What Arrow lacks, or takes long for, is a kernel of `kernels.texts`.
 
-Texts are large strings of Arrow, and so are results that are texts. Other arguments are plain values. What a kernel counts is a
-`Nullable`. None means: one by one.
+Texts are strings of Arrow, as events have them, or large strings, which kernels make: widening the offsets takes as long as `lower`. Other
+arguments are plain values. What a kernel counts is a `Nullable`. None means: one by one.
 
 This module is imported where it is called: what only checks filters does not load Arrow.
 """
@@ -27,7 +27,7 @@ from wherecast.kernels.arrays import Bools, Bytes, Longs
 from wherecast.kernels.jit import frozen
 from wherecast.language.events.types import Type
 from wherecast.language.functions.regexes import check_pattern, replacement_pieces
-from wherecast.language.nullable import Nullable, arrow_valid
+from wherecast.language.nullable import Nullable, arrow_valid, is_valid_everywhere, valid_everywhere
 from wherecast.language.syntax.patterns import like_form
 
 #: Many texts, or one for all rows; PyArrow has no types.
@@ -54,16 +54,16 @@ def _are_ascii(offsets: Longs, data: Bytes) -> bool:
 
 def _made_of(texts: pa.Array, offsets: Longs, data: Bytes) -> pa.Array:
     """New texts, NULL where those that they are made of are."""
-    return _null_as(texts, pa.py_buffer(offsets), pa.py_buffer(data))
+    return _null_as(texts, pa.large_string(), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
-def _null_as(texts: pa.Array, *buffers: pa.Buffer) -> pa.Array:
+def _null_as(texts: pa.Array, kind: pa.DataType, *buffers: pa.Buffer) -> pa.Array:
     """The texts of offsets and bytes, NULL where others are."""
     valid = None
     if texts.null_count:
         bitmap = texts.buffers()[0] if texts.offset % 8 == 0 else texts.is_valid().buffers()[1]
         valid = bitmap.slice(texts.offset // 8) if texts.offset % 8 == 0 else bitmap
-    return pa.Array.from_buffers(texts.type, len(texts), [valid, *buffers], -1 if texts.null_count else 0)
+    return pa.Array.from_buffers(kind, len(texts), [valid, *buffers], -1 if texts.null_count else 0)
 
 
 def _parts(texts: pa.Array, choose: Callable[..., None], *given: Any, ascii_matters: bool = False) -> pa.Array:
@@ -107,14 +107,14 @@ upper = _cased(pc.ascii_upper, str.upper)
 def length(texts: pa.Array) -> Nullable:
     offsets, data = string_buffers(texts)
     if _are_ascii(offsets, data):
-        return _numbers(texts, np.diff(offsets))
+        return _numbers(texts, np.subtract(offsets[1:], offsets[:-1], dtype=np.int64))
     counts = np.empty(len(texts), np.int64)
     kernels.count_characters(offsets, data, counts)
     return _numbers(texts, counts)
 
 
 def bit_length(texts: pa.Array) -> pa.Array:
-    return pc.multiply(pc.binary_length(texts), 8)
+    return pc.multiply(pc.binary_length(texts).cast(pa.int64()), 8)
 
 
 def _with_constant(search: Callable[[pa.Array, str], Any]) -> Callable[[Text, Text], Any]:
@@ -210,7 +210,7 @@ def initcap(texts: pa.Array) -> pa.Array | None:
         return None
     out = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
     kernels.capitalise(offsets, data, out)
-    return _made_of(texts, offsets - offsets[0], out)
+    return _made_of(texts, np.subtract(offsets, offsets[0], dtype=np.int64), out)
 
 
 #: Bytes of a column that functions make of shorter texts; beyond, texts are looked at one by one, and may be refused.
@@ -252,13 +252,25 @@ def concat_ws(mark: Text, *texts: Text) -> pa.Array | None:
     can_be_null = not any(isinstance(text, str) for text in texts)
     if can_be_null and not np.logical_or.reduce([arrow_valid(text) for text in texts]).all():
         return None  # Arrow 25 loses rows in which all are NULL
-    parts = [pa.scalar(text, pa.large_string()) if isinstance(text, str) else text for text in texts]
-    return pc.binary_join_element_wise(*parts, pa.scalar(mark, pa.large_string()), null_handling="skip")
+    return pc.binary_join_element_wise(*_of_one_kind(*texts, mark), null_handling="skip")
 
 
 def concat(*texts: Text) -> pa.Array:
-    parts = [pa.scalar(text, pa.large_string()) if isinstance(text, str) else text for text in texts]
-    return pc.binary_join_element_wise(*parts, pa.scalar("", pa.large_string()))
+    return pc.binary_join_element_wise(*_of_one_kind(*texts, ""))
+
+
+#: Bytes of texts that offsets of 32 bits count.
+_MOST_BYTES = 2**31 - 1
+
+
+def _of_one_kind(*texts: Text) -> list[Any]:
+    """Arrays and scalars of strings, or of large ones if one is large or all together have too many bytes."""
+    arrays = [text for text in texts if not isinstance(text, str)]
+    rows = len(arrays[0]) if arrays else 0
+    size = sum(rows * len(t.encode()) if isinstance(t, str) else int(np.ptp(string_buffers(t)[0])) for t in texts)
+    is_small = size <= _MOST_BYTES and all(pa.types.is_string(array.type) for array in arrays)
+    kind = pa.string() if is_small else pa.large_string()
+    return [pa.scalar(t, kind) if isinstance(t, str) else t if is_small else t.cast(kind) for t in texts]
 
 
 def replace(texts: Text, old: Text, new: Text = "") -> pa.Array | None:
@@ -315,7 +327,7 @@ def regexp_extract(texts: Text, pattern: Text, group: int = 1) -> pa.Array | Non
     # Where nothing is found, Arrow's struct is NULL, and what stands below it is empty, as Spark wants it.
     part = found.field("found")
     assert part.offset == 0, "Arrow made it"
-    return _null_as(texts, *part.buffers()[1:])
+    return _null_as(texts, part.type, *part.buffers()[1:])
 
 
 def _name_group(pattern: str, wanted: int) -> tuple[str, int]:
@@ -371,13 +383,13 @@ def are_like(texts: pa.Array, kind: str, pattern: str) -> Bools | None:
 
 
 def are_among(texts: pa.Array, members: set[str]) -> Bools:
-    found: Bools = from_arrow(pc.is_in(texts, pa.array(sorted(members), pa.large_string()), skip_nulls=True)).values
+    found: Bools = from_arrow(pc.is_in(texts, pa.array(sorted(members), texts.type), skip_nulls=True)).values
     return found
 
 
 def compare_texts(op: str, left: Nullable, right: Nullable) -> Bools:
     """The order of UTF-8, which Arrow compares by, is that of code points, which Spark and Python compare by."""
-    sides = [pa.scalar(s.values[0], pa.large_string()) if s.is_constant else s.texts for s in (left, right)]
+    sides = _of_one_kind(*(s.values[0] if s.is_constant else s.texts for s in (left, right)))
     found: Bools = from_arrow(_COMPARE[op](*sides)).values
     return found
 
@@ -396,7 +408,7 @@ def from_arrow(array: pa.Array | Nullable) -> Nullable:
     """Texts, numbers or booleans that Arrow computed; what a kernel computed is in this form already."""
     if isinstance(array, Nullable):
         return array
-    if pa.types.is_large_string(array.type):
+    if pa.types.is_large_string(array.type) or pa.types.is_string(array.type):
         return Nullable.of_texts(array)
     valid = arrow_valid(array)
     if pa.types.is_integer(array.type):
@@ -408,12 +420,17 @@ def from_arrow(array: pa.Array | Nullable) -> Nullable:
 
 def take_texts(texts: pa.Array, places: Longs) -> pa.Array:
     """The texts at places, NULL where a place is negative."""
-    return texts.take(pa.array(places, mask=places < 0))
+    return texts.cast(pa.large_string()).take(pa.array(places, mask=places < 0))
+
+
+def take_rows(texts: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
+    """Some of the texts; one may be taken many times, so they may have more bytes than before."""
+    return texts.cast(pa.large_string()).take(rows)
 
 
 def choose_texts(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
     """The texts of the first where the mask says so, else those of the other."""
-    return Nullable.of_texts(pc.if_else(pa.array(use_first), first.texts, other.texts))
+    return Nullable.of_texts(pc.if_else(pa.array(use_first), *_of_one_kind(first.texts, other.texts)))
 
 
 #: Digits that fit, by the type that is read.
@@ -431,6 +448,8 @@ def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> N
     else:
         kernels.read_longs(offsets, data, _MOST_DIGITS[target], values, is_read)
     valid = arrow_valid(texts)
+    if is_valid_everywhere(valid) and is_read.all():
+        return Nullable(values, valid_everywhere(values.size))
     others = np.flatnonzero(~is_read & valid)
     valid = valid & is_read
     for i, text in zip(others.tolist(), texts.take(others).to_pylist() if others.size else (), strict=True):
@@ -442,5 +461,6 @@ def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> N
 
 def write_numbers(operand: Nullable) -> Nullable:
     """Integers or booleans as texts."""
-    numbers = pa.array(np.ascontiguousarray(operand.values), mask=~operand.valid)
-    return Nullable.of_texts(numbers.cast(pa.large_string()))
+    values = np.ascontiguousarray(operand.values)
+    numbers = pa.array(values) if is_valid_everywhere(operand.valid) else pa.array(values, mask=~operand.valid)
+    return Nullable.of_texts(numbers.cast(pa.string() if values.size * 20 <= _MOST_BYTES else pa.large_string()))

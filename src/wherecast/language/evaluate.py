@@ -68,6 +68,7 @@ from wherecast.language.nullable import (
     choose,
     decimal_scale,
     filler,
+    is_valid_everywhere,
     member_keys,
     rescaled,
     rounded,
@@ -290,13 +291,20 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return _bits(node, left.values, right.values, valid)
     with np.errstate(all="ignore"):
         if node.type in FLOATS:
-            a, b = to_double(node.left, left), to_double(node.right, right)
+            a, b = _doubles(node.left, left, right), _doubles(node.right, right, left)
             if node.op in "/%":
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
             values = _DOUBLE_OPS[node.op](a, b)
             return Nullable(rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
+
+
+def _doubles(node: Node, operand: Nullable, beside: Nullable) -> Any:
+    """Doubles; of a constant beside values that differ, one."""
+    if operand.is_constant and not beside.is_constant:
+        return to_double(node, Nullable(operand.values[:1], operand.valid[:1]))[0]
+    return to_double(node, operand)
 
 
 _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {
@@ -402,7 +410,7 @@ def _case(node: CaseWhen, scope: Scope) -> Nullable:
     *values, out = [_typed(value, node.type, scope) for value in node.values]
     for condition, value in zip(reversed(node.conditions), reversed(values), strict=True):
         test = evaluate(condition, scope)
-        out = choose(test.values & test.valid, value, out)
+        out = choose(test.values if is_valid_everywhere(test.valid) else test.values & test.valid, value, out)
     return out
 
 

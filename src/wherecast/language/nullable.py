@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class Nullable:
 
     @classmethod
     def of_texts(cls, texts: Any) -> Nullable:
-        """Texts of Arrow, large ones: those of a batch may have more bytes than 32 bits count."""
+        """Texts of Arrow, as strings or large strings; what may have more bytes than 32 bits count is made large."""
         made = cls.__new__(cls)
         made._values, made._valid, made._texts, made.lists = None, None, texts, None  # noqa: SLF001
         return made
@@ -61,6 +62,11 @@ class Nullable:
         if self._values is None:
             self._values = np.fromiter(self._texts.fill_null("").to_pylist(), object, len(self._texts))
         return self._values
+
+    @property
+    def length(self) -> int:
+        """Rows; of texts it is known without their mask."""
+        return len(self._texts) if self._valid is None else self._valid.size
 
     @property
     def valid(self) -> Bools:
@@ -90,7 +96,9 @@ class Nullable:
     def take(self, rows: npt.NDArray[Any]) -> Nullable:
         """The values of some rows."""
         if self.is_arrow and rows.size >= _FEW_ROWS:
-            return Nullable.of_texts(self._texts.take(rows))
+            from wherecast.language.arrow_texts import take_rows  # noqa: PLC0415 - Arrow is loaded where there are events
+
+            return Nullable.of_texts(take_rows(self._texts, rows))
         if self.lists is not None and self._values is None:
             return Nullable.of_lists(self.lists.take(rows), self.valid[rows])
         return Nullable(self.values[rows], self.valid[rows])
@@ -111,15 +119,26 @@ class Nullable:
         yield self.valid
 
 
-class ListValues(NamedTuple):
+class ListValues:
     """Arrays of many events, one after the other: those of row i are elements number offsets[i] to before offsets[i + 1].
 
-    Maps have keys, too, and their values are the elements.
+    Maps have keys, too, and their values are the elements. Both are read when somebody asks for them: `size` does not.
     """
 
-    offsets: Longs
-    elements: Nullable
-    keys: Nullable | None = None
+    def __init__(
+        self, offsets: Longs, elements: Callable[[], Nullable], keys: Callable[[], Nullable] | None = None
+    ) -> None:
+        self.offsets = offsets
+        self._read_elements = elements
+        self._read_keys = keys
+
+    @cached_property
+    def elements(self) -> Nullable:
+        return self._read_elements()
+
+    @cached_property
+    def keys(self) -> Nullable | None:
+        return None if self._read_keys is None else self._read_keys()
 
     @property
     def sizes(self) -> Longs:
@@ -152,8 +171,10 @@ class ListValues(NamedTuple):
     def take(self, rows: npt.NDArray[Any]) -> ListValues:
         """Some of the rows."""
         places, offsets = take_ranges(self.offsets, rows)
-        keys = None if self.keys is None else self.keys.take(places)
-        return ListValues(offsets, self.elements.take(places), keys)
+        keys = self.keys
+        return ListValues(
+            offsets, lambda: self.elements.take(places), None if keys is None else lambda: keys.take(places)
+        )
 
     def to_python(self) -> npt.NDArray[np.object_]:
         """ListValues, or dictionaries in the order of their keys there."""
@@ -186,11 +207,40 @@ def as_vectors(found: Nullable) -> npt.NDArray[np.float32]:
     return out
 
 
+class _Everywhere:
+    """A mask of rows that are all valid: views of one array, by which they are recognised."""
+
+    def __init__(self) -> None:
+        self.mask = np.ones(1 << 16, bool)
+        self.mask.flags.writeable = False
+
+    def view(self, n: int) -> Bools:
+        mask = self.mask
+        if n > mask.size:
+            mask = np.ones(2 * n, bool)
+            mask.flags.writeable = False
+            self.mask = mask
+        return mask[:n]
+
+
+_EVERYWHERE = _Everywhere()
+
+
+def valid_everywhere(n: int) -> Bools:
+    """The mask of so many rows without NULL; read only."""
+    return _EVERYWHERE.view(n)
+
+
+def is_valid_everywhere(mask: Bools) -> bool:
+    """Whether a mask is known to be that of `valid_everywhere`, or of a constant that is not NULL."""
+    return mask.base is _EVERYWHERE.mask or (mask.strides == (0,) and mask.size > 0 and bool(mask[0]))
+
+
 def arrow_valid(array: Any) -> Bools:
     """The validity mask of an Arrow array."""
     bitmap = array.buffers()[0] if array.null_count else None
     if bitmap is None:
-        return np.ones(len(array), bool)
+        return valid_everywhere(len(array))
     first, end = array.offset, array.offset + len(array)
     bits = np.frombuffer(bitmap, np.uint8)[first >> 3 : (end + 7) >> 3]
     return np.unpackbits(bits, bitorder="little")[first & 7 : (first & 7) + len(array)].view(np.bool_)
@@ -202,27 +252,51 @@ def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
         from wherecast.language.arrow_texts import choose_texts  # noqa: PLC0415 - Arrow is loaded where there are events
 
         return choose_texts(use_first, first, other)
-    valid = (use_first & first.valid) | (~use_first & other.valid)
-    return Nullable(np.where(use_first, first.values, other.values), valid)
+    if is_valid_everywhere(use_first):
+        return first
+    is_valid = is_valid_everywhere(first.valid) and is_valid_everywhere(other.valid)
+    valid = valid_everywhere(use_first.size) if is_valid else (use_first & first.valid) | (~use_first & other.valid)
+    return Nullable(_chosen(use_first, first, other), valid)
+
+
+#: Rows from which on a kernel is quicker than NumPy.
+_MANY_ROWS = 256
+_CHOSEN_BY_KERNEL = (np.dtype(np.int64), np.dtype(np.float64))
+
+
+def _chosen(use_first: Bools, first: Nullable, other: Nullable) -> npt.NDArray[Any]:
+    a, b = first.values, other.values
+    if use_first.size < _MANY_ROWS or a.dtype != b.dtype or a.dtype not in _CHOSEN_BY_KERNEL:
+        return np.where(use_first, a, b)
+    from wherecast.kernels.choose import choose_or_one, choose_values  # noqa: PLC0415 - it loads Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
+
+    out = np.empty(use_first.size, a.dtype)
+    if first.is_constant:
+        a, b, use_first = b, a, ~use_first
+    if b.strides == (0,):
+        choose_or_one(frozen(use_first), frozen(np.ascontiguousarray(a)), b[0], out)
+    else:
+        choose_values(frozen(use_first), frozen(np.ascontiguousarray(a)), frozen(np.ascontiguousarray(b)), out)
+    return out
 
 
 def both_valid(first: Bools, other: Bools) -> Bools:
     """Where both are; a constant is valid everywhere, and NumPy is slow with an array of one value."""
-    if other.strides == (0,) and other.size and other[0]:
+    if is_valid_everywhere(other):
         return first
-    if first.strides == (0,) and first.size and first[0]:
-        return other
-    return first & other
+    return other if is_valid_everywhere(first) else first & other
 
 
 def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
     """One value in every row."""
     one = np.empty(1, dtype)
     one[0] = value
-    return Nullable(np.broadcast_to(one, length), np.broadcast_to(_TRUE, length))
-
-
-_TRUE = np.ones(1, bool)
+    if one.dtype == object:
+        return Nullable(np.broadcast_to(one, length), valid_everywhere(length))
+    values: npt.NDArray[Any] = np.ndarray(length, one.dtype, one, strides=(0,))  # a tenth of the time
+    values.flags.writeable = False
+    return Nullable(values, valid_everywhere(length))
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:

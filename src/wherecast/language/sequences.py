@@ -17,6 +17,17 @@ def distinct(values: Longs) -> Longs:
     return ordered[is_new]
 
 
+def numbered(values: Longs) -> tuple[Longs, Longs]:
+    """The values in order, each once, and the number of each value there. Searching for them takes several times as long."""
+    order = np.argsort(values)
+    ordered = values[order]
+    is_new = np.ones(ordered.size, bool)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    numbers = np.empty(values.size, np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], numbers
+
+
 def pointer(sizes: Iterable[int] | Longs, n: int) -> Longs:
     """Where each of `n` sequences of these sizes begins, and the end."""
     ptr = np.zeros(n + 1, np.int64)
@@ -40,7 +51,7 @@ def number_sequences(ptr: Longs, values: Longs) -> Longs:
     out, most = np.zeros(sizes.size, np.int64), int(values.max(initial=0)) + 1
     place, longer = 0, np.flatnonzero(sizes)
     while longer.size:
-        _, out[longer] = np.unique(out[longer] * most + values[ptr[longer] + place], return_inverse=True)
+        _, out[longer] = numbered(out[longer] * most + values[ptr[longer] + place])
         place += 1
         longer = longer[sizes[longer] > place]
-    return np.unique(out * (place + 1) + sizes, return_inverse=True)[1]
+    return numbered(out * (place + 1) + sizes)[1]

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.index.pages import side_by_side
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
@@ -99,7 +100,10 @@ class AdaptiveMatcher(Matcher):
         self._weight_planes: Planes | None = None
         self._grown = bool(tree.nodes[0].any())
         self._largest = int(tree.leaves[:, SIZE].max(initial=0))
-        self._spare: list[tuple[Scratch, Room]] = []  # for single events; taking and putting back are atomic
+        self._n_marks = count_marks(tree.near)
+        # Memory of calls that have ended, for single events and for batches; taking and putting back are atomic.
+        self._spare: list[tuple[Scratch, Room]] = []
+        self._spare_scratch: list[Scratch] = []
 
     @classmethod
     def build(
@@ -130,7 +134,7 @@ class AdaptiveMatcher(Matcher):
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
-        tree = planner.finish()
+        tree = LookupTree(*side_by_side(planner.finish()))
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
@@ -158,9 +162,11 @@ class AdaptiveMatcher(Matcher):
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """Clauses that hold, each once per event: `ids[ptr[e]:ptr[e + 1]]` are those of event e."""
         batch = plain(project(self._projection, events))
-        scratch = self._scratch(batch)
+        scratch = self._borrow(batch)
         ptr, ids = self._descend(batch, events, scratch)
         if self._dense[0] == self._dense[1]:
+            if not batch[2].size:
+                self._spare_scratch.append(scratch)
             return ptr, ids
         counts = np.diff(ptr)
         dense_counts = np.zeros(counts.size, np.int64)
@@ -233,7 +239,7 @@ class AdaptiveMatcher(Matcher):
         scratch = self._scratch(batch)
         event_ptr, ids = self._descend(batch, events, scratch)
         totals = np.zeros(event_ptr.size - 1, np.int64)
-        count_subscriptions(ptr, event_ptr, ids, _NONE_DIED, 0, totals)
+        count_subscriptions(ptr, 0, event_ptr, ids, _NONE_DIED, 0, _NONE_DIED, totals)
         weigh_dense(self._plain, batch, *self._dense, scratch, self._word_weights, self._planes(ptr), totals)
         return totals
 
@@ -267,6 +273,13 @@ class AdaptiveMatcher(Matcher):
         expand_dense(self._plain, batch, *self._dense, self._scratch(batch), self._word_weights, clauses, ptr,
                      frozen(values), cursor, ends, out)  # fmt: skip
 
+    def _borrow(self, batch: Projected) -> Scratch:
+        """Memory for a call; where there are no lists, that of an earlier one may do."""
+        try:
+            return self._scratch(batch) if batch[2].size else self._spare_scratch.pop()
+        except IndexError:
+            return self._scratch(batch)
+
     def _scratch(self, batch: Projected) -> Scratch:
         codes, list_ptr, list_codes = batch
         longest = max(list_codes.size, 1)
@@ -278,7 +291,7 @@ class AdaptiveMatcher(Matcher):
         kept = (
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
-        own, met = np.empty(codes.shape[1], np.int32), np.empty(count_marks(self._tree.near), np.uint64)
+        own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
         return plain(Scratch(stack, places, found, sure, *kept, own, met))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
-from wherecast.kernels.descent import CHECKED, LEAF_WORDS, NO_NULL, SIZE, SLOT, WORDS, LookupTree, Projected
+from wherecast.kernels.descent import CHECKED, LEAF_WORDS, NO_NULL, PASSED_AT, SIZE, SLOT, WORDS, LookupTree, Projected
 from wherecast.kernels.filing import (
     EXACT_CODES,
     NARROW,
@@ -265,7 +265,8 @@ class TreeBuilder:
         """
         places = np.zeros(group.size, np.int64)
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [group.size]]).tolist()
-        for a, b in pairwise(bounds):
+        rank = (group >> 8)[bounds[:-1]]
+        for n, (a, b) in enumerate(pairwise(bounds)):
             keys, kids = steps[a:b, 2], children[a:b]
             low, span = int(keys[0]), int(keys[-1]) - int(keys[0]) + 1
             if span <= 4 * (b - a) + 16:
@@ -281,8 +282,9 @@ class TreeBuilder:
                 table[at] = kids
             places[a:b] = self.table_size + at
             column, shift = steps[a, :2].tolist()
-            if column not in null and (shift > 0 or size < 0):  # else code 0 is below the table
-                shift |= NO_NULL
+            if column not in null:
+                behind = int(np.searchsorted(rank, rank[n], "right")) - n - 1
+                shift |= NO_NULL | behind << PASSED_AT
             self.tests.append((column, shift, low, size, self.table_size))
             self.table.append(table)
             self.table_size += table.size

@@ -107,7 +107,7 @@ class RingPlacement:
 
     def read(self, values: Mapping[int, Stored]) -> Values:
         """The keys of the scalar values of an event, by attribute."""
-        return tuple((a, ring_key(v)) for a, v in sorted(values.items()) if not isinstance(v, list))
+        return tuple((a, ring_key(v)) for a, v in sorted(values.items()) if not isinstance(v, list | dict))
 
     def lists_of(self, attribute: int, key: Key) -> list[tuple[int, int]]:
         """The (list, offset) where clauses that hold this value are."""

@@ -27,7 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wherecast.index.boxes import FIRST_CODE, NULL_CODE, EventCodes
-from wherecast.index.codes import Codebook, ColumnCodes, KeyCodes, ValueCodes
+from wherecast.index.codes import Codebook, ColumnCodes, ValueCodes
+from wherecast.index.keys import KeyCodes
 from wherecast.index.strings import StringCodes
 from wherecast.kernels.arrays import Floats, Ints, Longs
 from wherecast.language.events.events import EventBatch

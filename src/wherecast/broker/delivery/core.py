@@ -108,9 +108,8 @@ class DeliveryQueue:
 
     def has_other_routes(self, one: Delivery) -> bool:
         """Whether a delivery has a route left to ask, in this round or a later one."""
-        return one.place + 1 < len(self.routes(one.round)) or len(self.routes(one.round)) < len(
-            self.routes(_LAST_ROUND)
-        )
+        asked = len(self.routes(one.round))
+        return one.place + 1 < asked or asked < len(self.routes(_LAST_ROUND))
 
     def stop_until(self, time_ms: int) -> None:
         """Leave the rest to whoever looks next, at a time."""

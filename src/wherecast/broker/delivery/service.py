@@ -135,10 +135,10 @@ class DeliveryService:
     async def _send_once(self) -> None:
         """Write what ended, take queues that are due, begin what may begin; then wait for news."""
         now = self.now_ms()
-        changes = self.core.drain()
         if not self._renewed_ms <= now <= self._renewed_ms + LEASE_MS // 4:  # the clock may be set back
             await self._renew(now)
         due = await self.broker.read(lambda c: subscribers.due_tenants(c, now)) if self.core.room > 0 else []
+        changes = self.core.drain()  # from here on, whatever fails puts them back
         if due or changes.changed or changes.released or changes.disabled:
             await self._write(changes, due, now)
         self._begin()

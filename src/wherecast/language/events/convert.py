@@ -355,11 +355,22 @@ def field_of(array: pa.Array, index: int) -> pa.Array:
     return _relisted(array, values, pa.list_(values.type))[0]
 
 
+def is_plain(attribute: Attribute, data_type: pa.DataType) -> bool:
+    """Whether a column of this type is converted by leaving it as it is; texts have to be valid."""
+    if attribute.is_array or attribute.value is not None:
+        return False
+    return _has_canonical(attribute, data_type) or (attribute.kind is Kind.STRING and types.is_string(data_type))
+
+
 def _is_canonical(attribute: Attribute, array: pa.Array) -> bool:
     """Whether values, or elements, are as an index has them."""
+    return _has_canonical(attribute, array.type)
+
+
+def _has_canonical(attribute: Attribute, data_type: pa.DataType) -> bool:
     row = attribute.row
     is_whole = row.store is None and attribute.bits == FULL_WIDTH and not attribute.is_text
-    return is_whole and bool(array.type == ARROW[attribute.kind].canonical)
+    return is_whole and bool(data_type == ARROW[attribute.kind].canonical)
 
 
 def _convert_scalars(attribute: Attribute, array: pa.Array, zone: Zone) -> _Part:

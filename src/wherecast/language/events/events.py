@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,13 +32,14 @@ from wherecast.language.events.convert import (
     convert_array,
     convert_values,
     field_of,
+    is_plain,
     null_column,
     refused_column,
     struct_of,
     valid_rows,
     whole_array,
 )
-from wherecast.language.events.types import INTEGERS
+from wherecast.language.events.types import INTEGERS, Type
 from wherecast.language.events.values import Misplaced, Stored, UnfitValueError, describe
 
 if TYPE_CHECKING:
@@ -68,13 +69,17 @@ _EXACT = 2.0**53
 class EventBatch:
     """Events as canonical Arrow columns; made by `read`."""
 
-    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "rows", "schema")
+    __slots__ = ("_columns", "_derived", "_kept", "_source", "errors", "plain", "rows", "schema", "stored")
 
     schema: Schema
     #: the 0-based number that each row of the batch had in the input
     rows: npt.NDArray[np.int64]
     #: why rows were skipped, one error for each, in order
     errors: list[EventError]
+    #: the record batch behind it, where that has columns that need no conversion
+    plain: PlainBatch | None
+    #: where the values are in memory, for those who look (`index.stored`)
+    stored: Any
 
     def __init__(
         self,
@@ -82,9 +87,11 @@ class EventBatch:
         source: _Source,
         columns: dict[int, Converted],
         skipped: dict[int, EventError],
+        plain: PlainBatch | None = None,
     ) -> None:
-        self.schema = schema
-        self.errors = [error for _, error in sorted(skipped.items())]
+        self.schema, self.stored = schema, None
+        self.plain = None if skipped else plain
+        self.errors = [error for _, error in sorted(skipped.items())] if skipped else []
         self.rows = np.arange(source.length, dtype=np.int64)
         self._source = source
         self._kept: npt.NDArray[np.bool_] | None = None
@@ -119,11 +126,19 @@ class EventBatch:
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        if isinstance(events, pa.Table) and len(batches := events.to_batches()) == 1:
+            events = batches[0]
         source = _open_source(events)
-        wanted = range(len(schema)) if needed is None else sorted(needed)
         attributes, zone = schema.attributes, schema.zone
+        plain = None
+        if names is not None and needed is not None and isinstance(events, pa.RecordBatch):
+            plain = names.find_plain(events, needed, attributes)
+        if plain is not None:
+            wanted: Iterable[int] = plain.columns.others
+        else:
+            wanted = range(len(schema)) if needed is None else sorted(needed)
         columns = {index: source.read_column(attributes[index], zone) for index in wanted}
-        if names is not None:
+        if names is not None and plain is None:
             source.check_names(names, complete=not any(column.values.null_count for column in columns.values()))
         # The first row that is bad and in it the first attribute; a row that is not an event at all comes before both.
         failed = [(schema.attributes[index].name, column) for index, column in columns.items() if len(column.bad)]
@@ -131,13 +146,13 @@ class EventBatch:
             rows = [*source.broken, *(int(column.bad[0]) for _, column in failed)]
             if rows:
                 raise _error_of(min(rows), source, failed)
-            return cls(schema, source, columns, {})
+            return cls(schema, source, columns, {}, plain)
         skipped = {row: EventError(reason, row=row) for row, reason in source.broken.items()}
         for name, column in failed:
             for row in column.bad.tolist():
                 if row not in skipped:
                     skipped[row] = EventError(column.describe(row), row=row, attribute=name)
-        return cls(schema, source, columns, skipped)
+        return cls(schema, source, columns, skipped, plain)
 
     @property
     def length(self) -> int:
@@ -155,6 +170,10 @@ class EventBatch:
         array = self._columns.get(attribute_index)
         if array is None and self._source.length != len(self.rows) and self._kept is None:
             raise LookupError(f"attribute {attribute_index} was not read before the batch was sliced")
+        if array is None and self.plain is not None and attribute_index in self.plain.columns.places:
+            array = self._columns[attribute_index] = self.plain.events.column(
+                self.plain.columns.places[attribute_index]
+            )
         if array is None:
             attribute = self.schema.attributes[attribute_index]
             column = self._source.read_column(attribute, self.schema.zone)
@@ -174,7 +193,14 @@ class EventBatch:
 
     def has_read(self, attributes: Iterable[int]) -> bool:
         """Whether these attributes have been converted already."""
-        return all(index in self._columns for index in attributes)
+        return all(index in self._read() for index in attributes)
+
+    def _read(self) -> dict[int, pa.Array]:
+        """The columns that have been read, with those that need no conversion."""
+        if self.plain is not None:
+            for index in self.plain.columns.places:
+                self.array(index)
+        return self._columns
 
     def sample(self, count: int) -> EventBatch:
         """At most `count` rows, evenly spread, copied so that they do not hold the batch in memory."""
@@ -182,7 +208,7 @@ class EventBatch:
         part = self.slice(0, len(self))
         part.rows = self.rows[rows]
         part._source = _NoSource()  # noqa: SLF001
-        part._columns = {index: array.take(pa.array(rows)) for index, array in self._columns.items()}  # noqa: SLF001
+        part._columns = {index: array.take(pa.array(rows)) for index, array in self._read().items()}  # noqa: SLF001
         return part
 
     def take(self, rows: npt.NDArray[np.int64], attributes: Iterable[int]) -> EventBatch:
@@ -197,7 +223,7 @@ class EventBatch:
     def without(self, errors: list[EventError]) -> EventBatch:
         """The batch less the rows of some errors, which are listed with its own; only columns read so far are kept."""
         refused = [e.row for e in errors if e.row is not None]
-        part = self.take(np.flatnonzero(~np.isin(self.rows, refused)), self._columns)
+        part = self.take(np.flatnonzero(~np.isin(self.rows, refused)), self._read())
         part.errors = sorted([*self.errors, *errors], key=lambda e: e.row or 0)
         return part
 
@@ -206,8 +232,9 @@ class EventBatch:
         part = EventBatch.__new__(EventBatch)
         part.schema, part.errors, part.rows = self.schema, [], self.rows[start:stop]
         part._source, part._kept, part._derived = self._source, None, {}  # noqa: SLF001  # its own class
+        part.plain = part.stored = None
         part._columns = {  # noqa: SLF001
-            index: array.slice(start, stop - start) for index, array in self._columns.items()
+            index: array.slice(start, stop - start) for index, array in self._read().items()
         }
         return part
 
@@ -220,6 +247,37 @@ def _error_of(row: int, source: _Source, failed: list[tuple[str, Converted]]) ->
         return EventError(source.broken[row], row=row)
     name, column = next((name, column) for name, column in failed if column.bad[0] == row)
     return EventError(column.describe(row), row=row, attribute=name)
+
+
+class PlainColumns(NamedTuple):
+    """Which columns of record batches of some types are canonical as they are: these are neither converted nor looked at."""
+
+    types: pa.Schema
+    needed: Collection[int]
+    others: list[int]  # needed attributes that are read as usual
+    places: dict[int, int]  # columns by attribute
+    listed: npt.NDArray[np.int64]  # (2, columns) the same: attributes and columns
+    chosen: list[int] | None  # the columns, if the batches have more than twice as many
+    have_texts: bool
+
+    def find_in(self, events: pa.RecordBatch) -> PlainBatch | None:
+        """The columns in a record batch; None if all have to be read, as texts may be no texts."""
+        if not self.places:
+            return None
+        chosen = events if self.chosen is None else events.select(self.chosen)
+        if self.have_texts:
+            try:
+                chosen.validate(full=True)
+            except pa.ArrowInvalid:
+                return None
+        return PlainBatch(chosen, self)
+
+
+class PlainBatch(NamedTuple):
+    """A record batch with such columns; it has the chosen ones only."""
+
+    events: pa.RecordBatch
+    columns: PlainColumns
 
 
 class _Source(Protocol):
@@ -239,6 +297,8 @@ class _Source(Protocol):
 
 
 def _open_source(events: Events) -> _Source:
+    if isinstance(events, pa.RecordBatch):
+        return _ArrowSource(events)
     if isinstance(events, Mapping):
         return _MappingSource([events])
     pandas = sys.modules.get("pandas")  # not loaded: then it is not a DataFrame
@@ -426,6 +486,19 @@ def _refuse_repeats(attribute: Attribute, name: str, count: int) -> None:
         raise EventError(f"there are {count} columns or fields {name!r}; leave one", attribute=attribute.name)
 
 
+def _plain_columns(types: pa.Schema, needed: Collection[int], attributes: Sequence[Attribute]) -> PlainColumns:
+    """The columns of such record batches that are in canonical form."""
+    found = {index: types.get_field_index(attributes[index].column) for index in sorted(needed)}
+    places = {i: place for i, place in found.items() if place >= 0 and is_plain(attributes[i], types.field(place).type)}
+    have_texts = any(attributes[index].type is Type.STRING for index in places)
+    others = [index for index in found if index not in places]
+    chosen = list(places.values()) if 2 * len(places) < len(types) else None
+    if chosen is not None:
+        places = dict(zip(places, range(len(chosen)), strict=True))
+    listed = np.array([list(places), list(places.values())], np.int64)
+    return PlainColumns(types, needed, others, places, listed, chosen, have_texts)
+
+
 class EventReader:
     """Reads single events: the values of some attributes as an index knows them, without Arrow.
 
@@ -436,8 +509,6 @@ class EventReader:
         self.needed = needed
         self._zone, self._names = schema.zone, names
         self._attributes = [(index, schema.attributes[index]) for index in sorted(needed)]
-        #: Maps are read in batches only.
-        self.reads_maps = any(attribute.value is not None for _, attribute in self._attributes)
         self._by_name: dict[str, tuple[int, Attribute, Callable[[Any], bool]]] = {}
         self._nested: list[tuple[int, Attribute]] = []
         for index, attribute in self._attributes:
@@ -472,6 +543,11 @@ class EventReader:
         return values
 
     def _fit(self, index: int, attribute: Attribute, value: object, values: dict[int, Stored]) -> None:
+        if attribute.value is not None:
+            pairs, value_of = attribute.fit_map(value, self._zone), attribute.value.stored
+            if pairs is not None:
+                values[index] = {attribute.stored(key): value_of(item) for key, item in pairs}  # type: ignore[misc]
+            return
         if attribute.is_array:
             elements = attribute.fit_array(value, self._zone)
             if elements is not None:
@@ -526,6 +602,18 @@ class NameCheck:
         self._is_nested = any(level is not None for level in self._root.fields.values())
         self._fine: set[object] = set()  # names outside of structs that need no second look
         self._told: set[str] = set()
+        self._plain: PlainColumns | None = None  # of the last record batch
+
+    def find_plain(
+        self, events: pa.RecordBatch, needed: Collection[int], attributes: Sequence[Attribute]
+    ) -> PlainBatch | None:
+        """The columns of a record batch that are in canonical form; None as long as its names need a look."""
+        found, types = self._plain, events.schema
+        if found is None or (found.needed is not needed and found.needed != needed) or not found.types.equals(types):
+            if not self.passes(types.names):
+                return None
+            found = self._plain = _plain_columns(types, needed, attributes)
+        return found.find_in(events)
 
     def knows(self, names: Iterable[object]) -> bool:
         """Whether all these names, outside of structs, were looked at before and are fine or reported."""

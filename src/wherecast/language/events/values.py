@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 #: A canonical value: timestamps are aware datetimes in UTC, those of kind TIMESTAMP_NTZ naive ones.
 Scalar = bool | int | float | str | Decimal | dt.date | dt.datetime
 
-#: What an event has in an attribute, as an index knows it (see `Attribute.stored`); of an array, its elements.
-Stored = Scalar | list[Scalar | None]
+#: What an event has in an attribute, as an index knows it (see `Attribute.stored`); of an array, its elements; of a map, its values by key.
+Stored = Scalar | list[Scalar | None] | dict[Scalar, Scalar | None]
 
 INTEGER_MAX = 2**63 - 1
 

@@ -44,6 +44,9 @@ class Group(NamedTuple):
     placed: list[Ragged | None]  # by atom; None: a residual
     attributes: Longs | None = None  # with which terms begin, by row, if they begin with different ones
     attribute: int = -1  # that of them which the atoms have
+    renamed: dict[tuple[int, int], Residual] | None = (
+        None  # residuals with another attribute, by number of the atom and attribute
+    )
 
     @property
     def size(self) -> int:
@@ -284,7 +287,11 @@ def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
     """A residual of a term that begins with another attribute."""
     if group.attributes is None or attr == group.attribute:
         return atom
-    return replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
+    known = {} if group.renamed is None else group.renamed  # words and programs ask for the same ones
+    key = group.atoms.index(atom), attr
+    if key not in known:
+        known[key] = replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
+    return known[key]
 
 
 def _residual_words(
@@ -337,6 +344,7 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
     row_of = np.empty(order.size, np.int64)
     row_of[order] = np.arange(order.size) - np.searchsorted(kinds[order], kinds[order])
     program[some], row[some] = kind_rows[of_clause], row_of[of_clause]
+    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in np.unique(owner).tolist()}
     for kind in of_kind.tolist():
         members = order[starts[kind] : starts[kind + 1]]
         here = ptr[first[members]]
@@ -346,7 +354,7 @@ def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[
             group, atom = owners[number]
             assert isinstance(atom, Residual)
             rows = atoms[here + place] - first_atom[number]
-            parts.append((_renamed(atom, group, named_attr), group.literals.take([atom.node]), rows))
+            parts.append((_renamed(atom, group, named_attr), taken[number], rows))
         programs.append(_joint_program(parts, members.size))
     return program, row, programs
 
@@ -356,13 +364,14 @@ def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], lengt
     residuals: list[Residual] = []
     literals: LiteralValues = {}
     used = 0
-    for residual, its_literals, rows in parts:
-        residuals.append(replace(residual, node=_rewritten(residual.node, used)))
+    for number, (residual, its_literals, rows) in enumerate(parts):
+        residuals.append(replace(residual, node=_rewritten(residual.node, used)) if used else residual)
         for key, values in its_literals.items():
             param = key if isinstance(key, Param) else key[0]
-            moved = replace(param, slot=param.slot + used)
+            moved = replace(param, slot=param.slot + used) if used else param
             literals[moved if isinstance(key, Param) else (moved, key[1])] = values[rows]
-        used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
+        if number + 1 < len(parts):
+            used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
     return Program(tuple(residuals), literals, length)
 
 

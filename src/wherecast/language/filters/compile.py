@@ -14,6 +14,7 @@ row and a positioned error.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -286,8 +287,8 @@ class Compiler:
             if term.attributes is None:
                 yield group, form.terms[term.is_negated]
             else:
-                named = group._replace(attributes=term.attributes[group.rows], attribute=int(term.attributes[0]))
-                yield named, form.terms[term.is_negated]
+                attributes, first = term.attributes[group.rows], int(term.attributes[0])
+                yield group._replace(attributes=attributes, attribute=first, renamed={}), form.terms[term.is_negated]
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
@@ -527,8 +528,23 @@ def _has_form(node: Like) -> bool:
     return literals_of(node.item, in_lower_case=node.kind == "ilike") is not None
 
 
+#: Patterns of one literal, all of one form, in one C call.
+_PLAIN_FORMS = {
+    form: re.compile(rf"{literal}(?:\n{literal})*+")
+    for form, literal in (("infix", r"'%[^%_\\'\n]++%'"), ("prefix", r"'[^%_\\'\n]++%'"))
+}
+
+
 def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
     """The form of each pattern, or one form for all of them."""
+    if kind != "rlike":
+        try:
+            joined = "\n".join(literals)  # type: ignore[arg-type]
+        except TypeError:  # IN lists
+            joined = ""
+        for form, pattern in _PLAIN_FORMS.items():
+            if pattern.fullmatch(joined):
+                return [form]
     known = {literal: _like_form(kind, literal) for literal in set(literals)}
     forms = set(known.values())
     return [known[literal] for literal in literals] if len(forms) > 1 else list(forms)

@@ -37,7 +37,7 @@ from wherecast.language.filters.assemble import (
 )
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.normalize import ALWAYS, All, Any_, Logic, Predicate, Values
-from wherecast.language.sequences import number_sequences, pointer, take_ranges
+from wherecast.language.sequences import number_sequences, numbered, pointer, take_ranges
 from wherecast.language.syntax.advice import KEYWORDS
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.skeletons import CutTexts, LiteralText, Skeleton, TextNumbers
@@ -231,7 +231,7 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
     text = np.repeat(np.arange(read.chosen.size), np.diff(ptr))
     own, own_ptr = take_ranges(pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
     piece = read.texts.numbers[np.repeat(read.texts.ptr[text], np.diff(own_ptr)) + places[own, 0]]
-    codes, number = np.unique((piece << 32) | places[own, 1], return_inverse=True)
+    codes, number = numbered((piece << 32) | places[own, 1])
     words = TextNumbers()
     spelled = (segment_text(read.pieces[code >> 32], code & 0xFFFFFFFF) for code in codes.tolist())
     segments = np.fromiter((words[each] for each in spelled), np.int64, codes.size)[number]

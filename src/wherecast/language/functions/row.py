@@ -308,9 +308,8 @@ def element_of(node: Node) -> Type:
 def evaluate_call(row: Function, call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     """The values of a call from those of its arguments."""
     assert row.evaluate is not None
-    length = args[0].valid.size
     if row.is_strict and any(arg.type is Type.NULL for arg in call.args):
-        return nothing(call.type, length)
+        return nothing(call.type, args[0].length)
     read = [
         takes_of(row, i).read(node, arg, zone) if node.type is not Type.NULL else arg
         for i, (node, arg) in enumerate(zip(call.args, args, strict=True))

@@ -188,6 +188,13 @@ def unquote(literal: str) -> str:
     return literal[1:-1].replace("''", "'")
 
 
+def unquote_all(literals: list[str]) -> list[str]:
+    """The contents of many string literals: few have a quote in them."""
+    if "''" in "\n".join(literals):
+        return [unquote(literal) for literal in literals]
+    return [literal[1:-1] for literal in literals]
+
+
 _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?(BD|bd|[LlDdFfSsYy])?")
 
 
@@ -339,7 +346,7 @@ class Literals:
         if param not in self._strings:
             known = TextNumbers()
             numbers = np.fromiter(map(known.__getitem__, self._plain(param)), np.int64, self.length)
-            self._strings[param] = list(map(unquote, known)), numbers
+            self._strings[param] = unquote_all(list(known)), numbers
         return self._strings[param]
 
     def _plain(self, param: Param) -> Sequence[str]:
@@ -547,8 +554,11 @@ def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
 
 
 def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
-    slot = node.pattern.slot
-    for pattern in literals.strings(node.pattern)[0]:
+    slot, patterns = node.pattern.slot, literals.strings(node.pattern)[0]
+    most = min(limits.pattern, limits.wildcards)  # no pattern has more wildcards than characters
+    if node.kind != "rlike" and max(map(len, patterns), default=0) <= most:
+        return
+    for pattern in patterns:
         if len(pattern) > limits.pattern:
             raise LiteralFault(slot, "limit", f"a pattern of {len(pattern)} characters, at most {limits.pattern}")
         if node.kind == "rlike":

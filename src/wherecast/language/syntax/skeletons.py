@@ -119,7 +119,8 @@ class TextNumbers(dict[str, int]):
 
 #: Texts that are cut in one call, with a character between them that none of them has.
 _CHUNK, _BETWEEN_TEXTS = 256, "\0"
-_SPECIAL = ("\\", "`", '"', ",", "--", "/*", "''")
+#: What makes a text special, outside of its literals; a backslash or a doubled quote does so inside, too.
+_SPECIAL = ("`", '"', ",", "--", "/*")
 
 
 def cut_texts(texts: Sequence[str]) -> CutTexts:
@@ -128,10 +129,11 @@ def cut_texts(texts: Sequence[str]) -> CutTexts:
     numbers: list[int] = []
     sizes: list[int] = []
     literals: list[LiteralText] = []
+    plain: set[str] = set()
     can_join = not any(_BETWEEN_TEXTS in text for text in texts)
     for first in range(0, len(texts), _CHUNK):
         chunk = texts[first : first + _CHUNK]
-        pieces = _cut_together(chunk, literals) if can_join else None
+        pieces = _cut_together(chunk, literals, plain) if can_join else None
         if pieces is None:
             for text in chunk:
                 skeleton, found = cut_text(text)
@@ -145,16 +147,23 @@ def cut_texts(texts: Sequence[str]) -> CutTexts:
     return CutTexts(list(known), flat, ptr, np.fromiter(literals, object, len(literals)))
 
 
-def _cut_together(chunk: Sequence[str], literals: list[LiteralText]) -> list[str] | None:
-    """The pieces of plain texts, with `_BETWEEN_TEXTS` in those that end one text and begin the next; None: not plain."""
+def _cut_together(chunk: Sequence[str], literals: list[LiteralText], plain: set[str]) -> list[str] | None:
+    """The pieces of plain texts, with `_BETWEEN_TEXTS` in those that end one text and begin the next; None: not plain.
+
+    `plain` are pieces that are known to have nothing special and no number in them.
+    """
     joined = _BETWEEN_TEXTS.join(chunk)
-    if any(mark in joined for mark in _SPECIAL) or _has_static_literal(joined):
-        return None
-    # Texts whose literals are all strings are cut at the quotes, which takes a tenth of the time.
+    # Texts whose literals are all strings are cut at the quotes, which takes a tenth of the time. What is special between literals
+    # is looked for in the distinct pieces, which are few.
     parts = joined.split("'")
     pieces = parts[::2]
-    if len(parts) % 2 and not any(map(_FAST_CUT.search, set(pieces))):
+    between = set(pieces) - plain
+    outside = "\n".join(between)
+    if "\\" in joined or "''" in joined or any(mark in outside for mark in _SPECIAL) or _has_static_literal(outside):
+        return None
+    if len(parts) % 2 and not any(map(_FAST_CUT.search, between)):
         found = [f"'{text}'" for text in parts[1::2]]
+        plain |= between
     else:
         parts = _FAST_CUT.split(joined)
         pieces, found = parts[::2], parts[1::2]
