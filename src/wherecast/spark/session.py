@@ -37,6 +37,9 @@ VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 #: Set by spark-submit in the environment of the program it starts, beside the JVM.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
+#: The setting that names the module from which Spark forks its Python workers.
+DAEMON = "spark.python.daemon.module"
+
 _PROBE_TIMEOUT_S = 30
 _INSTALL_HINT = "pip install 'wherecast[spark]'"
 
@@ -215,6 +218,8 @@ def create_session(
         settings = {n: v for n, v in settings.items() if n in config or (n.startswith("spark.sql.") and n not in given)}
     else:
         master = master or "local[*]"
+        if master.startswith("local"):  # elsewhere Wherecast may reach workers only after their daemon has started
+            settings = {DAEMON: "wherecast.spark.daemon", **settings}
         if not has_session():
             _prepare_environment(master)
         builder = builder.appName(app_name).master(master)
