@@ -1,6 +1,6 @@
-"""Topics, words and vectors against throw-away prototypes, in one run and one thread.
+"""Topics, words, vectors and similar texts against throw-away prototypes, in one run and one thread.
 
-    python benchmarks/models.py topics|words|vectors [--subscriptions N] [--rounds N]
+    python benchmarks/models.py topics|words|vectors|texts [--subscriptions N] [--rounds N]
 
 A million `topic MATCHES '...'` or `KEYWORDS(body, ...)` by default. The prototypes know nothing else: that of topics is given
 levels as numbers and no text, both only count. Wherecast hands out ids. Contestants take turns; a line has the median of each in
@@ -9,6 +9,11 @@ processor time, microseconds per event, and what both found.
 The prototype of vectors is NumPy's matrix product of all events and all vectors, 100,000 of 384 numbers by default, and nothing else: what it finds is
 counted once, outside the measurement. `--law` says how they are drawn: `sphere` (independent normal numbers), `clusters` (embeddings: near 500 centres), and `guarded`
 (as sphere, with one of 1,000 symbols beside each).
+
+`words --form` has other sets of words: `short` (texts of 5 to 20 words), `long` (1,000 to 3,000), `flat` (filters ask for all words alike), `steep` (for common words), `any` (ANY_KEYWORD) and
+`phrases` (two words that follow each other). The prototype counts the first four; of the others it has the texts cut and looked up only.
+
+`texts` are 100,000 `SIMILAR(body, 'words') >= 0.3` of three to six words. The prototype is given words as numbers, and adds weights in inverted lists.
 """
 
 from __future__ import annotations
@@ -139,19 +144,38 @@ def _search_topics(names: Any, table: Any, at_end: Any, at_rest: Any) -> Any:
 _VOCABULARY = 100_000
 
 
-def words(n: int) -> Workload:
+#: By form: words of a text, and the exponent of the law by which filters choose theirs.
+_FORMS = {
+    "usual": (100, 300, -0.4),
+    "short": (5, 20, -0.4),
+    "long": (1_000, 3_000, -0.4),
+    "flat": (100, 300, 0.0),
+    "steep": (100, 300, -0.8),
+    "any": (100, 300, -0.4),
+    "phrases": (100, 300, -0.4),
+}
+
+
+def words(n: int, form: str) -> Workload:
     """Two to four words that a text of about 200 words must have, by Zipf's law."""
     rng, m = np.random.default_rng(14), 1_000
-    zipf, flat = (np.arange(1, _VOCABULARY + 1) ** power for power in (-1.0, -0.4))
+    least, most, slope = _FORMS[form]
+    zipf, chosen = (np.arange(1, _VOCABULARY + 1) ** power for power in (-1.0, slope))
     count = rng.integers(2, 5, n)
-    asked = np.where(np.arange(4) < count[:, None], rng.choice(_VOCABULARY, (n, 4), p=flat / flat.sum()), -1)
-    texts = [rng.choice(_VOCABULARY, int(rng.integers(100, 300)), p=zipf / zipf.sum()) for _ in range(m)]
+    asked = np.where(np.arange(4) < count[:, None], rng.choice(_VOCABULARY, (n, 4), p=chosen / chosen.sum()), -1)
+    texts = [rng.choice(_VOCABULARY, int(rng.integers(least, most)), p=zipf / zipf.sum()) for _ in range(m)]
     bodies = pa.array([" ".join(f"t{w}" for w in text) for text in texts])
-    listed = [", ".join(f"'t{w}'" for w in row if w >= 0) for row in asked.tolist()]
-    filters = [f"KEYWORDS(body, {found})" for found in listed]
+    if form == "phrases":
+        filters = [f"PHRASE(body, 't{a} t{b}')" for a, b in asked[:, :2].tolist()]
+    else:
+        call = "ANY_KEYWORD" if form == "any" else "KEYWORDS"
+        listed = [", ".join(f"'t{w}'" for w in row if w >= 0) for row in asked.tolist()]
+        filters = [f"{call}(body, {found})" for found in listed]
     rarest = asked.max(1)
     ptr = np.concatenate([[0], np.cumsum(np.bincount(rarest, minlength=_VOCABULARY))])
     rows = asked[np.argsort(rarest, kind="stable")].astype(np.int32)
+    if form in ("any", "phrases"):
+        ptr = np.zeros_like(ptr)
     offsets, data = np.frombuffer(bodies.buffers()[1], np.int32), np.frombuffer(bodies.buffers()[2], np.uint8)
     table = _word_table()
 
@@ -241,18 +265,76 @@ def vectors(n: int, law: str) -> Workload:
     return Workload({"v": f"vector({_SIZE})", "symbol": "string"}, filters, events, multiply, int(held.sum()))
 
 
+# -- similar texts ------------------------------------------------------------------------------------------------------
+
+_LIMIT = 0.3
+
+
+def texts(n: int) -> Workload:
+    """Three to six words, by Zipf's law, and texts of about 40; all words count alike."""
+    rng, m = np.random.default_rng(17), 500
+    zipf, chosen = (np.arange(1, _VOCABULARY + 1) ** power for power in (-1.0, -0.4))
+    asked = [
+        np.unique(rng.choice(_VOCABULARY, size, p=chosen / chosen.sum())) for size in rng.integers(3, 7, n).tolist()
+    ]
+    sent = [rng.choice(_VOCABULARY, size, p=zipf / zipf.sum()) for size in rng.integers(20, 60, m).tolist()]
+    filters = [f"SIMILAR(body, '{' '.join(f't{w}' for w in words)}') >= {_LIMIT}" for words in asked]
+    owner = np.repeat(np.arange(n), [words.size for words in asked])
+    every = np.concatenate(asked)
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=_VOCABULARY))])
+    lists, sizes = owner[np.argsort(every, kind="stable")], np.sqrt([words.size for words in asked])
+    ends = np.concatenate([[0], np.cumsum([text.size for text in sent])])
+    numbers = np.concatenate(sent)
+    events = pa.table({"body": [" ".join(f"t{w}" for w in text) for text in sent]})
+
+    def run() -> int:
+        return _search_texts(numbers, ends, ptr, lists, sizes, np.zeros(_VOCABULARY), np.zeros(n))
+
+    return Workload({"body": "string"}, filters, events, run)
+
+
+@nb.njit
+def _search_texts(numbers: Any, ends: Any, ptr: Any, lists: Any, sizes: Any, weight: Any, dots: Any) -> Any:
+    found = 0
+    for e in range(ends.size - 1):
+        text = numbers[ends[e] : ends[e + 1]]
+        for w in text:
+            weight[w] += 1
+        own = 0.0
+        for w in text:
+            if weight[w] > 0:
+                own += (1 + np.floor(np.log2(weight[w]))) ** 2
+                for j in range(ptr[w], ptr[w + 1]):
+                    dots[lists[j]] += 1 + np.floor(np.log2(weight[w]))
+                weight[w] = -weight[w]
+        for w in text:
+            if weight[w] < 0:
+                for j in range(ptr[w], ptr[w + 1]):
+                    found += dots[lists[j]] >= _LIMIT * sizes[lists[j]] * np.sqrt(own)
+                    dots[lists[j]] = 0
+                weight[w] = 0
+    return found
+
+
 # -- measuring ----------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("topics", "words", "vectors"))
+    parser.add_argument("kind", choices=("topics", "words", "vectors", "texts"))
     parser.add_argument("--subscriptions", type=int)
     parser.add_argument("--law", choices=("sphere", "clusters", "guarded"), default="sphere")
+    parser.add_argument("--form", choices=tuple(_FORMS), default="usual")
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
-    n = given.subscriptions or (100_000 if given.kind == "vectors" else 1_000_000)
-    workload = vectors(n, given.law) if given.kind == "vectors" else {"topics": topics, "words": words}[given.kind](n)
+    n = given.subscriptions or (100_000 if given.kind in ("vectors", "texts") else 1_000_000)
+    makers = {
+        "topics": topics,
+        "words": lambda n: words(n, given.form),
+        "vectors": lambda n: vectors(n, given.law),
+        "texts": texts,
+    }
+    workload = makers[given.kind](n)
     engine = Engine(workload.schema)
     start = time.thread_time()
     engine.subscribe_many(pa.table({"id": np.arange(len(workload.filters)), "filter": workload.filters}))

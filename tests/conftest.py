@@ -11,6 +11,7 @@ import pytest
 import typer.testing
 from tests import examples  # noqa: F401 - loads the profile before the first property is declared
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
+from tests.warming import warm_kernels
 
 from wherecast.matchers.registry import MATCHERS
 
@@ -31,6 +32,19 @@ typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[a
 
 #: The matchers of the papers.
 PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
+#: Where the longest tests are. They start first, so that at the end no process waits for another that has just begun one.
+LONGEST = (
+    "test_spark_versions.py",
+    "test_spark_exactly_once.py",
+    "test_cli_pipeline.py",
+    "test_soak.py",
+    "test_spark_connect.py",
+    "test_forged.py",
+    "test_site.py",
+    "test_overlay_network.py",
+    "test_overlay_invariants.py",
+    "test_lab_edn.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,12 +53,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of the tests that run with every matcher, the fast part has those of the default and of the simplest.
     """
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if any(isinstance(value, str) and value in PAPERS for value in parameters):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before tests are collected: some modules compile filters when they are imported."""
+    warm_kernels(session.config)
 
 
 def pytest_collection_finish() -> None:

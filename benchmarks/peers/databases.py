@@ -19,6 +19,8 @@ from wherecast.bench.workloads.catalogue import find_entry
 
 #: Expressions in one query; more take a planner minutes.
 MOST_EXPRESSIONS = 1_000
+#: Of the JVM that runs Spark.
+HEAP = "2g"
 
 
 def conditions(workload: PeerWorkload, *, spark: bool) -> list[str]:
@@ -109,7 +111,16 @@ class SparkSQL(Peer):
             found.write.format("noop").mode("overwrite").save()
 
         n = len(workload.events)
-        us, _ = time_passes(run, n, budget_s, whole=True)
+        try:
+            us, _ = time_passes(run, n, budget_s, whole=True)
+        except Exception as error:
+            if "OutOfMemoryError" not in str(error):
+                raise
+            spark.stop()  # what is left of it cannot be trusted
+            session.cache_clear()
+            raise CannotError(
+                f"a query of {len(workload.filters):,} expressions does not fit into a heap of {HEAP}"
+            ) from None
         passes = found.toPandas()["id"].to_numpy()
         return Measured(load_s, us, n, n, np.bincount(passes, minlength=len(workload.filters)))
 
@@ -163,5 +174,5 @@ def spark_schema(workload: PeerWorkload) -> str:
 def session() -> Any:
     from wherecast import spark as ws  # noqa: PLC0415 - starts a JVM, and only where Spark is asked for
 
-    settings = {"spark.sql.shuffle.partitions": 1, "spark.ui.enabled": "false", "spark.driver.memory": "2g"}
+    settings = {"spark.sql.shuffle.partitions": 1, "spark.ui.enabled": "false", "spark.driver.memory": HEAP}
     return ws.create_session("peers", "local[1]", **settings)

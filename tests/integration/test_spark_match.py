@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.integration.small_market import EVENTS, SCHEMA, STRATEGIES, SUBSCRIPTIONS, engine_pairs
 from tests.property.columns import events_table
-from tests.property.models import below, joined, keywords, negated, phrase, similar, topic
+from tests.property.models import below, joined, keywords, negated, phrase, similar, similar_text, topic
 from tests.property.strategies import Trial, make_trial
 from tests.property.terms import text
 
@@ -104,6 +104,7 @@ def test_random_schemas_filters_and_events(spark: SparkSession, tmp_path: Path, 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_topics_words_and_vectors(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
     """What Spark SQL does not have goes through the pipeline as a naive evaluator says, partitioned, in a batch."""
+    rare = {"chip": 9, "export": 1, "and": 10}
     leaves = [
         *(topic("topic", pattern) for pattern in ("a/#", "+/b", "a/+/c", "#", "$s/#", "a/b")),
         *(
@@ -116,6 +117,11 @@ def test_topics_words_and_vectors(spark: SparkSession, tmp_path: Path, strategy:
             similar("vector", [1.0, 2.0, float(i % 9)], op, limit)
             for i in range(12)
             for op, limit in ((">=", 0.9), ("<", 0.2))
+        ),
+        *(
+            similar_text("body", words, op, limit, str, 10, rare)
+            for words in ("chip export", "chip", "weather and chip")
+            for op, limit in ((">=", 0.4), ("<", 0.9))
         ),
     ]
     conditions = [
@@ -134,7 +140,8 @@ def test_topics_words_and_vectors(spark: SparkSession, tmp_path: Path, strategy:
         }
         for row in range(60)
     ]
-    schema = {"topic": "string", "body": "string", "price": "int", "vector": "vector(3)"}
+    body = {"type": "string", "frequencies": {"texts": 10, "words": rare}}
+    schema = {"topic": "string", "body": body, "price": "int", "vector": "vector(3)"}
     build(spark, tmp_path, strategy, [(i, c.text) for i, c in enumerate(conditions)], schema)
     types = pa.schema({
         "row": pa.int64(), "topic": pa.string(), "body": pa.string(), "price": pa.int32(), "vector": pa.list_(pa.float64()),

@@ -12,7 +12,9 @@ from tests.property.naive_sequences import Found, NaiveEvent, NaivePattern, Naiv
 from tests.property.sequence_streams import BEGIN, SCHEMA, moment, text_of
 
 from wherecast import Engine, EventTime
+from wherecast.errors import SchemaError
 from wherecast.spark.advance import advance
+from wherecast.spark.columns import schema_in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,16 +62,25 @@ def write(folder: Path, number: int, batch: list[NaiveEvent], first: int) -> Non
 
 
 def test_spark_equals_the_naive_replay(spark: SparkSession, tmp_path: Path) -> None:
-    """A stream that is stopped and started on its checkpoint finds what the naive replay finds, and drops what that drops."""
+    """A stream that is stopped and started on its checkpoint finds what the naive replay finds, and drops what that drops.
+
+    Its columns are spelled as Spark allows, and a session in another time zone is refused.
+    """
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-    engine = Engine(SCHEMA, event_time=EventTime("ts", f"{LATENESS} seconds"))
+    engine = Engine(schema_in_session(SCHEMA, spark), event_time=EventTime("ts", f"{LATENESS} seconds"))
     engine.subscribe_many({id: text_of(pattern) for id, pattern in PATTERNS.items()})
     engine.save(tmp_path / "engine")
     (tmp_path / "events").mkdir()
     source = spark.readStream.schema("row bigint, ts timestamp, key string, letters string").json(
         str(tmp_path / "events")
     )
+    source = source.selectExpr("row", "ts AS TS", "key AS `Key`", "letters")
     found: dict[int, list[Found]] = {}
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    with pytest.raises(SchemaError, match="time zone"):
+        advance(source, tmp_path / "engine", event="row")
+    spark.conf.set("spark.sql.session.timeZone", zone)
 
     def take(frame: DataFrame, number: int) -> None:
         found[number] = [

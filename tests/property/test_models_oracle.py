@@ -138,9 +138,10 @@ def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Even
 def test_models_equal_the_naive_evaluator(leaves: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a batch and alone, after changes, after merging and after a snapshot; a filter's own text means the same.
 
-    Two conditions are enough for a column, so that columns and residuals both occur.
+    Two conditions are enough for a column, and two residuals for one that tests ask, so that columns and residuals both occur.
     """
     monkeypatch.setattr(expressions, "FEW_TEXT_USES", 2)
+    monkeypatch.setattr("wherecast.index.build._ASKED_BY", 2.0)
 
     @examples(50)
     @given(st.lists(mixed(LEAVES[leaves]), min_size=1, max_size=8), st.lists(EVENTS, min_size=1, max_size=6), st.data())

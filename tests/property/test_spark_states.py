@@ -69,7 +69,7 @@ class Stream:
                 "__wherecast_event": pa.array(np.arange(first, first + len(batch)), pa.int64()),
             }
         )
-        rows = [part.to_pandas() for part in StepTask(self.path).match(iter([table]))]
+        rows = [part.to_pandas() for part in StepTask(self.path, ("ts", "key", "letters")).match(iter([table]))]
         found = self.run(rows)
         for frame in rows:
             latest = frame["time"].astype("datetime64[us, UTC]").astype("int64").max() // 1000

@@ -7,10 +7,11 @@ import random
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 
 from wherecast.index.keys import KeyCodes
-from wherecast.index.strings import StringCodes
+from wherecast.index.strings import StringCodes, lay_out
 from wherecast.index.text_columns import lower_texts
 from wherecast.language.events.keys import float_keys, key_floats
 from wherecast.language.events.values import key_of
@@ -89,3 +90,16 @@ def test_a_table_of_the_first_hash_is_made_anew() -> None:
     old |= {"facts": old["facts"][:2], "marks": np.zeros_like(old["marks"])}
     values = pa.array(["symbol", "x" * 20, "b", None])
     assert StringCodes.from_arrays(old).encode(values).tolist() == codes.encode(values).tolist()
+
+
+@pytest.mark.parametrize("form", ["S{:05}", "host-{:07}.example.org", "{:03}", "https://example.org/items/{}/view"])
+def test_texts_that_differ_little_are_spread(form):
+    """A search in a half-full table meets two or three entries; it met 45 when the last letters did not count."""
+    texts = pa.array([form.format(i) for i in range(1000)])
+    codes = StringCodes.of(sorted(texts[::4].to_pylist()), ordered=False)
+    taken, steps = codes._places >= 0, 0
+    for first in (codes.hash(lay_out(texts)) & np.uint64(taken.size - 1)).tolist():
+        slot = first
+        while taken[slot]:
+            slot, steps = (slot + 1) % taken.size, steps + 1
+    assert steps / len(texts) < 4

@@ -25,7 +25,7 @@ def test_faulty_receivers_get_everything_once(tmp_path, seed):
     ids = set()
     for n in range(20):
         world.put(f"u{n}", f"host{n % 5}", ordered=n % 4 == 0)
-        ids.update(world.add(f"u{n}", range(30)))
+        ids.update(world.add(f"u{n}", range(min(scaled(60), 30))))
     world.run()
     rows = world.rows()
     assert rows.keys() == ids

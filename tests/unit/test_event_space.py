@@ -7,15 +7,17 @@ import datetime as dt
 import numpy as np
 import pytest
 
+from wherecast.engine.engine import Engine
 from wherecast.errors import PlanError
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
+from wherecast.language.filters.columns import Column, Reading
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters, take_filters
 from wherecast.partition import balance
 from wherecast.partition.costs import choose_policy
 from wherecast.partition.event_space import EventSpace
-from wherecast.partition.signatures import MOST_SIGNATURES, choose_attributes, sign_events, sign_filters
+from wherecast.partition.signatures import MOST_SIGNATURES, choose_columns, sign_events, sign_filters
 
 SCHEMA = Schema.of(
     {
@@ -146,27 +148,27 @@ class TestChoosing:
         texts = [f"symbol = 'S{i}' AND halted = {i % 2 == 0}" for i in range(64)]
         texts += [f"symbol = 'S{i}' AND price = {i}.5" for i in range(20)]
         filters = compile_all(*texts)
-        chosen, bits = choose_attributes(filters, ones(filters), SCHEMA, 40, 0)
+        chosen, bits = choose_columns(filters, ones(filters), SCHEMA, 40, 0)
         assert chosen == (0,)
         assert bits == pytest.approx(np.log2(40))  # more cannot be used
 
     def test_subscriptions_weigh(self):
         """Volumes tell four filters apart; but nearly all subscriptions are to one of them."""
         filters = compile_all(*(f"volume = {i} AND day = '2024-01-0{1 + i % 2}'" for i in range(4)))
-        assert choose_attributes(filters, ones(filters), SCHEMA, 100, 0)[0][0] == 2
+        assert choose_columns(filters, ones(filters), SCHEMA, 100, 0)[0][0] == 2
         heavy = np.array([10_000, 9_999, 1, 1])
-        assert choose_attributes(filters, heavy, SCHEMA, 100, 0)[1] == pytest.approx(1.0, abs=0.01)
+        assert choose_columns(filters, heavy, SCHEMA, 100, 0)[1] == pytest.approx(1.0, abs=0.01)
 
     def test_two_attributes_where_one_does_not_fill_the_buckets(self):
         """Four volumes and four days are sixteen signatures."""
         filters = compile_all(*(f"volume = {i % 4} AND day = '2024-01-0{1 + i // 4}'" for i in range(16)))
-        assert choose_attributes(filters, ones(filters), SCHEMA, 100, 0) == ((2, 4), pytest.approx(4.0))
-        assert len(choose_attributes(filters, ones(filters), SCHEMA, 4, 0)[0]) == 1
+        assert choose_columns(filters, ones(filters), SCHEMA, 100, 0) == ((2, 4), pytest.approx(4.0))
+        assert len(choose_columns(filters, ones(filters), SCHEMA, 4, 0)[0]) == 1
 
     def test_without_any_equality_there_is_a_choice_all_the_same(self):
         """It routes nothing, and says so."""
         filters = compile_all("price > 3")
-        assert choose_attributes(filters, ones(filters), SCHEMA, 100, 0) == ((0,), 0.0)
+        assert choose_columns(filters, ones(filters), SCHEMA, 100, 0) == ((0,), 0.0)
 
     def test_arrays_are_refused(self):
         """An event has no one value of an array."""
@@ -414,6 +416,13 @@ class TestSummaries:
         assert partition.in_vain(events, partition.route(events)).all()
         assert partition.route(quotes(*(f"S{i}" for i in range(3000)))).servers.size == 3000
 
+    @pytest.mark.parametrize("summary", ["bloom", "dictionary"])
+    def test_an_empty_text_is_a_value_like_any_other(self, summary):
+        """Its hash is 0, which no summary can hold."""
+        filters = compile_all("symbol = ''", "symbol = 'A'")
+        partition = EventSpace.build(filters, ones(filters), SCHEMA, 2, attributes=["symbol"], summary=summary)
+        assert partition.route(quotes("", "A", "B")).event_ids.tolist() == [0, 1]
+
     def test_removed_filters_leave_at_the_next_rebuild(self):
         """Bloom filters cannot forget; the ledger can."""
         filters = stocks(3000)
@@ -472,3 +481,59 @@ def test_a_filter_that_can_never_match_is_on_no_server():
     partition = EventSpace.build(filters, ones(filters), SCHEMA, 3, attributes=["symbol"])
     assert np.diff(partition.place(filters).ptr).tolist() == [0, 1]
     assert partition.unrouted == 0
+
+
+TOPICS = (
+    "symbol MATCHES 'news/+/markets'",
+    "symbol MATCHES 'news/#'",
+    "symbol MATCHES 'sport/#' OR symbol MATCHES 'news/asia'",
+    "symbol MATCHES '+/asia' AND symbol MATCHES 'sport/+'",
+    "symbol = 'sport/asia' AND price > 3",
+    "symbol MATCHES '/x' AND NOT symbol MATCHES '/y'",
+)
+
+
+class TestTopics:
+    @pytest.mark.parametrize("unrouted", ["replicate", "residual"])
+    @pytest.mark.parametrize("open_ones", [(), ("symbol MATCHES '+/asia'", "symbol MATCHES '#'", "price > 3")])
+    def test_every_match_is_on_a_server_that_gets_the_event(self, unrouted, open_ones):
+        """Patterns are routed by their first level; those that begin with a wildcard are where unrouted filters are."""
+        texts = (*TOPICS, *(f"symbol MATCHES 'a{i}/b'" for i in range(20)), *open_ones)
+        filters, schema = compile_all(*texts), SCHEMA
+        partition = EventSpace.build(filters, ones(filters), schema, 4, attributes=["symbol"], unrouted=unrouted)
+        assert "routed by the first level of symbol" in partition.explain()
+        assert partition.unrouted == len(open_ones)
+        names = (
+            None,
+            "",
+            "news",
+            "news/asia",
+            "news/asia/markets",
+            "sport/asia",
+            "/x",
+            "/y",
+            "a3/b",
+            "a4",
+            "$news/asia",
+        )
+        events = [{"symbol": name, "price": 9.0} for name in names]
+        partition = EventSpace.from_arrays(partition.arrays(), schema)
+        routes = partition.route(EventBatch.read(schema, events))
+        sent = set(zip(routes.event_ids.tolist(), routes.servers.tolist(), strict=True))
+        placement = partition.place(filters)
+        engine = Engine(schema)
+        engine.subscribe_many(dict(enumerate(texts)))
+        found = [(event, id) for event, ids in enumerate(engine.match_batch(events).to_lists()) for id in ids]
+        assert {id for _, id in found} >= set(range(len(TOPICS)))
+        for event, id in found:
+            assert any(
+                (event, s) in sent for s in placement.servers[placement.ptr[id] : placement.ptr[id + 1]].tolist()
+            )
+
+    def test_the_choice(self):
+        """First levels are chosen where filters are patterns, and values where they are whole topics."""
+        filters = compile_all(*TOPICS)
+        number = SCHEMA.number_of(Column(0, Reading.TOPICS))
+        assert choose_columns(filters, ones(filters), SCHEMA, 100, 0)[0] == (number,)
+        filters = compile_all(*(f"symbol = 'news/{i}'" for i in range(8)))
+        assert choose_columns(filters, ones(filters), SCHEMA, 100, 0)[0] == (0,)

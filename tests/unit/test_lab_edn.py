@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wherecast.papers.edn.experiments import bend, bloom, growth, overpartitioning, popularity, rebalancing, servers
+from wherecast.papers.edn.experiments import (
+    bend,
+    bloom,
+    growth,
+    models,
+    overpartitioning,
+    popularity,
+    rebalancing,
+    servers,
+)
 from wherecast.papers.edn.experiments.network import Network
 from wherecast.papers.edn.workload import PAPER_MARKET
 from wherecast.papers.lab.experiment import EXPERIMENTS, Claim, Experiment, LabError, load_experiment, show_spread
@@ -191,3 +200,14 @@ def test_a_straight_line_has_the_slope_it_was_drawn_with():
     rows = [{"seed": 0, "rank": r, "subscriptions": 1e6 * r**-1.07 if 100 <= r <= 3000 else 1.0} for r in ranks]
     assert popularity.fit_line(rows) == pytest.approx((-1.07, np.log(1e6)))
     assert [finding.holds for _, finding in popularity.EXPERIMENT.judge(rows)] == [True, True, True]
+
+
+def test_six_models_in_one_index(found):
+    """Each kind finds what the naive evaluator finds, and something; what all find together is the sum."""
+    for _, rows in group(found["edn-models"], "subscriptions_per_kind"):
+        by_set = {row["kinds"]: row["matches_per_event"] for row in rows}
+        alone = [by_set[kind] for kind in models.KINDS]
+        assert by_set[models.ALL] == pytest.approx(sum(alone))
+    assert all(alone)  # of the larger size
+    assert not numbers(found["edn-models"], "wrong").any()
+    assert max(numbers(found["edn-models"], "checked_events")) > 0

@@ -63,7 +63,10 @@ ENGINES = [make_engine(FILTERS), make_engine(FILTERS[:2])]
 def test_they_are_matched_like_their_events(events, skipped, engine):
     batch = pa.RecordBatch.from_pylist(events, TYPES).slice(skipped)
     expected = [sorted(engine.match(event)) for event in events[skipped:]]
-    assert EventBatch.read(engine.schema, batch, needed=engine._readable()[2], names=engine._names).plain is not None
+    assert (
+        EventBatch.read(engine.schema, batch, needed=engine._segments.readable().attributes, names=engine._names).plain
+        is not None
+    )
     for times in range(2):  # many events, of which some are left out once the first column is coded
         many = pa.Table.from_batches([batch] * (1 if times == 0 else 600)).combine_chunks().to_batches()
         for each in many:
@@ -87,7 +90,7 @@ def test_pieces_and_samples_have_all_columns():
     engine = ENGINES[0]
     batch = pa.RecordBatch.from_pylist([{"name": "ab", "price": 2.0, "other": "x"}] * 600, TYPES)
     assert engine.match_batch(batch, threads=2).to_lists() == [[0]] * 600
-    needed = engine._readable()[2]
+    needed = engine._segments.readable().attributes
     read = EventBatch.read(engine.schema, batch, needed=needed, names=engine._names)
     assert read.has_read(needed)
     assert read.sample(3).array(1).to_pylist() == [2.0] * 3

@@ -335,3 +335,14 @@ def test_frequencies_that_cannot_be(written: object) -> None:
         Schema.of({"body": {"type": "string", "frequencies": written}})
     with pytest.raises(SchemaError):
         Schema.of({"body": {"type": "int", "frequencies": {"texts": 1, "words": {}}}})
+
+
+def test_a_text_of_ten_megabytes() -> None:
+    """It is cut and weighed as any other; a word counts by the logarithm of how often it comes."""
+    engine = Engine({"body": "string"})
+    engine.subscribe_many({f"{limit}": f"SIMILAR(body, 'chip export') >= 0.{limit}" for limit in (70, 74, 75)})
+    body = "export " + "chip " * 2_000_000
+    weight = (2_000_000).bit_length()
+    expected = (1 + weight) / (2 * (1 + weight**2)) ** 0.5
+    assert 0.73 < expected < 0.74
+    assert engine.match_batch([{"body": body}]).to_lists() == [["70"]]

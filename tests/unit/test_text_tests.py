@@ -80,3 +80,29 @@ def test_a_batch_and_a_single_event_agree_with_the_evaluator(ascii_only: bool, m
     plain.subscribe_many(dict(enumerate(FILTERS)))
     assert found == [sorted(ids) for ids in plain.match_batch(events)]
     assert {number for ids in found for number in ids} == set(range(len(FILTERS)))
+
+
+NEGATED = [
+    "n > 0 AND NOT KEYWORDS(a, 'Chip', 'export')",
+    "n > 0 AND NOT ANY_KEYWORD(a, 'chip', 'straße')",
+    "n > 0 AND NOT b MATCHES 'x/+'",
+    "n > 0 AND KEYWORDS(a, 'chip') AND NOT b MATCHES 'x/#'",
+    "n > 0 AND (NOT KEYWORDS(a, 'export')) IS NOT TRUE",
+]
+
+
+def test_negated_topics_and_words_are_answered_by_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of such a filter is evaluated, and the answers are those of the evaluator."""
+    bodies, names = (None, "", "chip export", "CHIP", "exports STRASSE"), (None, "x", "x/y", "y")
+    events = [{"n": 1, "a": a, "b": b} for a in bodies for b in names]
+    evaluating, coding = (Engine({"n": "int", "a": "string", "b": "string"}) for _ in range(2))
+    monkeypatch.setattr("wherecast.index.text_tests.find_test", lambda residual: None)
+    evaluating.subscribe_many(dict(enumerate(NEGATED)))
+    found = [sorted(ids) for ids in evaluating.match_batch(events)]
+    assert {number for ids in found for number in ids} == set(range(len(NEGATED)))
+    monkeypatch.undo()
+    monkeypatch.setattr("wherecast.index.residuals.Residuals._hold", None)
+    monkeypatch.setattr("wherecast.index.build._ASKED_BY", 1.0)
+    coding.subscribe_many(dict(enumerate(NEGATED)))
+    assert [sorted(ids) for ids in coding.match_batch(events)] == found
+    assert [sorted(coding.match(event)) for event in events] == found

@@ -134,9 +134,9 @@ class Codebook:
         return self.schema.is_set(number) if expression is None else expression.reading is not Reading.VALUE
 
     def literals(self, number: int) -> Mapping[str, int] | None:
-        """The codes of the literals in a column by their marked texts; None if it is not a column of literals."""
+        """The codes of the elements of a column of literals (with their marks), topics or words; None if it is no such column."""
         codes = self.codes[number] if number < len(self.codes) else None
-        return codes.numbers if isinstance(codes, LiteralCodes) else None
+        return codes.numbers if isinstance(codes, LiteralCodes | TopicCodes | WordCodes) else None
 
     @property
     def widths(self) -> Ints:
@@ -286,7 +286,7 @@ def build_codes(
 ) -> tuple[Codebook, Ints, Ints]:
     """The codebook of a set of filters, and the rows' intervals in its codes.
 
-    `tested` are literals by column of literals that no row asks for, but residuals do.
+    `tested` are elements of columns of literals, topics and words that no row asks for, but residuals do.
     """
     tested = {} if tested is None else tested
     column = np.where(filters.attr < 0, ~filters.attr, filters.attr)
@@ -297,16 +297,17 @@ def build_codes(
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(len(codes) + 1))
     by_kind: dict[type[ColumnCodes], list[int]] = {}
-    for number in np.flatnonzero(np.diff(bounds)).tolist():
+    for number in sorted({*np.flatnonzero(np.diff(bounds)).tolist(), *tested}):
         by_kind.setdefault(codes_of_column(schema, expressions, number, len(schema.columns)), []).append(number)
     ends = filters, column, codes, lo, hi
-    _build_literals(sorted({*by_kind.pop(LiteralCodes, []), *tested}), tested, *ends)
+    of_literals = by_kind.pop(LiteralCodes, [])
+    _build_literals(of_literals, {n: tested[n] for n in of_literals if n in tested}, *ends)
     _build_strings(by_kind.pop(StringCodes, []), *ends)
     for kind, numbers in by_kind.items():
         for number in numbers:
             rows = order[bounds[number] : bounds[number + 1]]
             real = rows[~filters.null[rows]]
-            make = _maker(kind, schema, number, regex_bytes)
+            make = _maker(kind, schema, number, regex_bytes, tested.get(number, ()))
             codes[number], lo[real], hi[real] = make(filters, real)
     return Codebook(schema, codes, expressions), lo, hi
 
@@ -412,7 +413,7 @@ def _with_tested(
     )
 
 
-def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: int) -> _Maker:
+def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: int, tested: Collection[str]) -> _Maker:
     """What makes the codes of a column that is made on its own."""
     own = number < len(schema.columns)
     if kind is KeyCodes:
@@ -420,20 +421,21 @@ def _maker(kind: type[ColumnCodes], schema: Schema, number: int, regex_bytes: in
     if kind is VectorCodes or kind is SimilarTextCodes:
         return partial(_similar_codes, kind)
     if kind is TopicCodes:
-        return partial(_set_codes, TopicCodes.of)
+        return partial(_set_codes, TopicCodes.of, tested)
     if kind is WordCodes:
         language = schema.attributes[schema.columns[number].attr].language
-        return partial(_set_codes, partial(WordCodes.of, language=language))
-    return partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes))
+        return partial(_set_codes, partial(WordCodes.of, language=language), tested)
+    return partial(_set_codes, partial(RegexCodes.of, memory_bytes=regex_bytes), ())
 
 
 def _set_codes(
-    make: Callable[[list[str]], TextSetCodes], filters: Filters, real: Longs
+    make: Callable[[list[str]], TextSetCodes], tested: Collection[str], filters: Filters, real: Longs
 ) -> tuple[TextSetCodes, Ints, Ints]:
-    """Every row asks for one element: a regular expression, a pattern of topics, a word."""
+    """Every row asks for one element: a regular expression, a pattern of topics, a word. Those that only residuals test come behind."""
     used, place = np.unique(filters.lo[real] >> 2, return_inverse=True)
     code = (place + FIRST_LITERAL).astype(np.int32)
-    return make([filters.strings[i] for i in used.tolist()]), code, code
+    elements = [filters.strings[i] for i in used.tolist()]
+    return make([*elements, *sorted(set(tested).difference(elements))]), code, code
 
 
 def _similar_codes(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import FAR, Boxes
 from wherecast.index.codes import Codebook
+from wherecast.index.pages import side_by_side
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
 from wherecast.language.sequences import distinct, numbered, take_ranges
@@ -108,12 +109,15 @@ def pack_boxes(boxes: Boxes) -> PackedBoxes:
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
     none = np.zeros(0, np.int32)
     number, attr, lo, hi = _number_rows(boxes)
+    small = attr.astype(np.int8) if boxes.n_attributes <= 128 else attr
+    rows = [boxes.ptr.astype(np.int32), number, small, lo, none if np.array_equal(lo, hi) else hi]
+    ptr, number, attr, lo, hi = side_by_side(rows)
     return PackedBoxes(
-        boxes.ptr.astype(np.int32),
+        ptr,
         number,
-        attr.astype(np.int8) if boxes.n_attributes <= 128 else attr,
+        attr,
         lo,
-        none if np.array_equal(lo, hi) else hi,
+        hi,
         none if identity else boxes.filter_ids,
         boxes.residuals if np.any(boxes.residuals >= 0) else none,
         boxes.n_filters,

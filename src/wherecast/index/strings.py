@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from wherecast.index.bounds import StoredArrays
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
+from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.codes import encode_string, encode_strings, fill_table, hash_strings
 from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.arrow_texts import string_buffers
@@ -24,8 +25,8 @@ from wherecast.language.sequences import take_ranges
 #: Of all tables that this process makes: a column is hashed once for all of them.
 _SEED = secrets.randbits(63)
 
-#: The hash of stored tables, which name it; the first one, byte by byte, had no number.
-_HASH = 1
+#: The hash of stored tables, which name it; the first one, byte by byte, had no number, and 1 left the last letters of texts out of the slot.
+_HASH = 2
 
 #: Codes have 32 bits and a string takes two.
 _MOST_STRINGS = 2**30 - 1
@@ -84,6 +85,15 @@ class PackedTexts:
         """Some of the texts, by their number."""
         starts, ends = self.offsets[places].tolist(), self.offsets[places + 1].tolist()
         return [self.data[a:b].tobytes().decode() for a, b in zip(starts, ends, strict=True)]
+
+
+class ElementTexts(PackedTexts):
+    """Texts that are the elements of sets: each has one code, in their order."""
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Codes by text."""
+        return {text: code for code, text in enumerate(self.strings(), FIRST_LITERAL)}
 
 
 class StringCodes(PackedTexts):
@@ -168,7 +178,7 @@ class StringCodes(PackedTexts):
         """The codes whose `arrays()` these are, used in place. Raises SnapshotError if they cannot be."""
         _check(StoredArrays(arrays, "codes of strings"))
         ordered, seed, *known = (int(f) for f in arrays["facts"])
-        table = (seed, arrays["places"], arrays["marks"]) if known else None  # an older one is made anew
+        table = (seed, arrays["places"], arrays["marks"]) if known == [_HASH] else None  # an older one is made anew
         return cls(arrays["offsets"], arrays["data"], bool(ordered), table)
 
 
@@ -194,7 +204,9 @@ def _check(stored: StoredArrays) -> None:
     stored.require(n < _MOST_STRINGS, "offsets", f"has {n} strings, at most {_MOST_STRINGS}")
     stored.require(n < 2 or pc.all(pc.less(texts[:-1], texts[1:])).as_py(), "data", "is not sorted")
     facts = stored.column("facts", np.uint64)
-    stored.require(facts.size == 2 or (facts.size == 3 and facts[2] == _HASH), "facts", "names no hash that is known")
+    stored.require(
+        facts.size == 2 or (facts.size == 3 and 0 < facts[2] <= _HASH), "facts", "names no hash that is known"
+    )
     stored.require(facts[0] <= 1, "facts", f"has no truth value but {facts[0]}")
     places = stored.column("places", np.int32)
     is_power = places.size & (places.size - 1) == 0

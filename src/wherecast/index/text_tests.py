@@ -13,6 +13,9 @@ literals of such tests in these columns, too (`literals_of_tests`). A test is th
 search in the text, and it comes first. Of a pattern of several literals, and of a regular expression like `x.*y`, all literals must be there: that
 is asked first, and the rest only of the texts that have them all.
 
+*Topics and words.* A negated `MATCHES` or `KEYWORDS` is such a test, too: its pattern or word is an element of the column of topics or words. A
+phrase is asked for all of its words first.
+
 *By text.* Pairs of a batch are then gathered by column, and one kernel call per column decides them (`kernels.patterns`); a pair
 that several residuals ask for is decided once.
 """
@@ -36,12 +39,13 @@ from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
 from wherecast.language.events.values import Stored
-from wherecast.language.expression import Call, Like, Param
-from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, Column, Reading, marked
+from wherecast.language.expression import Attr, Call, Like, Param
+from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, SETS_OF_CALLS, Column, Reading, marked
 from wherecast.language.filters.filters import Filters, Program
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
 from wherecast.language.sequences import take_ranges
 from wherecast.language.syntax.patterns import find_form, like_parts
+from wherecast.language.syntax.words import longest_word, words_of
 
 #: Bytes of a pattern at most; longer ones are left to the evaluator, which runs them in linear time.
 _MOST_BYTES = 64
@@ -61,28 +65,26 @@ ADMITTED = np.array([[answer in _ADMITS[truth] for answer in (NO, YES, UNKNOWN)]
 class TextTest(NamedTuple):
     """A residual that is one test of one text."""
 
-    attr: int
-    fold: bool  # of the text in lower case
-    kind: str  # like, ilike, or a function's name
+    column: Column  # whose codes may answer it
+    kind: str  # like, ilike, rlike, or a function's name
     param: Param
     truth: Truth
 
-    @property
-    def column(self) -> Column:
-        """The column of literals that answers it."""
-        return Column(self.attr, Reading.LOWER_LITERALS if self.fold else Reading.LITERALS)
-
     def literal(self, text: str) -> str | None:
-        """The marked literal for which a text asks, if that is all it asks."""
+        """The element of the column for which a text asks, if that is all it asks."""
+        if self.kind in SETS_OF_CALLS:
+            return longest_word(text) if self.column.reading is Reading.WORDS else text
         if self.kind not in ("like", "ilike"):
             return marked(_MARKS[self.kind], text)
         form = find_form(self.kind, text)
         return form.literal if form.name in _SINGLE else None
 
     def pieces(self, text: str) -> list[str]:
-        """Marked literals that a text must contain for the test to be true; there may be more."""
+        """Elements of the column that a text must have for the test to be true; there may be more."""
         if self.truth not in (Truth.TRUE, Truth.NOT_FALSE):
             return []
+        if self.kind == "phrase":
+            return words_of(text)
         if self.kind == "rlike":
             plain = [piece for piece in text.split(".*") if piece] if _PLAIN_REGEX.fullmatch(text) else []
             return [ANYWHERE + piece for piece in plain]
@@ -91,8 +93,10 @@ class TextTest(NamedTuple):
         parts = like_parts(text.lower() if self.kind == "ilike" else text)
         return [ANYWHERE + piece for is_wildcard, piece in parts if not is_wildcard]
 
-    def pattern(self, literal: str) -> bytes:
-        """A literal as the kernel reads it."""
+    def pattern(self, literal: str) -> bytes | None:
+        """A literal as the kernel reads it; None if no kernel does."""
+        if self.kind in SETS_OF_CALLS:
+            return None
         if self.kind in ("like", "ilike"):
             parts = like_parts(literal.lower() if self.kind == "ilike" else literal)
             return b"".join(_WILDCARDS[text] if is_wildcard else text.encode() for is_wildcard, text in parts)
@@ -115,6 +119,8 @@ _AROUND = {
 def find_test(residual: Residual) -> TextTest | None:
     """The test that a residual is, if it is one."""
     node = residual.node
+    if isinstance(node, Call) and node.name in SETS_OF_CALLS:
+        return _set_test(node, SETS_OF_CALLS[node.name], residual.truth)
     if isinstance(node, Like) and node.kind in ("like", "ilike") and node.escape == "\\":
         item, kind, param = node.item, node.kind, node.pattern
     elif isinstance(node, Call) and node.name in _AROUND and isinstance(node.args[1], Param):
@@ -124,18 +130,26 @@ def find_test(residual: Residual) -> TextTest | None:
     column = literals_of(item, in_lower_case=kind == "ilike")
     if column is None or param.type is not Type.STRING:
         return None
-    return TextTest(column.attr, column.reading is Reading.LOWER_LITERALS, kind, param, residual.truth)
+    return TextTest(column, kind, param, residual.truth)
+
+
+def _set_test(node: Call, reading: Reading, truth: Truth) -> TextTest | None:
+    """A test of an element of an attribute's topics or words."""
+    item, param = node.args[:2]
+    if not isinstance(item, Attr) or not isinstance(param, Param):
+        return None
+    return TextTest(Column(item.index, reading), node.name, param, truth)
 
 
 def find_gate(residual: Residual) -> TextTest | None:
     """A test without which a residual cannot be true, if it is a pattern: see `TextTest.pieces`."""
     node = residual.node
+    if isinstance(node, Call) and node.name == "phrase":
+        return _set_test(node, Reading.WORDS, residual.truth)
     if not isinstance(node, Like) or node.escape != "\\" or node.pattern.type is not Type.STRING:
         return None
     column = literals_of(node.item, in_lower_case=node.kind == "ilike")
-    if column is None:
-        return None
-    return TextTest(column.attr, column.reading is Reading.LOWER_LITERALS, node.kind, node.pattern, residual.truth)
+    return None if column is None else TextTest(column, node.kind, node.pattern, residual.truth)
 
 
 class TextTests:
@@ -249,7 +263,8 @@ def take_tests(
             if test is None or patterns is None:
                 own_rest.append(residual)
             else:
-                others.append(mine, columns.setdefault((test.attr, test.fold), len(columns)), patterns, test.truth)
+                place = test.column.attr, test.column.reading is Reading.LOWER_LITERALS
+                others.append(mine, columns.setdefault(place, len(columns)), patterns, test.truth)
         left[number], rest[number] = tuple(own_left), tuple(own_rest)
     is_left = np.array([bool(each) for each in left], bool)[program] if programs else np.zeros(0, bool)
     own = CodeTests(*coded.sorted(program.size), frozen(ADMITTED))
@@ -267,7 +282,7 @@ class _Pile:
         self._truths: list[int] = []
 
     def add(self, owners: Longs, test: TextTest, literals: list[str | None], codebook: Codebook | None) -> bool:
-        """Ask for the codes of marked literals, by owner, if all of them have one."""
+        """Ask for the codes of elements of the test's column, by owner, if all of them have one."""
         number = -1 if codebook is None else codebook.schema.number_of(test.column)
         known = None if codebook is None else codebook.literals(number)
         codes = [] if known is None else [known.get(literal or "", -1) for literal in literals]
@@ -298,13 +313,17 @@ def _in_step(gate: TextTest, texts: list[str]) -> list[list[str | None]]:
 
 
 def _patterns(test: TextTest, texts: list[str], pool: _Pool) -> list[int] | None:
-    """The numbers of a test's patterns, by row; None if one is too long."""
+    """The numbers of a test's patterns, by row; None if one is too long, or not for the kernel."""
     patterns = [test.pattern(text) for text in texts]
-    return None if any(len(p) > _MOST_BYTES for p in patterns) else [pool.add(p) for p in patterns]
+    return (
+        None
+        if any(p is None or len(p) > _MOST_BYTES for p in patterns)
+        else [pool.add(p) for p in patterns if p is not None]
+    )
 
 
 def literals_of_tests(filters: Filters, schema: Schema, chosen: Longs) -> list[tuple[int, Longs, list[str]]]:
-    """The literals that text tests in the residuals of the chosen clauses ask for: column, clauses, and their literals, each once."""
+    """The elements of columns that text tests in the residuals of the chosen clauses ask for: column, clauses, and elements, each once."""
     found = []
     order = chosen[np.argsort(filters.program[chosen], kind="stable")]
     bounds = np.searchsorted(filters.program[order], np.arange(len(filters.programs) + 1))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import PackedTexts, Texts, check_texts, join_texts
+from wherecast.index.strings import ElementTexts, Texts, check_texts, join_texts
 from wherecast.kernels.arrays import Bytes, Ints, Longs
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import direct, frozen
@@ -47,7 +47,7 @@ _CODES_PER_NAME = 16
 _STORED = ("nodes", "slots", "level_at", "level_size", "places", "marks")
 
 
-class TopicCodes(PackedTexts):
+class TopicCodes(ElementTexts):
     """Pattern i has code i + 2. A name that is there has code 1, NULL is 0."""
 
     def __init__(self, offsets: Longs, data: Bytes, trie: Trie) -> None:

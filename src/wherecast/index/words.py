@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from wherecast.errors import LimitError
 from wherecast.index.bounds import StoredArrays
-from wherecast.index.strings import PackedTexts, Texts, check_texts, join_texts, lay_out
+from wherecast.index.pages import side_by_side
+from wherecast.index.strings import ElementTexts, Texts, check_texts, join_texts, lay_out
 from wherecast.kernels.arrays import Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.kernels.jit import frozen
@@ -44,7 +45,7 @@ def _make_room(n_words: int) -> SearchRoom:
     return keys, *places, np.zeros(n_bits, np.uint64), np.zeros((n_bits >> 6) + 1, np.uint64)
 
 
-class WordCodes(PackedTexts):
+class WordCodes(ElementTexts):
     """Word i has code i + 2. A text that is there has code 1, NULL is 0."""
 
     def __init__(self, offsets: Longs, data: Bytes, slots: Words, seed: int, language: str) -> None:
@@ -64,7 +65,7 @@ class WordCodes(PackedTexts):
             raise LimitError(f"words of {data.size} bytes on one attribute, at most {_MOST_BYTES}; use fewer words")
         slots, seed = np.zeros(2 << max(2 * len(words), 2).bit_length(), np.uint64), secrets.randbits(63)
         fill_slots(offsets, data, np.uint64(seed), slots)
-        return cls(offsets, data, slots, seed, language)
+        return cls(offsets, data, side_by_side([slots])[0], seed, language)
 
     @cached_property
     def _by_stem(self) -> dict[str, tuple[int, ...]]:

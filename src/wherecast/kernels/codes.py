@@ -232,7 +232,11 @@ def _short_word(data: Bytes | bytes, start: int, end: int) -> Any:
 
 @inlined
 def hash_words(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np.uint64:
-    """A 64-bit hash of data[start:end], eight bytes at a time; the last eight may overlap those before them."""
+    """A 64-bit hash of data[start:end], eight bytes at a time; the last eight may overlap those before them.
+
+    The last shift is another than that of the steps: the same one again would undo it, and the last letters of a text would not
+    reach the low bits, which choose the slot.
+    """
     h = seed ^ (np.uint64(end - start) * _MULTIPLIER)
     i = np.int64(start)
     while i + 8 <= end:
@@ -242,7 +246,7 @@ def hash_words(data: Bytes | bytes, start: int, end: int, seed: np.uint64) -> np
     if i < end:
         h = (h ^ (eight_bytes(data, end - 8) if end - start >= 8 else _short_word(data, start, end))) * _MULTIPLIER
         h ^= h >> _SHIFT
-    h = (h ^ (h >> _SHIFT)) * _MIX
+    h = (h ^ (h >> np.uint64(29))) * _MIX
     return h ^ (h >> _SHIFT)
 
 

@@ -82,6 +82,24 @@ def widen(lo: Ints, hi: Ints, lo2: Ints, hi2: Ints) -> None:
         hi[a] = max(hi[a], hi2[a])
 
 
+@inlined
+def move_box(lo: Ints, hi: Ints, kinds: Longs, source: Scalar, target: Scalar) -> None:
+    """Copy a box with its kind, number by number: Numba takes 2 s to compile what it needs to assign to a slice."""
+    for a in range(lo.shape[1]):
+        lo[target, a] = lo[source, a]
+        hi[target, a] = hi[source, a]
+    kinds[target] = kinds[source]
+
+
+@inlined
+def push(stack: Longs, depth: Scalar, first: Scalar, end: Scalar, parts: Scalar, part: Scalar) -> None:
+    """Write an entry number by number, likewise."""
+    stack[depth, 0] = first
+    stack[depth, 1] = end
+    stack[depth, 2] = parts
+    stack[depth, 3] = part
+
+
 @jit
 def sort_by_end(ends: Ints, axis: Scalar, items: Ints, counts: Longs, out: Ints) -> None:
     """Items in the order of their end on an axis, from -1 to the axis's width; equal ends keep their order."""
@@ -145,7 +163,7 @@ def cut_boxes(
         widest = max(widest, share_ptr[a + 1] - share_ptr[a])
     counts = np.empty(widest + 3, np.int64)
     stack = np.empty((n_parts + 1, 4), np.int64)  # first item, end, parts, first part
-    stack[0] = (0, n, n_parts, 0)
+    push(stack, 0, 0, n, n_parts, 0)
     depth = 1
     while depth:
         depth -= 1
@@ -171,13 +189,14 @@ def cut_boxes(
         if best_axis >= 0:
             width = share_ptr[best_axis + 1] - share_ptr[best_axis]
             sort_by_end(hi if best_end else lo, best_axis, mine, counts[: width + 3], order)
-            mine[:] = order
+            for i in range(mine.size):
+                mine[i] = order[i]
         before, middle = 0.0, first
         while middle < end and slice_of(before, weights[items[middle]], total, k) < mark:
             before += weights[items[middle]]
             middle += 1
-        stack[depth] = (first, middle, mark, part)
-        stack[depth + 1] = (middle, end, k - mark, part + mark)
+        push(stack, depth, first, middle, mark, part)
+        push(stack, depth + 1, middle, end, k - mark, part + mark)
         depth += 2
 
 
@@ -192,7 +211,7 @@ def join_boxes(
     n = 0
     for i in range(lo.shape[0]):
         if lo.shape[1] == 0 or lo[i, 0] <= hi[i, 0]:
-            lo[n], hi[n], kinds[n] = lo[i], hi[i], kinds[i]
+            move_box(lo, hi, kinds, i, n)
             n += 1
     partner, growth = np.full(n, -1), np.full(n, np.inf)  # the best j < i to join i with
     stale = np.zeros(n, np.bool_)  # the partner is gone or has grown: the growth is a lower bound, to be looked up anew
@@ -211,7 +230,7 @@ def join_boxes(
         for k in range(n):
             stale[k] |= partner[k] in (i, j)
         n -= 1
-        lo[i], hi[i], kinds[i] = lo[n], hi[n], kinds[n]  # the last takes the place of i
+        move_box(lo, hi, kinds, n, i)  # the last takes the place of i
         growth[i], stale[i] = growth[n], True
         find_partner(lo, hi, kinds, j, mixed, shares, share_ptr, partner, growth)
         stale[j] = False

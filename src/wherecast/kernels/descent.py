@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import Buckets, find_guarded, load_buckets, refuse_unmet
+from wherecast.kernels.guards import Buckets, find_guarded, list_guarded, load_buckets
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
@@ -550,6 +550,14 @@ def descend(
                 if guarded and not has_buckets:
                     has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
                     has_buckets = True
+                if guarded and has_lists:
+                    guard, waited = leaves[leaf, MAP], count
+                    count, held = list_guarded(
+                        guards, guard, guard + size, slots, first, own, near, met, checked, waiting, count, kept, held
+                    )
+                    for i in range(waited, count):
+                        prefetch(row_ptr, np.int64(waiting[i]))
+                    continue
                 for i in range((size + 63) >> 6):
                     word = found[i] if words > 0 else first_bits(size - 64 * i)
                     certain = sure[i] if words > 0 else ZERO
@@ -557,8 +565,6 @@ def descend(
                         guard = leaves[leaf, MAP] + 64 * i
                         end = min(guard + 64, leaves[leaf, MAP] + size)
                         word, certain = find_guarded(guards, guard, end, own)
-                        if has_lists:
-                            word = refuse_unmet(guards, guard, word, own, near, met)
                     if not checked:
                         certain = word
                     word &= ~certain
@@ -583,9 +589,9 @@ def descend(
 @hot
 def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, _, guards, near, bucket_ptr, buckets = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, _, _, _, own, met = scratch
+    stack, places, found, sure, waiting, kept, _, own, met = scratch
     for event in range(codes.shape[0]):
         has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
         stack[0] = 0
@@ -603,12 +609,15 @@ def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: 
             totals[1] += 1
             totals[2] += leaves[leaf, SIZE]
             if leaves[leaf, WORDS] == 0 and leaves[leaf, SURE] > 0:
-                end = leaves[leaf, MAP] + leaves[leaf, SIZE]
-                for guard in range(leaves[leaf, MAP], end, 64):
-                    word, certain = find_guarded(guards, guard, min(guard + 64, end), own)
-                    if has_lists:
-                        word = refuse_unmet(guards, guard, word, own, near, met)
-                    totals[3] += popcount(word & ~certain)
+                begin, size = leaves[leaf, MAP], leaves[leaf, SIZE]
+                if has_lists:
+                    first, checked = leaves[leaf, SLOT], leaves[leaf, CHECKED] > 0
+                    given = guards, begin, begin + size, slots, first, own, near, met, checked
+                    totals[3] += list_guarded(*given, waiting, np.int64(0), kept, np.int64(0))[0]
+                else:
+                    for guard in range(begin, begin + size, 64):
+                        word, certain = find_guarded(guards, guard, min(guard + 64, begin + size), own)
+                        totals[3] += popcount(word & ~certain)
             elif leaves[leaf, WORDS] == 0:
                 totals[3] += leaves[leaf, SIZE]
             elif leaves[leaf, CHECKED] > 0:

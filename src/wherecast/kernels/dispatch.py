@@ -12,8 +12,8 @@ A summary says whether a bucket may hold a signature. There are two:
 chooses one word of its bucket and, mixed, `BITS` bits in it: a test reads one word, whatever the size. A word filter lets
 more through than a filter whose bits are spread, and pays for it with some bits more per signature.
 
-*Dictionary.* An open-addressed table of signatures with the subscriptions behind each; 0 is a free slot (a signature of 0
-is taken for 1). A signature whose count has fallen to 0 keeps its slot until the table is made anew.
+*Dictionary.* An open-addressed table of signatures with the subscriptions behind each; 0 is a free slot, so no
+signature is 0. A signature whose count has fallen to 0 keeps its slot until the table is made anew.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def sign_row(
         if valids[a][row]:
             value = hash_bytes(datas[a], offsets[a][row], offsets[a][row + 1], seed)
         signature = fold_value(signature, value)
-    return signature
+    return signature if signature != np.uint64(0) else np.uint64(1)  # 0 is a free slot of the dictionary
 
 
 @hot

@@ -40,13 +40,18 @@ def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Int
 def prepare_codes(
     codes: Ints, list_ptr: Longs, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints
 ) -> tuple[Scalar, Scalar]:
-    """Codes by column; lists become ~r with r counted up. Returns the number of lists, and of their codes at most."""
+    """Codes by column; lists become ~r with r counted up. Returns the number of lists, and of their codes at most.
+
+    Columns of one attribute follow each other and are renumbered alike, so they share a list.
+    """
     n_lists, n_codes = 0, 0
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
             if code >= 0:
                 out[event, c] = renumber(code, width[c], table_ptr[c], table_ptr[c + 1], table)
+            elif c > 0 and attribute[c] == attribute[c - 1]:
+                out[event, c] = out[event, c - 1]
             else:
                 out[event, c] = ~n_lists
                 n_lists += 1
@@ -62,7 +67,7 @@ def prepare_lists(codes: Ints, list_ptr: Longs, list_codes: Ints, attribute: Int
     for event in range(codes.shape[0]):
         for c in range(attribute.size):
             code = codes[event, attribute[c]]
-            if code >= 0:
+            if code >= 0 or (c > 0 and attribute[c] == attribute[c - 1]):
                 continue
             begin, ascends = n, True
             for k in range(list_ptr[~code], list_ptr[~code + 1]):

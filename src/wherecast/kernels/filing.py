@@ -519,7 +519,9 @@ def choose_tests(
     n_columns = used.size
     start = np.zeros(n_columns + 1, np.int64)
     who, what = by_column(members, ptr, column, used, start)
-    present = (np.diff(start) > 0).sum()
+    present = 0
+    for c in range(n_columns):
+        present += start[c] < start[c + 1]
     mapped = find_mapped(start, members.size, width)
     work = np.empty(members.size, np.float32)
     mapped_share = 0.0

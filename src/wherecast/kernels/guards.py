@@ -13,7 +13,8 @@ each few neighbouring codes where there are many. NULL, code 0, always has a buc
 
 *Long lists.* A text of 145 words meets most of 256 buckets, so these refuse little. In a column where events have long lists, a guard of a single
 code has one of 16,384 *fine* buckets instead, by a hash of the code, and the event's list marks those that it meets. Such a guard is told by its
-first bucket being after its last. In such a column every event counts as a list, also one with a single code.
+first bucket being after its last. In such a column every event counts as a list, also one with a single code, and other guards let it pass. Columns of one
+attribute share their marks.
 
 Where the guard is all that is left to check, it often decides: for every code between the first and the last bucket, and in these for buckets of
 a single code.
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles, Words
-from wherecast.kernels.jit import HAS_COMPRESS, ONE, ZERO, Scalar, config, inlined, jit, match_guards, trailing_zeros
+from wherecast.kernels.jit import HAS_COMPRESS, ONE, ZERO, Scalar, config, inlined, jit, match_guards
 
 #: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
@@ -92,23 +93,22 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
         if code == 0 and fine == 0:
             out[c] = SINGLE  # bucket 0 has no other code
             continue
-        if fine > 0:
-            words = 4 * near.size + FINE_WORDS * (fine - 1)
-            if code < 0:
-                mark_fine(list_codes, list_ptr[~code], list_ptr[~code + 1], words, met)
-            else:
-                mark_fine(codes[event], c, c + 1, words, met)
         if code >= 0 and fine == 0:
             out[c] = bucket_of(code, c, near, bucket_ptr, buckets)
             continue
         out[c] = NO_BUCKET
         has_lists = True
+        if fine > 0:
+            words = 4 * near.size + FINE_WORDS * (fine - 1)
+            if c > 0 and np.int64(near[c - 1]) >> SHIFT_BITS == fine:
+                continue  # marked already
+            if code < 0:
+                mark_fine(list_codes, list_ptr[~code], list_ptr[~code + 1], words, met)
+            else:
+                mark_fine(codes[event], c, c + 1, words, met)
+            continue
         for i in range(4 * c, 4 * c + 4):
             met[i] = ZERO
-        if code >= 0:
-            bucket = bucket_of(code, c, near, bucket_ptr, buckets) & 255
-            met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
-            continue
         for k in range(list_ptr[~code], list_ptr[~code + 1]):
             bucket = bucket_of(np.int64(list_codes[k]), c, near, bucket_ptr, buckets) & 255
             met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
@@ -119,7 +119,7 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
 def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[Scalar, Scalar]:
     """The candidates among up to 64 slots by their guards first:end, and those of them that hold without a check.
 
-    `own` are the event's buckets. A list passes every guard here: `refuse_unmet` looks at those, which keeps this loop short.
+    `own` are the event's buckets, none of which is of a list.
     """
     found, sure = ZERO, ZERO
     if _AT_ONCE:
@@ -133,34 +133,41 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
         bucket = np.int64(own[guard & 0x7FFF])
         place = bucket & 255
         low, high = (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
-        inside = (place >= low) & (place <= high) & (bucket >= 0)
+        inside = (place >= low) & (place <= high)
         certain = ((place > low) & (place < high)) | ((bucket & SINGLE) != 0)
         bit = np.uint64(at - first)
-        found |= np.uint64(inside | (bucket < 0)) << bit
+        found |= np.uint64(inside) << bit
         sure |= np.uint64(inside & certain & ((guard >> DECIDES_AT) & 1 != 0)) << bit
     return found, sure
 
 
 @inlined
-def refuse_unmet(guards: Ints, first: Scalar, found: Scalar, own: Ints, near: Ints, met: Words) -> Scalar:
-    """The candidates without those whose guard is one bucket that the event's list does not meet; guards of several let a list pass."""
-    word = found
-    while word != ZERO:
-        bit = trailing_zeros(word)
-        word &= word - ONE
-        guard = np.int64(guards[first + bit])
+def list_guarded(guards: Ints, first: Scalar, end: Scalar, slots: Ints, slot: Scalar, own: Ints, near: Ints, met: Words, is_checked: Scalar,
+                 waiting: Ints, count: Scalar, kept: Ints, held: Scalar) -> tuple[Scalar, Scalar]:  # fmt: skip
+    """Candidates by their guards first:end, for an event with lists: append those to be checked to waiting[:count], the others to kept[:held].
+
+    A list meets a guard of one bucket, or of a fine one, if that is marked; guards of several let it pass. Leaves that long lists lead to are many and
+    small, so nothing here branches on what is found.
+    """
+    for at in range(first, end):
+        guard = np.int64(guards[at])
         column, low, high = guard & 0x7FFF, (guard >> FIRST_AT) & 255, (guard >> LAST_AT) & 255
-        if own[column] >= 0 or low < high:
-            continue
-        at = 4 * column + (low >> 6)
-        place = low & 63
-        if low > high:
-            fine = (low & 127) << 7 | (high & 127)
-            at = 4 * near.size + FINE_WORDS * ((np.int64(near[column]) >> SHIFT_BITS) - 1) + (fine >> 6)
-            place = fine & 63
-        is_met = (met[at] >> np.uint64(place)) & ONE
-        found &= ~((ONE ^ is_met) << np.uint64(bit))
-    return found
+        bucket, marks = np.int64(own[column]), np.int64(near[column]) >> SHIFT_BITS
+        place = bucket & 255
+        inside = (place >= low) & (place <= high)
+        certain = (((place > low) & (place < high)) | ((bucket & SINGLE) != 0)) & ((guard >> DECIDES_AT) & 1 != 0)
+        fine = (low & 127) << 7 | (high & 127)
+        is_fine = low > high
+        word = 4 * near.size + FINE_WORDS * (marks - 1) + (fine >> 6) if is_fine else 4 * column + (low >> 6)
+        is_met = (met[word] >> np.uint64(fine & 63 if is_fine else low & 63)) & ONE != ZERO
+        passes = is_met | (low < high) | ((low == high) & (marks > 0)) if bucket < 0 else inside
+        sure = (bucket >= 0) & certain | (not is_checked)
+        clause = slots[slot + at - first]
+        waiting[count] = clause
+        count += np.int64(passes & (not sure))
+        kept[held] = clause
+        held += np.int64(passes & sure)
+    return count, held
 
 
 # -- building ----------------------------------------------------------------------------------------------------------

@@ -72,16 +72,26 @@ if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
     make_private(Path(config.CACHE_DIR))
 
 _compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
+#: Python calls a kernel; nothing calls it as a function of C.
+_KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+#: Only kernels call a helper: what Python would need to call it takes long to compile and is left out.
+_HELPER: dict[str, Any] = {**_KERNEL, "no_cpython_wrapper": True}
 
 
 def jit(function: Kernel) -> Kernel:
     """Compile a function of arrays; it may allocate."""
-    return cast("Kernel", _compile(cache=True, nogil=True)(function))
+    return cast("Kernel", _compile(**_KERNEL)(function))
 
 
 def helper(function: Kernel) -> Kernel:
-    """Compile a function that only kernels call: what Python would need to call it is left out."""
-    return cast("Kernel", _compile(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    """Compile a function that only kernels call."""
+    return cast("Kernel", _compile(**_HELPER)(function))
+
+
+def hot_helper(function: Kernel) -> Kernel:
+    """The same for a function that allocates no array."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, **options)(function))
 
 
 def hot_helper(function: Kernel) -> Kernel:
@@ -92,18 +102,18 @@ def hot_helper(function: Kernel) -> Kernel:
 
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False)(function))
+    return cast("Kernel", _compile(_nrt=False, **_KERNEL)(function))
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compile a helper of a hot kernel, to be inlined: an array is seven words, too many to pass in an inner loop."""
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True)(function))
+    return cast("Kernel", _compile(_nrt=False, forceinline=True, **_HELPER)(function))
 
 
 def reordered(function: Kernel) -> Kernel:
     """The same for a sum of floats whose order does not matter: additions go as many at a time as registers hold."""
     fast = {"reassoc", "contract", "nsz"}
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, forceinline=True, fastmath=fast)(function))
+    return cast("Kernel", _compile(_nrt=False, forceinline=True, fastmath=fast, **_HELPER)(function))
 
 
 def plain(arrays: Arrays) -> Arrays:
@@ -176,6 +186,14 @@ if config.DISABLE_JIT:
     def trailing_zeros(word: Any) -> int:
         """Position of the lowest set bit; 64 if there is none."""
         return (int(word) & -int(word)).bit_length() - 1 if word else 64
+
+    def leading_zeros(word: Any) -> int:
+        """Zeros above the highest set bit; 64 if there is none."""
+        return 64 - int(word).bit_length()
+
+    def swap_bytes(word: Any) -> Any:
+        """A word with its bytes in the other order."""
+        return np.uint64(word).byteswap()
 
     def compress_16(source: Any, at: Any, mask: Any, target: Any, n: Any) -> None:
         """Write those of source[at:at + 16] whose bit is set to target[n:]; up to 16 places there are overwritten."""
@@ -269,6 +287,24 @@ else:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, 0))
 
         return types.int64(types.uint64), generate
+
+    @intrinsic
+    def leading_zeros(typing_context: Any, word: Any) -> Any:
+        """Zeros above the highest set bit; 64 if there is none."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctlz(arguments[0], context.get_constant(types.boolean, 0))
+
+        return types.int64(types.uint64), generate
+
+    @intrinsic
+    def swap_bytes(typing_context: Any, word: Any) -> Any:
+        """A word with its bytes in the other order."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bswap(arguments[0])
+
+        return types.uint64(types.uint64), generate
 
     def _permute_16(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         """`compress_16` of two times eight numbers."""

@@ -6,7 +6,7 @@ The rows of a clause stand in the order of their attributes, those of one constr
 `index.boxes`). A constraint of one row is compared. One of several rows is bisected, as is the way to its end, so an IN of
 10,000 costs 28 steps. An event's list of codes, which is sorted, is bisected, too.
 
-Most boxes have few rows. Whether one of them refuses the event cannot be predicted, so they are all compared, without a branch.
+Most boxes have few rows. Whether a row refuses the event cannot be predicted well, so they are compared two at a time, without a branch in between.
 
 Rows may be kept once per distinct row, with a number for each place (see `index.packed`).
 """
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.jit import Scalar, inlined, jit
 
-#: Up to so many rows are all compared.
+#: Up to so many rows are compared one after the other.
 FEW_ROWS = 6
 
 
@@ -141,6 +141,8 @@ def box_holds(ptr: Ints, number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: I
         held |= (lo[place] <= code) & (code <= row_end(lo, hi, place))
         holds &= held | goes_on
         held &= goes_on
+        if (at - row) & 1 and not holds and not has_lists:
+            return False
     if has_lists:
         return long_box_holds(number, attr, lo, hi, codes, list_ptr, list_codes, event, row, end)
     return holds

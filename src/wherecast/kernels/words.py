@@ -3,7 +3,8 @@
 Theory of operation
 -------------------
 The naive way cuts a text into strings and looks each up in a dictionary. Here nothing is cut: one pass over the bytes folds
-ASCII letters by a table and packs them into a 64-bit *key*. A word of up to eight letters is its key, so that comparing keys
+ASCII letters and packs them into a 64-bit *key*. Eight bytes are folded at once, and where the word ends is the first of them that is not a letter: a loop over
+bytes would mispredict the end of nearly every word. A word of up to eight letters is its key, so that comparing keys
 compares words; the key of a longer one is a hash, and its letters are compared, too. A slot of the table holds a key and the
 number of its word: one memory access for most words. These accesses are what takes the time, so words are looked up a few
 dozen at once, after their slots have been fetched.
@@ -27,11 +28,22 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import FIRST_LITERAL
-from wherecast.kernels.jit import Scalar, hot, inlined, jit, prefetch, trailing_zeros
+from wherecast.kernels.jit import (
+    Scalar,
+    eight_bytes,
+    hot,
+    inlined,
+    jit,
+    leading_zeros,
+    prefetch,
+    swap_bytes,
+    trailing_zeros,
+)
 
 _ONE, _SHIFT, _BYTE, _ZERO = np.uint64(1), np.uint64(32), np.uint64(8), np.uint64(0)
 _MULTIPLIER, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _NUMBER = np.uint64(0x7FFFFFFF)
+_HIGH_BITS = np.uint64(0x8080808080808080)
 #: Of the second half of a slot: its word has more letters than a key.
 _IS_LONG = np.uint64(1 << 32)
 #: Letters of a key, and words that are looked up at once.
@@ -71,7 +83,7 @@ def _slot_of(key: np.uint64, seed: np.uint64, mask: np.uint64) -> np.uint64:
 
 @inlined
 def _same_letters(
-    offsets: Longs, data: Bytes, word: Scalar, folds: Bytes, text: Bytes | bytes, start: Scalar, end: Scalar
+    offsets: Longs, data: Bytes, word: Scalar, folds: Bytes, text: Bytes, start: Scalar, end: Scalar
 ) -> Scalar:
     at = offsets[word]
     if offsets[word + 1] - at != end - start:
@@ -83,9 +95,7 @@ def _same_letters(
 
 
 @inlined
-def _look_up(
-    vocabulary: Vocabulary, folds: Bytes, text: Bytes | bytes, count: Scalar, room: SearchRoom, n: Scalar
-) -> Scalar:
+def _look_up(vocabulary: Vocabulary, folds: Bytes, text: Bytes, count: Scalar, room: SearchRoom, n: Scalar) -> Scalar:
     """Enter the first `count` words of `room` that are known among those found, of which there are n; how many there are then."""
     offsets, data, slots, seed = vocabulary
     keys, begins, ends, found, summary = room
@@ -134,7 +144,7 @@ def _read_off(room: SearchRoom, out: Ints, n: Scalar, is_written: Scalar) -> Sca
 
 
 @inlined
-def _code_point(text: Bytes | bytes, at: Scalar, end: Scalar) -> tuple[Scalar, Scalar]:
+def _code_point(text: Bytes, at: Scalar, end: Scalar) -> tuple[Scalar, Scalar]:
     """The code point of a character beyond ASCII, and its bytes; 0 and 1 where it is not UTF-8."""
     first = np.int64(text[at])
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
@@ -147,8 +157,44 @@ def _code_point(text: Bytes | bytes, at: Scalar, end: Scalar) -> tuple[Scalar, S
 
 
 @inlined
+def _at_least(bytes_: Scalar, limit: int) -> Scalar:
+    """The highest bit of each byte: whether the byte, below 128, is `limit` or more."""
+    return bytes_ + np.uint64(0x0101010101010101 * (128 - limit))
+
+
+@inlined
+def _fold_eight(word: Scalar) -> tuple[Scalar, Scalar]:
+    """Eight bytes, the first the highest, with ASCII letters in lower case; and how many of them begin a word of ASCII."""
+    low = word & ~_HIGH_BITS
+    folded = low | ((_at_least(low, 65) & ~_at_least(low, 91) & _HIGH_BITS) >> np.uint64(2))
+    letters = _at_least(folded, 97) & ~_at_least(folded, 123)
+    digits = _at_least(low, 48) & ~_at_least(low, 58)
+    underscores = _at_least(low, 95) & ~_at_least(low, 96)
+    others = ~((letters | digits | underscores) & ~word) & _HIGH_BITS
+    return folded, leading_zeros(others) >> 3
+
+
+@inlined
+def _pass_word(text: Bytes, at: Scalar, end: Scalar, seed: np.uint64) -> tuple[Scalar, Scalar]:
+    """The key of the longest run of ASCII letters from `at` on, and where it ends. Stops early where fewer than eight bytes are left in memory."""
+    key, is_first = _ZERO, True
+    while at + KEY_LETTERS <= text.size:
+        folded, letters = _fold_eight(swap_bytes(eight_bytes(text, at)))
+        letters = min(letters, end - at)
+        if letters == 0:
+            break
+        rest = folded >> np.uint64(8 * (KEY_LETTERS - letters))
+        key = rest if is_first else _mixed(key, seed) << np.uint64(8 * (letters - 1)) ^ rest
+        is_first = False
+        at += letters
+        if letters < KEY_LETTERS:
+            break
+    return key, at
+
+
+@inlined
 def _search(
-    vocabulary: Vocabulary, folds: Bytes, characters: Bools, is_stemmed: bool, text: Bytes | bytes, start: Scalar,
+    vocabulary: Vocabulary, folds: Bytes, characters: Bools, is_stemmed: bool, text: Bytes, start: Scalar,
     end: Scalar, row: Scalar, room: SearchRoom, out: Ints, n: Scalar, others: Longs, n_others: Scalar,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Append the codes of the known words of text[start:end] to out[:n], and the words left to the caller to `others`.
@@ -160,7 +206,10 @@ def _search(
     mask = np.uint64((slots.size >> 1) - 1)
     at, count, distinct, fits = np.int64(start), 0, np.int64(0), True
     while at < end:
-        key, begin, is_plain, letters = _ZERO, at, not is_stemmed, 0
+        begin, is_plain, letters = at, not is_stemmed, 0
+        key, at = _pass_word(text, at, end, seed)
+        if at < end and (text[at] >= 128 or folds[text[at]] != 0):  # not all of the word, or too near to the end
+            key, at = _ZERO, begin
         while at < end:
             byte = text[at]
             fold = folds[byte]
@@ -184,6 +233,7 @@ def _search(
             prefetch(slots, np.int64(_slot_of(key, seed, mask)) * 2)
             keys[count], begins[count], ends[count] = key, begin, at
             count += 1
+            at += at < end and text[at] < 128  # a blank, most often
             if count == TOGETHER:
                 distinct = _look_up(vocabulary, folds, text, count, room, distinct)
                 count = 0

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from wherecast.index.bounds import StoredArrays
 from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
+from wherecast.index.pages import side_by_side
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Ints, Longs
 from wherecast.kernels.dense import (
@@ -133,7 +134,7 @@ class AdaptiveMatcher(Matcher):
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         planner.grow()
-        tree = planner.finish()
+        tree = LookupTree(*side_by_side(planner.finish()))
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)

@@ -47,6 +47,10 @@ def _check_columns(stored: StoredArrays, boxes: PackedBoxes) -> Ints:
     whole = np.where(sizes > 0, sizes == source, width >= source)
     stored.require(whole.all(), "table_ptr", "leaves out codes of an attribute")
     stored.require(((table >= 0) & (table < np.repeat(width, sizes))).all(), "table", "has a code beyond its column")
+    again = np.flatnonzero(attribute[1:] == attribute[:-1]) + 1  # these are given the lists of the column before
+    renumbered = np.split(table, table_ptr[1:-1]) if n else []
+    alike = all(width[c] == width[c - 1] and np.array_equal(renumbered[c], renumbered[c - 1]) for c in again.tolist())
+    stored.require(alike, "table", "is not the same for all columns of an attribute")
     return width
 
 

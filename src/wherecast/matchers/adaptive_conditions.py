@@ -312,7 +312,8 @@ def guard_buckets(columns: Projection, batch: Projected | None) -> tuple[Ints, L
             if codes.size >= _LONG_LIST * len(batch.codes):
                 fine.append(c)
         fill_buckets(weights, int(near[c]), most, table[ptr[c] : ptr[c + 1]])
-    near[fine] |= (1 + np.arange(len(fine), dtype=np.int32)) << SHIFT_BITS
+    _, number = np.unique(columns.attribute[fine], return_inverse=True)  # columns of one attribute have the same lists
+    near[fine] |= (1 + number).astype(np.int32) << SHIFT_BITS
     return near, ptr, table
 
 

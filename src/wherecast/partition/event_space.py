@@ -30,6 +30,7 @@ from wherecast.errors import PlanError
 from wherecast.kernels.arrays import Bools, Longs, Words
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
+from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import Filters
 from wherecast.language.sequences import take_ranges
 from wherecast.partition import balance, shares
@@ -38,7 +39,7 @@ from wherecast.partition.costs import choose_policy
 from wherecast.partition.dispatch import Dispatcher
 from wherecast.partition.protocol import Partition, Placement, Routes
 from wherecast.partition.shares import Owners, Table
-from wherecast.partition.signatures import Signatures, choose_attributes, sign_events, sign_filters
+from wherecast.partition.signatures import Signatures, choose_columns, find_column, sign_events, sign_filters
 from wherecast.partition.summary import BITS_PER_SIGNATURE, Bloom, Dictionary, buckets_of
 
 #: Buckets per server. The paper's figure 4: beyond 10 the load hardly gets more even.
@@ -69,7 +70,7 @@ class EventSpace:
     ) -> None:
         """An empty partition; `build` makes one of filters."""
         self.schema = schema
-        self.attributes = _check_attributes(schema, attributes)
+        self.attributes = _check_attributes(schema, attributes)  # columns of the schema, see `signatures`
         self.policy: Policy = policy
         self.summary: SummaryKind = summary
         self.bits = bits
@@ -121,9 +122,10 @@ class EventSpace:
             seed: Of the hash.
         """
         if attributes is None:
-            chosen, _ = choose_attributes(filters, weights, schema, n_servers * ratio, seed)
+            chosen, _ = choose_columns(filters, weights, schema, n_servers * ratio, seed)
         else:
-            chosen = tuple(schema.index(name) for name in attributes)
+            given = filters, weights, schema
+            chosen = tuple(find_column(*given, name, n_servers * ratio, seed) for name in attributes)
         signatures = sign_filters(filters, schema, chosen, seed)
         lost = int(weights[signatures.unrouted].sum())
         policy = unrouted or choose_policy(int(weights.sum()) - lost, lost, n_servers)
@@ -410,7 +412,7 @@ class EventSpace:
         held = self._bloom.bytes_per_bucket()[shares.buckets_of_entries(self.n_buckets, self.extra)]
         words = np.bincount(self.table, held, self._owners)
         return {
-            "routing_attributes": [self.schema.attributes[a].name for a in self.attributes],
+            "routing_attributes": [_column_name(self.schema, number) for number in self.attributes],
             "buckets": self.n_buckets,
             "shared_buckets": int(np.unique(self.extra).size),
             "signatures": len(self.ledger),
@@ -450,7 +452,7 @@ class EventSpace:
 
     def _explain_unrouted(self) -> str:
         if not self.unrouted:
-            return f"none; a filter that leaves {self.schema.attributes[self.attributes[0]].name} open would be put on {self._unrouted_place()}"
+            return f"none; a filter that leaves {_column_name(self.schema, self.attributes[0])} open would be put on {self._unrouted_place()}"
         share = 100 * self.unrouted / max(self.total, 1)
         cost = (
             f"{(self.n_servers - 1) * self.unrouted:,} more copies, and no event can be dropped"
@@ -467,11 +469,22 @@ _POLICIES: tuple[Policy, ...] = ("replicate", "residual")
 _SUMMARIES: tuple[SummaryKind, ...] = ("bloom", "dictionary")
 
 
+def _column_name(schema: Schema, number: int) -> str:
+    attr, reading = schema.columns[number]
+    name = schema.attributes[attr].name
+    return f"the first level of {name}" if reading is Reading.TOPICS else name
+
+
 def _check_attributes(schema: Schema, attributes: tuple[int, ...]) -> tuple[int, ...]:
     if not attributes:
         raise PlanError("event-space needs a routing attribute; name one")
-    for attr in attributes:
-        attribute = schema.attributes[attr]
+    for number in attributes:
+        if not 0 <= number < len(schema.columns) or schema.columns[number].reading not in (
+            Reading.VALUE,
+            Reading.TOPICS,
+        ):
+            raise PlanError(f"no column {number} of the schema to route by; plan anew")
+        attribute = schema.attributes[schema.columns[number].attr]
         if attribute.is_array:
             raise PlanError(
                 f"{attribute.name!r} is an array: an event has no one value of it to route by; name another"

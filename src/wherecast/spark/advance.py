@@ -33,6 +33,7 @@ from wherecast.engine.sequences import Sequences
 from wherecast.errors import SchemaError, SubscriptionError
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.kernels.sequences import NEVER, NONE, EventArrays, PatternArrays
+from wherecast.spark.columns import NameRule, check_moments, check_session, quote, quoted, resolve
 
 if TYPE_CHECKING:
     import os
@@ -53,14 +54,14 @@ def advance(events: DataFrame, engine: str | os.PathLike[str], *, event: str | N
     """The patterns of a saved engine in a stream of events: `subscription`, `key`, `time` and `events`.
 
     Args:
-        events: A stream. Its columns are found by name.
+        events: A stream. Its columns are found by name, as Spark compares names; its session has the time zone of the engine's schema.
         engine: Where `Engine.save` has put an engine with patterns; all workers must be able to read it. Its `EventTime` says which column is
             the time and how late events may come. What it remembers of a stream of its own is not used.
         event: A BIGINT column that names events, for example an offset; `events` has its values. Without it they are NULL.
 
     Raises:
         SubscriptionError: The engine has no patterns.
-        SchemaError: The stream lacks the column of the time.
+        SchemaError: The stream lacks the column of the time, or its session has another time zone.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -68,14 +69,22 @@ def advance(events: DataFrame, engine: str | os.PathLike[str], *, event: str | N
         raise SchemaError(f"patterns keep state in RocksDB; start the session with {_PROVIDER}={_ROCKSDB}")
     path = str(Path(engine).absolute())
     watched = _open(path)
-    name = watched.time
-    if name not in events.columns:
-        raise SchemaError(f"the events have no column {name!r}, which is their time; rename it or save the engine anew")
-    columns = [c for c in watched.columns if c in events.columns]
-    position = F.col(event).cast("bigint") if event is not None else F.lit(None).cast("bigint")
-    sent = events.observe("wherecast_patterns", F.expr(f"count_if(`{name}` IS NULL) AS untimed"))
-    sent = sent.select(*(F.col(f"`{c}`") for c in columns), position.alias(_EVENT))
-    rows = sent.mapInArrow(StepTask(path).match, _ROW)
+    schema = watched.engine.schema
+    found = resolve(events.schema, schema, watched.attributes, NameRule.of(events.sparkSession))
+    if watched.time not in found:
+        raise SchemaError(
+            f"the events have no column {watched.time!r}, which is their time; rename it or save the engine anew"
+        )
+    used = {name: path for name, path in found.items() if name in watched.attributes}
+    check_session(events.sparkSession, schema)
+    check_moments(events.schema, schema, used)
+    position = quoted(event).cast("bigint") if event is not None else F.lit(None).cast("bigint")
+    time = quote(*found[watched.time])
+    sent = events.observe("wherecast_patterns", F.expr(f"count_if({time} IS NULL) AS untimed"))
+    # Spark's Arrow functions take a dot in a name for a field, so columns are told by their order.
+    sent = sent.select(*(F.col(quote(*p)).alias(f"c{i}") for i, p in enumerate(used.values())), position.alias(_EVENT))
+    names = tuple(schema[name].column for name in used)
+    rows = sent.mapInArrow(StepTask(path, names).match, _ROW)
     delay = watched.sequences.event_time.lateness_us // _MS + _TIE_MS
     # The condition names the time, so that Spark does not drop these rows before they have moved the watermark.
     timed = rows.withWatermark("time", f"{delay} milliseconds").where(f"part <> {_NOBODY} OR time IS NULL")
@@ -102,7 +111,7 @@ class WatchedPatterns(NamedTuple):
     engine: Engine
     sequences: Sequences
     time: str
-    columns: list[str]
+    attributes: frozenset[str]  # that are read, by name
     parts: list[PatternArrays]  # for each part those of its patterns; all keys are number 0 there
     has_use: list[Bools]  # by part: whether a step is one of its patterns
     ids: list[Any]
@@ -120,7 +129,7 @@ def _open(path: str) -> WatchedPatterns:
     schema = engine.schema
     time = schema.attributes[sequences.event_time.index(schema)]
     wanted = sequences.attributes | sequences.step_segments.readable().attributes
-    columns = list(dict.fromkeys(schema.attributes[a].path[0] for a in sorted(wanted)))
+    read = frozenset(schema.attributes[a].name for a in {*wanted, sequences.event_time.index(schema)})
     arrays = sequences.arrays()
     ids: list[Any] = [None] * arrays.steps.size
     digests = np.zeros(arrays.steps.size, np.int64)
@@ -137,7 +146,7 @@ def _open(path: str) -> WatchedPatterns:
         parts.append(arrays._replace(part=zero, born=born, use_ptr=ptr, uses=arrays.uses[chosen]))
         has_use.append(np.any(np.diff(ptr, axis=1) > 0, axis=0))
     steps = np.array([_digest(text) for text in sequences.step_texts], np.int64)
-    return WatchedPatterns(engine, sequences, time.name, columns, parts, has_use, ids, digests, steps)
+    return WatchedPatterns(engine, sequences, time.name, read, parts, has_use, ids, digests, steps)
 
 
 def _digest(text: str) -> int:
@@ -155,10 +164,11 @@ def _numbers_of(digests: Longs, known: Longs) -> Longs:
 
 
 class StepTask:
-    """Finds the steps that events satisfy, in tasks."""
+    """Finds the steps that events satisfy, in tasks; `names` are those of the columns, in order."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, names: tuple[str, ...]) -> None:
         self._path = path
+        self._names = names
 
     def match(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows of one partition of events, as `_ROW` has them."""
@@ -169,7 +179,7 @@ class StepTask:
         watched = _open(self._path)
         for batch in batches:
             if batch.num_rows:
-                yield from self._rows(watched, batch, arrival)
+                yield from self._rows(watched, batch.rename_columns([*self._names, _EVENT]), arrival)
                 arrival += batch.num_rows
 
     def _rows(self, watched: WatchedPatterns, batch: pa.RecordBatch, arrival: int) -> Iterator[pa.RecordBatch]:

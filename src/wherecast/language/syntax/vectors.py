@@ -40,21 +40,23 @@ def read_vectors(texts: Sequence[str], size: int) -> Vectors:
 
 def _read_vector(literal: str, size: int) -> npt.NDArray[np.float32]:
     text = literal[2:-2] if literal.startswith("'[") else literal
-    if not _PLAIN.fullmatch(text):
+    is_plain = _PLAIN.fullmatch(text)
+    if not is_plain:
         text = _SUFFIX.sub("", text)  # as in 0.5D
+        is_plain = _PLAIN.fullmatch(text)
     parts = text.split(",")
     try:
-        numbers = list(map(float, parts)) if _PLAIN.fullmatch(text) else []
+        numbers = np.array(parts, np.float64) if is_plain else np.zeros(0)
     except ValueError:
-        numbers = []
-    if not numbers:
+        numbers = np.zeros(0)
+    if not numbers.size:
         wrong = next(part.strip() for part in parts if not _NUMBER.fullmatch(part))
         shown = repr(wrong)[:40] if wrong else "nothing between two commas or parentheses"
         raise ValueError(f"{shown} is not a number; write the numbers of a vector as ARRAY(0.1, -2, 3e-4)")
     if len(parts) != size:
         raise ValueError(f"a vector of {len(parts)} numbers, but the attribute has {size}")
     with np.errstate(over="ignore"):
-        vector = np.array(numbers).astype(np.float32)
+        vector = numbers.astype(np.float32)
     if not np.isfinite(vector).all():
         number = parts[int(np.argmin(np.isfinite(vector)))].strip()
         raise ValueError(f"{number:.40} is outside the range of a float of 32 bits; use numbers up to 3.4e38")

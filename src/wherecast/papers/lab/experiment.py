@@ -112,6 +112,7 @@ EXPERIMENTS: dict[str, str] = {
     "edn-dispatcher-cost": "edn.dispatcher_cost:EXPERIMENT",
     "edn-dictionary-or-bloom": "edn.dictionary_or_bloom:EXPERIMENT",
     "edn-hierarchy": "edn.hierarchy:EXPERIMENT",
+    "edn-models": "edn.models:EXPERIMENT",
     "topss-predicates": "topss.predicates:EXPERIMENT",
     "topss-matching": "topss.matching:EXPERIMENT",
     "topss-memory": "topss.memory:EXPERIMENT",

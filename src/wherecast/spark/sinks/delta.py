@@ -38,12 +38,23 @@ class Delta(Sink):
         if not _has_delta(matches.sparkSession):
             raise SinkError("this Spark session has no Delta Lake; add the package io.delta:delta-spark to it")
         name = self.table or f"delta.`{self.path}`"
-        if not matches.sparkSession.catalog.tableExists(name):
+        if batch > 0 and not _has_table(matches.sparkSession, name):
             refuse_lost_table(name, batch)
         with computed(matches) as rows:
             writer = rows.write.format("delta").mode("append")
             writer = writer.option("txnAppId", f"{self.application}-{batch.stream}").option("txnVersion", int(batch))
             writer.save(self.path) if self.table is None else writer.saveAsTable(self.table)
+
+
+def _has_table(spark: SparkSession, name: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except AnalysisException as error:
+        if "DELTA_MISSING_DELTA_TABLE" in str(error):  # what Delta 4 says of a path without a table
+            return False
+        raise
 
 
 def _has_delta(spark: SparkSession) -> bool:
