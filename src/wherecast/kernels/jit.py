@@ -94,12 +94,6 @@ def hot_helper(function: Kernel) -> Kernel:
     return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, **options)(function))
 
 
-def hot_helper(function: Kernel) -> Kernel:
-    """The same for a function that allocates no array."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, **options)(function))
-
-
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
     return cast("Kernel", _compile(_nrt=False, **_KERNEL)(function))
