@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from wherecast.kernels.jit import (
     direct,
     frozen,
     hot,
+    source_stamp,
     stay_apart,
     trailing_zeros,
 )
@@ -184,3 +187,31 @@ def test_a_function_that_stays_apart_is_not_inlined():
     assert doubled(21) == 42
     (code,) = doubled.inspect_llvm().values()
     assert "noinline" in code
+
+
+def test_compiled_code_is_kept_until_its_source_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source of a kernel is its module and all that this imports; other modules do not matter."""
+    texts = {"__init__": "", "low": "WIDTH = 4\n", "middle": "from pack.low import WIDTH\n", "other": "A = 1\n"}
+    texts["high"] = (
+        "from pack.middle import WIDTH\nfrom wherecast.kernels.jit import hot\n\n\n@hot\ndef width():\n    return WIDTH\n"
+    )
+    (tmp_path / "pack").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def stamp(**changed: str) -> str:
+        for name, text in (texts | changed).items():
+            (tmp_path / "pack" / f"{name}.py").write_text(text)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "pack"]:
+            del sys.modules[name]
+        source_stamp.cache_clear()
+        importlib.invalidate_caches()
+        kernel = importlib.import_module("pack.high").width
+        if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+            assert kernel._cache._cache_file._source_stamp == source_stamp("pack.high")
+        return source_stamp("pack.high")
+
+    first = stamp()
+    assert stamp(other="A = 22\n") == first
+    assert stamp(low="WIDTH = 8\n") != first
+    assert stamp(high=texts["high"] + "# more\n") != first
+    assert stamp() == first

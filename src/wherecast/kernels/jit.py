@@ -1,12 +1,15 @@
 """All that kernels need of Numba: decorators, so that kernels are compiled alike, and instructions that it has no name for.
 
 This is the only module that uses what Numba does not promise: the option `_nrt`, the compiled code behind a dispatcher
-(`direct`), its code generator (`cgutils`, intrinsics) and LLVM. `tests/unit/test_jit.py` names the versions that it was tried with.
+(`direct`), the stamp of kept code, its code generator (`cgutils`, intrinsics) and LLVM. `tests/unit/test_jit.py` names the versions that it was tried with.
 
 Theory of operation
 -------------------
 *Decorators.* `nogil` lets a caller split a batch over threads; `cache` keeps the compiled code beside the module, so that
 only the first match after installation pays for compilation. With `NUMBA_DISABLE_JIT=1` a kernel is the plain Python function.
+
+*Kept code.* Compiled code contains the kernels that it calls and the constants that it reads. Numba keeps it until the kernel's own module
+changes, so that a change of a called kernel would go unnoticed. Here it is kept until the module or one that it imports changes, at any depth.
 
 Kernels that match (`hot`, `inlined`) are compiled without Numba's reference counting: they allocate nothing, their
 arrays belong to the caller. With it, every helper that takes an array and has more than one exit counts up and down
@@ -48,7 +51,11 @@ With the JIT off the same names are plain Python.
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import re
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -71,43 +78,63 @@ config: Any = numba.config  # without types of its own
 if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
     make_private(Path(config.CACHE_DIR))
 
-_compile: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
-#: Python calls a kernel; nothing calls it as a function of C.
-_KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
-#: Only kernels call a helper: what Python would need to call it takes long to compile and is left out.
-_HELPER: dict[str, Any] = {**_KERNEL, "no_cpython_wrapper": True}
+_njit: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
+_IMPORT = re.compile(rb"^(?:from|import) +([\w.]+)", re.MULTILINE)
+
+
+def _compile(function: Kernel, **options: Any) -> Kernel:
+    """A kernel that Python may call; nothing calls it as a function of C."""
+    kernel: Any = _njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
+    if not config.DISABLE_JIT and sys.modules[function.__module__].__file__ is not None:
+        kernel._cache._cache_file._source_stamp = source_stamp(function.__module__)  # noqa: SLF001
+    return cast("Kernel", kernel)
+
+
+def _compile_helper(function: Kernel, **options: Any) -> Kernel:
+    """A kernel that only kernels call: what Python would need to call it takes long to compile and is left out."""
+    return _compile(function, no_cpython_wrapper=True, **options)
+
+
+@cache
+def source_stamp(module: str) -> str:
+    """A digest of the source of a module and of those of its package that it imports. They must be loaded."""
+    source = Path(cast("str", sys.modules[module].__file__)).read_bytes()
+    digest = hashlib.blake2b(source, digest_size=16)
+    package = module.partition(".")[0]
+    for name in sorted({name.decode() for name in _IMPORT.findall(source)}):
+        if name.partition(".")[0] == package:
+            digest.update(source_stamp(name).encode())
+    return digest.hexdigest()
 
 
 def jit(function: Kernel) -> Kernel:
     """Compile a function of arrays; it may allocate."""
-    return cast("Kernel", _compile(**_KERNEL)(function))
+    return _compile(function)
 
 
 def helper(function: Kernel) -> Kernel:
     """Compile a function that only kernels call."""
-    return cast("Kernel", _compile(**_HELPER)(function))
-
-
-def hot_helper(function: Kernel) -> Kernel:
-    """The same for a function that allocates no array."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast("Kernel", _compile(cache=True, nogil=True, _nrt=False, **options)(function))
+    return _compile_helper(function)
 
 
 def hot(function: Kernel) -> Kernel:
     """Compile a function of arrays that allocates none."""
-    return cast("Kernel", _compile(_nrt=False, **_KERNEL)(function))
+    return _compile(function, _nrt=False)
+
+
+def hot_helper(function: Kernel) -> Kernel:
+    """The same for a function that only kernels call."""
+    return _compile_helper(function, _nrt=False)
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compile a helper of a hot kernel, to be inlined: an array is seven words, too many to pass in an inner loop."""
-    return cast("Kernel", _compile(_nrt=False, forceinline=True, **_HELPER)(function))
+    return _compile_helper(function, _nrt=False, forceinline=True)
 
 
 def reordered(function: Kernel) -> Kernel:
     """The same for a sum of floats whose order does not matter: additions go as many at a time as registers hold."""
-    fast = {"reassoc", "contract", "nsz"}
-    return cast("Kernel", _compile(_nrt=False, forceinline=True, fastmath=fast, **_HELPER)(function))
+    return _compile_helper(function, _nrt=False, forceinline=True, fastmath={"reassoc", "contract", "nsz"})
 
 
 def plain(arrays: Arrays) -> Arrays:
