@@ -34,7 +34,7 @@ SHAPES = [
     (results.SubscriberFields, delivery_models.SubscriberIn),
     (results.RouteTest, delivery_models.RouteTestOut),
     (results.DeliveryInfo, delivery_models.DeliveryOut),
-    (results.DeliveryDetails, delivery_models.DeliveryDetails),
+    (results.DeliveryHistory, delivery_models.DeliveryDetails),
     (results.BrokerSubscription, models.SubscriptionOut),
 ]
 

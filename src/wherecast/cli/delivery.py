@@ -17,7 +17,7 @@ delivery_app = typer.Typer(rich_markup_mode="rich")
 NameOption = Annotated[str | None, typer.Option("--subscriber", metavar="NAME", help="Those of this subscriber.")]
 
 
-class Kind(enum.StrEnum):
+class RouteName(enum.StrEnum):
     """The kinds of routes."""
 
     WEBHOOK = "webhook"
@@ -30,7 +30,7 @@ class Kind(enum.StrEnum):
 @delivery_app.command()
 def tell(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The subscriber, as subscriptions name it.")],
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="webhook, email, chat, file or feed.")],
+    kind: Annotated[RouteName, typer.Argument(metavar="KIND", help="webhook, email, chat, file or feed.")],
     target: Annotated[
         str, typer.Argument(metavar="[TARGET]", help="A URL, an address or a file name; none: a feed.")
     ] = "",
@@ -61,7 +61,7 @@ def tell(
             fields.pop(key, None)
         made = client.put_subscriber(name, **fields)
         route = made["routes"][-1]
-        if kind is Kind.WEBHOOK:
+        if kind is RouteName.WEBHOOK:
             secret = route["secret"]
             route.update(client.verify_route(name, route["route"]))
             route["secret"] = secret

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from wherecast.broker.client.results import (
     BrokerSubscription,
-    DeliveryDetails,
+    DeliveryHistory,
     DeliveryInfo,
     DryRun,
     FeedEvent,
@@ -249,7 +249,7 @@ def delivery_page(
     return ClientCall("GET", "/v1/deliveries", lambda page: (page["deliveries"], page["next"]), query=query)
 
 
-def get_delivery(id: str) -> ClientCall[DeliveryDetails]:
+def get_delivery(id: str) -> ClientCall[DeliveryHistory]:
     return ClientCall("GET", f"/v1/deliveries/{quote(id, safe='')}", dict)
 
 

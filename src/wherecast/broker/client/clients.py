@@ -13,7 +13,7 @@ from wherecast.broker.client import calls
 from wherecast.broker.client.calls import ClientCall, FeedReader, refusal, wait_before
 from wherecast.broker.client.results import (
     BrokerSubscription,
-    DeliveryDetails,
+    DeliveryHistory,
     DeliveryInfo,
     DryRun,
     FeedEvent,
@@ -225,7 +225,7 @@ class Client:
             rows, after = self._send(calls.delivery_page(after, subscriber, state))
             yield from rows
 
-    def delivery(self, id: str) -> DeliveryDetails:
+    def delivery(self, id: str) -> DeliveryHistory:
         """One delivery with its latest tries and its event."""
         return self._send(calls.get_delivery(id))
 
@@ -447,7 +447,7 @@ class AsyncClient:
             for row in rows:
                 yield row
 
-    async def delivery(self, id: str) -> DeliveryDetails:
+    async def delivery(self, id: str) -> DeliveryHistory:
         """One delivery with its latest tries and its event."""
         return await self._send(calls.get_delivery(id))
 

@@ -150,7 +150,7 @@ class DeliveryInfo(TypedDict):
     finished: str | None
 
 
-class DeliveryDetails(DeliveryInfo):
+class DeliveryHistory(DeliveryInfo):
     """A delivery with its latest tries and its event."""
 
     attempts: list[dict[str, Any]]
