@@ -51,6 +51,8 @@ LIES: list[tuple[str, str, str, int, Any]] = [
     ("adaptive", "deep", "matcher/tree_nodes", 1, 10_000),
     ("adaptive", "deep", "matcher/tree_tests", 0, 100),
     ("adaptive", "deep", "matcher/tree_tests", 1, 200),
+    ("adaptive", "deep", "matcher/tree_tests", 1, -1),
+    ("adaptive", "deep", "matcher/tree_tests", 1, 64 + (1 << 20)),
     ("adaptive", "deep", "matcher/tree_tests", 3, 0),
     ("adaptive", "deep", "matcher/tree_tests", 4, 2**30),
     ("adaptive", "deep", "matcher/tree_table", -1, 10_000),

@@ -647,16 +647,15 @@ def measure_depth(nodes: Ints, tests: Ints, table: Ints, n_columns: Scalar, n_le
         if depth[node] < 0:
             return -1
         for test in range(nodes[node, 0], nodes[node, 1]):
-            column, shift, size, start = (
-                tests[test, 0],
-                tests[test, 1] & (NO_NULL - 1),
-                np.int64(tests[test, 3]),
-                np.int64(tests[test, 4]),
-            )
+            column, packed = tests[test, 0], np.int64(tests[test, 1])
+            size, start = np.int64(tests[test, 3]), np.int64(tests[test, 4])
+            passed, shift = packed >> PASSED_AT, packed & ((1 << PASSED_AT) - 1) & ~NO_NULL
             is_hash = size < 0
             entries = -size if is_hash else size
             step = 2 if is_hash else 1
-            if column < 0 or column >= n_columns or shift < 0 or shift > 31 or entries == 0:
+            if column < 0 or column >= n_columns or shift > 31 or entries == 0:
+                return -1
+            if passed < 0 or test + passed >= nodes[node, 1] or (passed > 0 and packed & NO_NULL == 0):
                 return -1
             if start < 0 or start + entries * step > table.size or (is_hash and entries & (entries - 1)):
                 return -1

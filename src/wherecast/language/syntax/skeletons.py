@@ -156,12 +156,14 @@ def _cut_together(chunk: Sequence[str], literals: list[LiteralText], plain: set[
     # Texts whose literals are all strings are cut at the quotes, which takes a tenth of the time. What is special between literals
     # is looked for in the distinct pieces, which are few.
     parts = joined.split("'")
+    if len(parts) % 2 == 0:  # a quote is never closed, so nobody knows what is outside
+        return None
     pieces = parts[::2]
     between = set(pieces) - plain
     outside = "\n".join(between)
     if "\\" in joined or "''" in joined or any(mark in outside for mark in _SPECIAL) or _has_static_literal(outside):
         return None
-    if len(parts) % 2 and not any(map(_FAST_CUT.search, between)):
+    if not any(map(_FAST_CUT.search, between)):
         found = [f"'{text}'" for text in parts[1::2]]
         plain |= between
     else:
