@@ -94,7 +94,7 @@ def test_columns_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
         index.match(events.selectExpr("*", "1 AS Owner"), columns=["owner"])
     with pytest.raises(SchemaError, match="matching adds one of that name"):
         index.match(events, columns={"owner": "subscription"})
-    with pytest.raises(SchemaError, match="'counts' tells no rules"):
+    with pytest.raises(SchemaError, match="'counts' has one number per event and no rule columns"):
         index.match(events, columns=["owner"], output="counts")
     changes = spark.createDataFrame([(1, "delete", 1, None, None)], f"{CHANGES.rpartition(',')[0]}")
     with pytest.raises(

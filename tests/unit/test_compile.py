@@ -40,6 +40,7 @@ BAD = (
     "name RLIKE '({i}'",
     "a IN ({i}, 'x')",
     "price LIKE '{i}'",
+    "name LIKE 'a\\\\b{i}'",
     "",
 )
 
@@ -88,6 +89,14 @@ def test_bad_rows_do_not_disturb():
     assert [row for row, _ in compiled.errors] == [r for r in range(len(mixed)) if r % 6]
     alone = Compiler(SCHEMA).compile_many(good)
     assert [compiled.filters.digest(f) for f in compiled.filter_of[::6]] == alone.filters.each_digest()
+
+
+@pytest.mark.parametrize("form", BAD)
+def test_bad_texts_are_refused(form):
+    """Alone, and beside a good one."""
+    with pytest.raises(FilterError):
+        Compiler(SCHEMA).compile(text_of(form, 1))
+    assert [row for row, _ in Compiler(SCHEMA).compile_many(["a = 1", text_of(form, 1)]).errors] == [1]
 
 
 def test_nothing():

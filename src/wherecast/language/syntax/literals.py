@@ -556,7 +556,7 @@ def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
 def _check_patterns(node: Like, literals: Literals, limits: Limits) -> None:
     slot, patterns = node.pattern.slot, literals.strings(node.pattern)[0]
     most = min(limits.pattern, limits.wildcards)  # no pattern has more wildcards than characters
-    if node.kind != "rlike" and max(map(len, patterns), default=0) <= most:
+    if node.kind != "rlike" and max(map(len, patterns), default=0) <= most and "\\" not in "".join(patterns):
         return
     for pattern in patterns:
         if len(pattern) > limits.pattern:
