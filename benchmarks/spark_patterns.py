@@ -91,7 +91,7 @@ def _steps(engine: Path, table: pa.Table) -> tuple[float, int]:
     """Microseconds per event of the task that matches steps, and how many keys have one."""
     batch = table.append_column("e", pa.nulls(len(table), pa.int64())).combine_chunks().to_batches()[0]
     task = StepTask(str(engine), tuple(table.schema.names))
-    taken = []
+    taken, rows = [], []
     for _ in range(5):
         start = time.perf_counter()
         rows = list(task.match(iter([batch])))
