@@ -9,7 +9,8 @@ Theory of operation
 only the first match after installation pays for compilation. With `NUMBA_DISABLE_JIT=1` a kernel is the plain Python function.
 
 *Kept code.* Compiled code contains the kernels that it calls and the constants that it reads. Numba keeps it until the kernel's own module
-changes, so that a change of a called kernel would go unnoticed. Here it is kept until the module or one that it imports changes, at any depth.
+changes, so that a change of a called kernel would go unnoticed. Here it is kept until the module changes, or one of the
+same package that it imports at its top, at any depth.
 
 Kernels that match (`hot`, `inlined`) are compiled without Numba's reference counting: they allocate nothing, their
 arrays belong to the caller. With it, every helper that takes an array and has more than one exit counts up and down
