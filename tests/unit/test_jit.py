@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -23,6 +24,7 @@ from wherecast.kernels.jit import (
     direct,
     frozen,
     hot,
+    jit,
     source_stamp,
     stay_apart,
     trailing_zeros,
@@ -215,3 +217,25 @@ def test_compiled_code_is_kept_until_its_source_changes(tmp_path: Path, monkeypa
     assert stamp(low="WIDTH = 8\n") != first
     assert stamp(high=texts["high"] + "# more\n") != first
     assert stamp() == first
+
+
+@jit
+def spin(turns: int) -> Any:
+    """So many turns, and two arrays."""
+    found = np.full(1, turns)
+    for turn in range(turns):
+        found[0] += (turn * found[0]) ^ (found[0] >> 3)
+    return found, found
+
+
+def test_an_interrupt_during_a_kernel_is_an_interrupt() -> None:
+    """And no SystemError of Numba's, which does not look for it while it makes the result an object."""
+    assert len(spin(1)) == 2
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)  # of processor time
+        with pytest.raises(KeyboardInterrupt):
+            spin(100_000 if numba.config.DISABLE_JIT else 300_000_000)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,7 +1,7 @@
 """All that kernels need of Numba: decorators, so that kernels are compiled alike, and instructions that it has no name for.
 
 This is the only module that uses what Numba does not promise: the option `_nrt`, the compiled code behind a dispatcher
-(`direct`), the stamp of kept code, its code generator (`cgutils`, intrinsics) and LLVM. `tests/unit/test_jit.py` names the versions that it was tried with.
+(`direct`), the stamp of kept code, how it finds the class of a result, its code generator (`cgutils`, intrinsics) and LLVM. `tests/unit/test_jit.py` names the versions that it was tried with.
 
 Theory of operation
 -------------------
@@ -19,6 +19,10 @@ atomically: a match on `gryphon` then takes seven times as long.
 *Calls.* Numba looks at the types of all arguments of a call, to find the code compiled for them. That takes 0.4 us, and
 0.2 us more for each array in a tuple: 5 us for a matcher, which is nothing for a batch and most of the time for one event.
 `direct` finds the code once, and a call takes 0.1 us, and 0.01 us more for each array.
+
+*Ctrl-C.* A signal that comes during a kernel is handled in the first function of Python after it. For a kernel that returns arrays
+that is Numba's own, which finds the class of the result; Numba does not look whether it failed, and the caller would
+get a SystemError in place of KeyboardInterrupt. It is kept behind a cache written in C, which handles no signals.
 
 *Instructions.* A bitmap word holds 64 clauses. Counting its matches is one `popcnt`; listing them is a loop of `tzcnt` and
 `word & (word - 1)`. ANDing rows is a loop of vector loads into one accumulator. LLVM does not find that loop by itself:
@@ -64,6 +68,7 @@ import numba
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils as _cgutils
+from numba.core import serialize as _serialize
 from numba.core import types
 from numba.extending import intrinsic
 from numba.np import arrayobj as _arrayobj
@@ -79,6 +84,8 @@ config: Any = numba.config  # without types of its own
 if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
     make_private(Path(config.CACHE_DIR))
 
+serialize: Any = _serialize
+serialize._numba_unpickle = cache(serialize._numba_unpickle)  # noqa: SLF001 - see Ctrl-C
 _njit: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
 _IMPORT = re.compile(rb"^(?:from|import) +([\w.]+)", re.MULTILINE)
 
