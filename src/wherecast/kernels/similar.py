@@ -136,7 +136,8 @@ def collect_above(
         if n + width > rows.size:
             at[0] = row
             return n
-        for begin in range(0, width, _TOGETHER):
+        for block in range(-(-width // _TOGETHER)):
+            begin = block * _TOGETHER
             end = min(begin + _TOGETHER, width)
             if end - begin == _TOGETHER:
                 hits = np.int32(0)
@@ -166,7 +167,8 @@ def collect_near(
     n = 0
     for row in range(sums.shape[0]):
         rest = row_rests[row]
-        for begin in range(0, sums.shape[1], _TOGETHER):
+        for block in range(-(-sums.shape[1] // _TOGETHER)):
+            begin = block * _TOGETHER
             end = min(begin + _TOGETHER, sums.shape[1])
             if end - begin == _TOGETHER:
                 hits = np.int32(0)
