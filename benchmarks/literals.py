@@ -1,4 +1,4 @@
-"""How fast literals are found in texts: time and bytes to build, microseconds per text in batches and alone.
+"""How fast literals are found in texts: time and bytes to build, microseconds per text.
 
     python benchmarks/literals.py [--literals N ...] [--texts N] [--rounds N]
 
@@ -59,10 +59,7 @@ def measure(n_literals: int, n_texts: int, rounds: int) -> None:
         column = pa.array(texts)
         found = codes.encode(column)[1].size / n_texts - 1
         batch = median(rounds, lambda column=column: codes.encode(column)) / n_texts  # type: ignore[misc]
-        single = median(rounds, lambda texts=texts: [codes.encode_value(t) for t in texts]) / n_texts  # type: ignore[misc]
-        print(
-            f"    literals {share:4.0%} of the text, {found:4.1f} found: {batch * 1e6:6.2f} us per text, {single * 1e6:6.2f} us alone"
-        )
+        print(f"    literals {share:4.0%} of the text, {found:4.1f} found: {batch * 1e6:6.2f} us per text")
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ def compile_clauses(clauses: Clauses) -> Filters:
     rows = np.searchsorted(clause[order], np.arange(n + 1))
     none = np.full(n, -1, np.int32)
     marked = np.where(goes_on, ~column, column)[order]
-    return Filters(filters, rows, marked, np.zeros(clause.size, bool), lo[order], hi[order], none, none, [], [], [])
+    return Filters(filters, rows, marked, np.zeros(clause.size, bool), lo[order], hi[order], none, none, [], [], b"")
 
 
 def load_engine(schema: dict[str, str], filters: Filters) -> Engine:

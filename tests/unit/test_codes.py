@@ -60,7 +60,7 @@ def test_strings_are_points_or_gaps(constants, values, ordered):
     kept = StringCodes.from_arrays(codes.arrays())
     assert kept.strings() == strings
     assert all(
-        kept.encode_value(v) == c
+        kept.encode_text(v.encode()) == c
         for v, c in zip(values, codes.encode(pa.array(values, pa.string())), strict=True)
         if v is not None
     )
@@ -80,7 +80,7 @@ def test_texts_of_every_length_have_their_codes() -> None:
     codes = StringCodes.of(words[::2], ordered=True)
     found = codes.encode(pa.array([*words, None])).tolist()
     assert found == [*range(2, len(words) + 2), 0], "constants and the gaps between them, in turn"
-    assert [codes.encode_value(word) for word in words] == found[:-1]
+    assert [codes.encode_text(word.encode()) for word in words] == found[:-1]
 
 
 def test_a_table_of_the_first_hash_is_made_anew() -> None:

@@ -325,7 +325,7 @@ def test_the_share_of_arrays_counts_every_element_and_every_null() -> None:
         axes = Axes.choose(filters, ones(filters), schema, EventBatch.read(schema, sample))
         codes = axes.codebook.codes[0]
         assert isinstance(codes, KeyCodes)
-        first, there, asked = axes.chances[0][[0, 1, codes.encode_value(1)]]
+        first, there, asked = axes.chances[0][[0, 1, codes.encode_key(1)]]
         nulls, ones_in = sum(r["tags"] is None for r in sample), sum(1 in (r["tags"] or []) for r in sample)
         assert first == pytest.approx(nulls / len(sample), abs=0.05)
         assert there == pytest.approx(1 - nulls / len(sample), abs=0.05)

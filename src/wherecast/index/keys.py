@@ -25,7 +25,6 @@ from wherecast.kernels.codes import (
 )
 from wherecast.kernels.jit import address_of, direct, frozen
 from wherecast.language.events.keys import key_floats
-from wherecast.language.events.values import Scalar, key_of
 
 
 class KeyCodes:
@@ -69,10 +68,6 @@ class KeyCodes:
     def encode_double(self) -> Callable[[float], int]:
         """Gives the code of one double."""
         return partial(direct(encode_double, *self._read_only, 0.0), *self._read_only)
-
-    def encode_value(self, value: Scalar) -> int:
-        """Code of one canonical value."""
-        return self.encode_key(key_of(value))
 
     def encode(self, values: pa.Array) -> Ints:
         codes = np.zeros((len(values), 1), np.int32)

@@ -132,10 +132,6 @@ class StringCodes(PackedTexts):
         given = *self._read_only, np.uint64(self.seed)
         return partial(direct(encode_string, *given, b""), *given[:-1], self.seed)
 
-    def encode_value(self, value: str) -> int:
-        """Code of one string."""
-        return self.encode_text(value.encode())
-
     def hash(self, texts: Texts) -> Words:
         """Hashes of a column; equal for codes of equal `seed`."""
         out = np.empty(len(texts), np.uint64)
