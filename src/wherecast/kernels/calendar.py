@@ -33,6 +33,18 @@ def _civil(day: Scalar) -> Scalar:
     return year, month, np.int64((line & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
 
 
+_DAY_US = 86_400_000_000
+
+
+@hot
+def days_into(micros: Longs, days: Longs) -> None:
+    """The days of moments. A product of doubles is off by one at most, and several fit in a register; a division takes three times as long."""
+    for i in range(micros.size):
+        day = np.int64(np.floor(np.float64(micros[i]) * (1.0 / _DAY_US)))
+        rest = micros[i] - day * _DAY_US
+        days[i] = day + np.int64(rest >= _DAY_US) - np.int64(rest < 0)
+
+
 @hot
 def civil_into(days: Longs, years: Longs, months: Longs, month_days: Longs) -> None:
     """Year, month and day of the month of each day, which 32 bits hold; others (those of NULLs) become anything."""
