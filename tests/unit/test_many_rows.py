@@ -7,6 +7,7 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from wherecast import Schema
 from wherecast.index.operands import attribute_values
 from wherecast.language.evaluate import evaluate
 from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import DAY_US, whole_days
 from wherecast.language.expression import Compare
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.nullable import repeated_row
@@ -39,9 +41,12 @@ _INTEGERS = [
     *(s * 10**k for k in range(1, 19) for s in (1, -1)),
     None,
 ]
+#: Midnights, and the moments before them; far from 1970 a double does not tell the two apart.
 _MOMENTS = [
-    dt.datetime(*ymd, tzinfo=dt.UTC)
-    for ymd in ((1970, 1, 1), (1969, 12, 31, 23, 59, 59, 999_999), (1, 1, 1), (9999, 12, 31, 23))
+    dt.datetime(year, month, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=before)
+    for year in (2, 1600, 1969, 1970, 2024, 9990, 9999)
+    for month in range(1, 13)
+    for before in (0, 1)
 ]
 _SCHEMA = Schema.of(
     {"a": "string", "x": "double", "n": "bigint", "t": "timestamp", "day": "date", "tags": "array<string>"}
@@ -106,6 +111,16 @@ def test_every_digit() -> None:
     numbers = [n for k in range(19) for n in (10**k - 1, 10**k, -(10**k), 1 - 10**k)] + [2**63 - 1, -(2**63)]
     table = pa.table({"n": pa.array(numbers * 4, pa.int64())})
     assert values_of("cast(n AS string)", EventBatch.read(_SCHEMA, table)) == [str(n) for n in numbers * 4]
+
+
+def test_days_of_every_moment() -> None:
+    """The first and the last moment of 64 bits, and both sides of midnights."""
+    draw = random.Random(5)
+    midnights = [draw.randrange(-106_751_991, 106_751_992) * DAY_US for _ in range(_N)]
+    around = [midnight + step for midnight in midnights for step in (-1, 0, 1)]
+    moments = np.array([-(2**63), -(2**63) + 1, 2**63 - 1, *around], np.int64)
+    with np.errstate(over="ignore"):  # without a compiler
+        assert whole_days(moments).tolist() == [moment // DAY_US for moment in moments.tolist()]
 
 
 @pytest.mark.parametrize("name", ["lower", "upper"])
