@@ -4,7 +4,7 @@ Theory of operation. A query per expression is simple and slow: planning a query
 computing a few rows. So all expressions are columns of one query. In ANSI mode a single value that cannot be computed ends that
 query, and Spark does not say which. The expressions that fail are searched for by halves, and so are their rows. These
 searches run no job: Spark's optimizer computes a projection of a local table while it plans. The other expressions, and
-the other rows, are then asked for in one query again.
+the other rows, are then asked for in one query again. What fails only in a job is searched for with jobs.
 """
 
 from __future__ import annotations
@@ -58,9 +58,14 @@ def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 def _answers(frame: DataFrame, texts: Sequence[str]) -> list[list[Any] | Exception]:
     try:
         return [*_compute(frame, texts)]
-    except _failures():
-        errors = _errors(frame, texts)
-    values = iter(_compute(frame, [text for text, error in zip(texts, errors, strict=True) if error is None]))
+    except _failures() as error:
+        if len(texts) == 1:
+            return [error]
+    errors = _errors(frame, texts)
+    if not any(errors):  # the optimizer did not compute what fails: it takes jobs to find it
+        half = len(texts) // 2
+        return _answers(frame, texts[:half]) + _answers(frame, texts[half:])
+    values = iter(_answers(frame, [text for text, error in zip(texts, errors, strict=True) if error is None]))
     return [next(values) if error is None else error for error in errors]
 
 

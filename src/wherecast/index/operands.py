@@ -55,22 +55,21 @@ def _values(array: pa.Array, attribute: Attribute) -> Nullable:
 
 def _lists(array: pa.Array, attribute: Attribute) -> ListValues:
     """Arrays, or maps with keys."""
-    offsets = _list_offsets(array)
+    bounds = _list_bounds(array)
     if attribute.value is None:
-        return ListValues(offsets, lambda: _values(array.flatten(), element_of(attribute)))
+        return ListValues(bounds, lambda: _values(array.flatten(), element_of(attribute)))
     value = attribute.value
     return ListValues(
-        offsets,
+        bounds,
         lambda: _values(pc.struct_field(array.flatten(), "value"), value),
         lambda: _values(pc.struct_field(array.flatten(), "key"), element_of(attribute)),
     )
 
 
-def _list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Where the elements of each list begin among all that `flatten` gives, which leaves out those that NULLs hide."""
+def _list_bounds(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
+    """Where the elements of each list begin, less where the first do, among all that `flatten` gives, which leaves out those that NULLs hide."""
     if not array.null_count and (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
-        offsets = array.offsets.to_numpy()
-        return np.subtract(offsets, offsets[0], dtype=np.int64)  # type: ignore[no-any-return]
+        return array.offsets.to_numpy()  # type: ignore[no-any-return]
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
 

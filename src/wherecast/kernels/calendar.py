@@ -33,6 +33,24 @@ def _civil(day: Scalar) -> Scalar:
     return year, month, np.int64((line & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
 
 
+_DAY_US = 86_400_000_000
+
+
+@hot
+def days_into(micros: Longs, days: Longs) -> None:
+    """The days of moments. Several products of doubles fit in a register; a division takes three times as long.
+
+    Far from 1970 the last moments of a day are the next day's for a double. A product is never too low: of all midnights
+    of 64 bits none is.
+    """
+    for i in range(micros.size):
+        day = np.int64(np.floor(np.float64(micros[i]) * (1.0 / _DAY_US)))
+        rest = (
+            micros[i] - day * _DAY_US
+        )  # the lowest day begins before 64 bits do, and what is left of it is right again
+        days[i] = day - np.int64(rest < 0)
+
+
 @hot
 def civil_into(days: Longs, years: Longs, months: Longs, month_days: Longs) -> None:
     """Year, month and day of the month of each day, which 32 bits hold; others (those of NULLs) become anything."""

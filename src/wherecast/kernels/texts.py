@@ -227,6 +227,29 @@ def replace_bytes(offsets: Longs, data: Bytes, by: Shorts, out_offsets: Longs, o
     out_offsets[offsets.size - 1] = at
 
 
+@inlined
+def _switch_case(data: Bytes, first: Scalar, out: Bytes) -> Scalar:
+    """The letters from a first one on in the other case, and whether all bytes are ASCII."""
+    seen = np.uint8(0)
+    for k in range(out.size):
+        byte = data[k]
+        seen = np.uint8(seen | byte)
+        out[k] = np.uint8(byte ^ 32) if first <= byte < first + 26 else byte
+    return seen < 128
+
+
+@hot
+def lower_ascii(data: Bytes, out: Bytes) -> Scalar:
+    """Bytes in lower case. False if some are not ASCII: then `out` is not the answer."""
+    return _switch_case(data, 65, out)
+
+
+@hot
+def upper_ascii(data: Bytes, out: Bytes) -> Scalar:
+    """The same for upper case."""
+    return _switch_case(data, 97, out)
+
+
 @hot
 def capitalise(offsets: Longs, data: Bytes, out: Bytes) -> None:
     """ASCII texts: the first letter and those after a space in upper case, the others in lower case; lengths stay."""
@@ -307,6 +330,37 @@ def read_longs(offsets: Longs, data: Bytes, most: Scalar, out: Longs, is_read: B
                 value = value * 10 + digit
         out[i] = -value if is_negative else value
         is_read[i] = is_plain
+
+
+@hot
+def write_longs(values: Longs, pairs: Bytes, offsets: Longs, out: Bytes) -> None:
+    """Integers as texts. `pairs` are the texts of 00 to 99; `out` has 20 bytes for each number."""
+    at = np.int64(0)
+    for i in range(values.size):
+        offsets[i] = at
+        value = values[i]
+        if value < 0:
+            out[at] = 45
+            at += 1
+            rest = np.uint64(-(value + 1)) + np.uint64(1)  # the lowest has no positive one
+        else:
+            rest = np.uint64(value)
+        size, power = 1, np.uint64(10)
+        while size < 19 and rest >= power:  # 64 signed bits have 19 digits
+            size += 1
+            power = power * np.uint64(10)
+        at += size
+        k = at
+        while rest >= np.uint64(100):
+            pair = np.int64(rest % np.uint64(100)) * 2
+            rest //= np.uint64(100)
+            k -= 2
+            out[k], out[k + 1] = pairs[pair], pairs[pair + 1]
+        pair = np.int64(rest) * 2
+        out[k - 1] = pairs[pair + 1]
+        if rest >= np.uint64(10):
+            out[k - 2] = pairs[pair]
+    offsets[values.size] = at
 
 
 @hot

@@ -73,7 +73,7 @@ def _parts(texts: pa.Array, choose: Callable[..., None], *given: Any, ascii_matt
         given = *given, _are_ascii(offsets, data)
     starts, ends = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
     choose(offsets, data, *given, starts, ends)
-    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int((ends - starts).sum()) + 7, np.uint8)
+    ptr, out = np.empty(len(texts) + 1, np.int64), np.empty(int(ends.sum() - starts.sum()) + 7, np.uint8)
     kernels.copy_parts(data, starts, ends, ptr, out)
     return _made_of(texts, ptr, out)
 
@@ -87,11 +87,20 @@ def _numbers(texts: pa.Array, values: npt.NDArray[Any]) -> Nullable:
     return Nullable(values, arrow_valid(texts))
 
 
-def _cased(by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
+def _cased(
+    by_kernel: Callable[..., bool], by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
+) -> Callable[[pa.Array], pa.Array]:
     def compute(texts: pa.Array) -> pa.Array:
+        offsets, data = string_buffers(texts)
+        start, end = int(offsets[0]), int(offsets[-1])
+        if start == end:
+            return texts
+        out = np.empty(end, np.uint8)  # every text stays where it is
+        if by_kernel(data[start:end], out[start:]):
+            valid, ends, _ = texts.buffers()
+            buffers = [valid, ends, pa.py_buffer(out)]
+            return pa.Array.from_buffers(texts.type, len(texts), buffers, texts.null_count, texts.offset)
         cased = by_arrow(texts)
-        if _are_ascii(*string_buffers(texts)):
-            return cased
         others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
         own = pa.array([one(text) for text in texts.filter(others).to_pylist()], texts.type)
         return pc.replace_with_mask(cased, others, own)
@@ -100,8 +109,8 @@ def _cased(by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]) 
 
 
 octet_length, reverse = pc.binary_length, pc.utf8_reverse
-lower = _cased(pc.ascii_lower, str.lower)
-upper = _cased(pc.ascii_upper, str.upper)
+lower = _cased(kernels.lower_ascii, pc.ascii_lower, str.lower)
+upper = _cased(kernels.upper_ascii, pc.ascii_upper, str.upper)
 
 
 def length(texts: pa.Array) -> Nullable:
@@ -459,8 +468,21 @@ def read_numbers(texts: pa.Array, target: Type, read: Callable[[str], Any]) -> N
     return Nullable(values, valid)
 
 
-def write_numbers(operand: Nullable) -> Nullable:
-    """Integers or booleans as texts."""
+_PAIRS = _bytes("".join(f"{number:02}" for number in range(100)))
+
+
+def write_integers(operand: Nullable) -> Nullable:
+    """Integers as texts."""
     values = np.ascontiguousarray(operand.values)
-    numbers = pa.array(values) if is_valid_everywhere(operand.valid) else pa.array(values, mask=~operand.valid)
-    return Nullable.of_texts(numbers.cast(pa.string() if values.size * 20 <= _MOST_BYTES else pa.large_string()))
+    ptr, out = np.empty(values.size + 1, np.int64), np.empty(values.size * 20, np.uint8)
+    kernels.write_longs(frozen(values), _PAIRS, ptr, out)
+    valid = None
+    if not is_valid_everywhere(operand.valid):
+        valid = pa.py_buffer(np.packbits(operand.valid, bitorder="little"))
+    buffers = [valid, pa.py_buffer(ptr), pa.py_buffer(out)]
+    return Nullable.of_texts(pa.Array.from_buffers(pa.large_string(), values.size, buffers))
+
+
+def write_booleans(operand: Nullable) -> Nullable:
+    """Booleans as texts."""
+    return Nullable.of_texts(pa.array(operand.values, mask=~operand.valid).cast(pa.large_string()))

@@ -90,9 +90,9 @@ def cast(operand: Nullable, source: Type, scale: int, target: Type, digits: Digi
 
         return read_numbers(operand.texts, target, _text_reader(target, digits, zone))
     if target is Type.STRING and source in (*INTEGERS, Type.BOOLEAN) and operand.valid.size > _FEW:
-        from wherecast.language.arrow_texts import write_numbers  # noqa: PLC0415 - as above
+        from wherecast.language.arrow_texts import write_booleans, write_integers  # noqa: PLC0415 - as above
 
-        return write_numbers(operand)
+        return write_booleans(operand) if source is Type.BOOLEAN else write_integers(operand)
     return Nullable(*_cast(operand.values, operand.valid, source, scale, target, digits, zone))
 
 
@@ -143,9 +143,9 @@ def _to_floats(values: Values, source: Type, scale: int, target: Type) -> Values
 
 def _to_integers(values: Values, valid: Bools, source: Type, scale: int, target: Type) -> tuple[Values, Bools]:
     low, high = integer_range(WIDTH_OF[target])
+    if source in FLOATS and values.size > _MANY:
+        return _truncated(values, valid, low, high)
     if source in FLOATS:
-        if values.size and values.min() >= low and values.max() < min(float(high), 2.0**63):  # and none is NaN
-            return values.astype(np.int64), valid
         whole = np.trunc(np.where(np.isnan(values), 0.0, values))
         fits = (
             ~np.isnan(values) & (whole >= float(low)) & (whole <= float(high))
@@ -159,6 +159,23 @@ def _to_integers(values: Values, valid: Bools, source: Type, scale: int, target:
         exact = values // _SECOND_US if source is Type.TIMESTAMP else values.astype(np.int64)
     fits = np.asarray((exact >= low) & (exact <= high), bool)
     return np.where(fits, exact, 0).astype(np.int64), valid & fits
+
+
+#: Values from which on a kernel is quicker than NumPy.
+_MANY = 256
+
+
+def _truncated(values: Values, valid: Bools, low: int, high: int) -> tuple[Values, Bools]:
+    """The whole parts of many doubles."""
+    from wherecast.kernels.arithmetic import truncate_doubles  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
+
+    # The nearest doubles whose whole parts are too low or too high.
+    above = min(low - 1.0, np.nextafter(float(low), -np.inf))
+    below = max(high + 1.0, np.nextafter(float(high), np.inf))
+    out, fits = np.empty(values.size, np.int64), np.empty(values.size, bool)
+    others = truncate_doubles(frozen(np.ascontiguousarray(values)), above, below, out, fits)
+    return out, valid & fits if others else valid
 
 
 def _decimal_maker(source: Type, scale: int, digits: Digits) -> Callable[[Any], int | None]:

@@ -107,9 +107,10 @@ def evaluate(node: Node, scope: Scope) -> Nullable:
     if isinstance(node, Param):
         return scope.literal(node)
     if isinstance(node, Call):  # 300 ILIKEs on one attribute fold its case once
-        if node not in scope.calls:
-            scope.calls[node] = _call(node, scope)
-        return scope.calls[node]
+        found = scope.calls.get(node)
+        if found is None:
+            found = scope.calls[node] = _call(node, scope)
+        return found
     return _EVALUATORS[type(node)](node, scope)
 
 
@@ -189,7 +190,8 @@ def _compare_doubles(node: Compare, scope: Scope) -> Nullable | None:
     left = evaluate(node.left, scope)
     values = to_double(node.left, left)
     if node.op in (">", ">="):
-        return Nullable(~(values <= limit if node.op == ">" else values < limit), left.valid)
+        opposite = values <= limit if node.op == ">" else values < limit
+        return Nullable(np.logical_not(opposite, out=opposite), left.valid)
     return Nullable(_COMPARE[node.op](values, limit), left.valid)
 
 
@@ -291,20 +293,42 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return _bits(node, left.values, right.values, valid)
     with np.errstate(all="ignore"):
         if node.type in FLOATS:
-            a, b = _doubles(node.left, left, right), _doubles(node.right, right, left)
+            a, b = _doubles(node, node.left, left, right), _doubles(node, node.right, right, left)
             if node.op in "/%":
                 valid = valid & (b != 0)
             # A double has more than twice the digits of a FLOAT: rounding its result is rounding the exact one.
-            values = _DOUBLE_OPS[node.op](a, b)
+            values = _compute_doubles(node.op, a, b)
             return Nullable(rounded(values) if node.type is Type.FLOAT else values, valid)
         return _integer_arith(node, left.values, right.values, valid)
 
 
-def _doubles(node: Node, operand: Nullable, beside: Nullable) -> Any:
-    """Doubles; of a constant beside values that differ, one."""
+#: Rows from which on a kernel is quicker than NumPy.
+_MANY_ROWS = 256
+
+
+def _doubles(of: Arith, node: Node, operand: Nullable, beside: Nullable) -> Any:
+    """Doubles; of a constant beside values that differ, one. A kernel takes integers beside doubles as they are."""
     if operand.is_constant and not beside.is_constant:
         return to_double(node, Nullable(operand.values[:1], operand.valid[:1]))[0]
+    is_mixed = node.type in INTEGERS and not beside.is_constant and beside.values.dtype == np.float64
+    if is_mixed and of.op in _MIXED and operand.values.size >= _MANY_ROWS:
+        return operand.values
     return to_double(node, operand)
+
+
+#: Operations that a kernel computes in one pass for doubles and integers.
+_MIXED = {"+": "add_doubles", "-": "subtract_doubles", "*": "multiply_doubles"}
+
+
+def _compute_doubles(op: str, a: Any, b: Any) -> Any:
+    if a.dtype == b.dtype:
+        return _DOUBLE_OPS[op](a, b)
+    from wherecast.kernels import arithmetic  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
+
+    out = np.empty(a.size, np.float64)
+    getattr(arithmetic, _MIXED[op])(frozen(np.ascontiguousarray(a)), frozen(np.ascontiguousarray(b)), out)
+    return out
 
 
 _DOUBLE_OPS: dict[str, Callable[[Any, Any], Any]] = {

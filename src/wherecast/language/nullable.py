@@ -20,6 +20,8 @@ from wherecast.language.sequences import take_ranges
 
 #: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
 _FEW_ROWS = 32
+#: Rows from which on a kernel is quicker than NumPy.
+_MANY_ROWS = 256
 
 
 class Nullable:
@@ -126,11 +128,20 @@ class ListValues:
     """
 
     def __init__(
-        self, offsets: Longs, elements: Callable[[], Nullable], keys: Callable[[], Nullable] | None = None
+        self,
+        bounds: npt.NDArray[np.integer[Any]],
+        elements: Callable[[], Nullable],
+        keys: Callable[[], Nullable] | None = None,
     ) -> None:
-        self.offsets = offsets
+        """`bounds` are the offsets in integers of any width, counted from any number."""
+        self._bounds = bounds
         self._read_elements = elements
         self._read_keys = keys
+
+    @cached_property
+    def offsets(self) -> Longs:
+        offsets: Longs = np.subtract(self._bounds, self._bounds[0], dtype=np.int64)
+        return offsets
 
     @cached_property
     def elements(self) -> Nullable:
@@ -142,7 +153,14 @@ class ListValues:
 
     @property
     def sizes(self) -> Longs:
-        return np.diff(self.offsets)
+        if self._bounds.size <= _MANY_ROWS:
+            return np.diff(self.offsets)
+        from wherecast.kernels.arithmetic import sizes_between  # noqa: PLC0415 - what only checks filters does not load Numba
+        from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
+
+        sizes = np.empty(self._bounds.size - 1, np.int64)
+        sizes_between(frozen(np.ascontiguousarray(self._bounds)), sizes)
+        return sizes
 
     @property
     def owners(self) -> Longs:
@@ -198,8 +216,8 @@ def as_vectors(found: Nullable) -> npt.NDArray[np.float32]:
         return np.array(rows, np.float32).reshape(len(rows), size)
     flat = found.lists.elements.values.astype(np.float32)
     n = found.valid.size
-    there = np.flatnonzero(found.lists.sizes)
-    size = int(found.lists.sizes.max(initial=0))
+    sizes = found.lists.sizes
+    there, size = np.flatnonzero(sizes), int(sizes.max(initial=0))
     if there.size == n:
         return flat.reshape(n, size)
     out = np.zeros((n, size), np.float32)
@@ -259,8 +277,6 @@ def choose(use_first: Bools, first: Nullable, other: Nullable) -> Nullable:
     return Nullable(_chosen(use_first, first, other), valid)
 
 
-#: Rows from which on a kernel is quicker than NumPy.
-_MANY_ROWS = 256
 _CHOSEN_BY_KERNEL = (np.dtype(np.int64), np.dtype(np.float64))
 
 
@@ -294,9 +310,19 @@ def repeated(value: Any, dtype: npt.DTypeLike, length: int) -> Nullable:
     one[0] = value
     if one.dtype == object:
         return Nullable(np.broadcast_to(one, length), valid_everywhere(length))
-    values: npt.NDArray[Any] = np.ndarray(length, one.dtype, one, strides=(0,))  # a tenth of the time
+    return Nullable(_spread(one, length), valid_everywhere(length))
+
+
+def repeated_row(row: int, length: int) -> Longs:
+    """The number of one row, so many times."""
+    return _spread(np.array([row], np.int64), length)
+
+
+def _spread(one: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    """An array of one value in every row: as `np.broadcast_to`, in a tenth of the time."""
+    values: npt.NDArray[Any] = np.ndarray(length, one.dtype, one, strides=(0,))
     values.flags.writeable = False
-    return Nullable(values, valid_everywhere(length))
+    return values
 
 
 def as_moments(values: npt.NDArray[Any], kind: Type, common: Type, zone: Zone) -> npt.NDArray[Any]:

@@ -70,6 +70,22 @@ _FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - _EPOCH_DAY + 1, dt.date.max.to
 _CYCLE = 146_097
 
 
+#: Moments from which on a kernel is quicker than NumPy.
+_MANY_MOMENTS = 256
+
+
+def whole_days(walls: Longs) -> Longs:
+    """The days of wall clocks, counted from 1970."""
+    if walls.size < _MANY_MOMENTS:
+        return walls // DAY_US
+    from wherecast.kernels.calendar import days_into  # noqa: PLC0415 - what only checks filters does not load Numba
+    from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
+
+    out = np.empty(walls.size, np.int64)
+    days_into(frozen(np.ascontiguousarray(walls)), out)
+    return out
+
+
 def instants(zone: Zone, walls: Longs) -> Longs:
     """The instants that wall clocks mean."""
     fixed = zone.fixed_us

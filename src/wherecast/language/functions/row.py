@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from wherecast.kernels.arrays import Bools, Longs
 from wherecast.language.casts import is_castable
-from wherecast.language.events.keys import DAY_US, walls
+from wherecast.language.events.keys import walls, whole_days
 from wherecast.language.events.types import (
     COLLECTIONS,
     FLOATS,
@@ -69,7 +69,7 @@ def as_days(values: Longs, kind: Type, zone: Zone) -> Longs:
     """The days of moments, counted from 1970."""
     if kind is Type.DATE:
         return values
-    return (walls(zone, values) if kind is Type.TIMESTAMP else values) // DAY_US
+    return whole_days(walls(zone, values) if kind is Type.TIMESTAMP else values)
 
 
 def _read_instants(node: Node, operand: Nullable, zone: Zone) -> Nullable:

@@ -1,0 +1,132 @@
+"""Expressions over many events, which kernels compute, against the same events a few at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from wherecast import Schema
+from wherecast.index.operands import attribute_values
+from wherecast.language.evaluate import evaluate
+from wherecast.language.events.events import EventBatch
+from wherecast.language.events.keys import DAY_US, whole_days
+from wherecast.language.expression import Compare
+from wherecast.language.filters.compile import Compiler
+from wherecast.language.nullable import repeated_row
+from wherecast.language.syntax.literals import ProgramScope
+
+_N = 600
+_DOUBLES = [
+    *(0.0, -0.0, 1.5, -1.5, 127.9, 128.0, -128.9, -129.0, 32767.5, 2147483647.5, 2147483648.0, -2147483648.9, -2147483649.0),
+    *(9223372036854774784.0, 2.0**63, 9223372036854777856.0, -(2.0**63), -9223372036854777856.0),
+    *(float("nan"), float("inf"), float("-inf"), 1e300, None),
+]  # fmt: skip
+_INTEGERS = [
+    0,
+    1,
+    -1,
+    7,
+    99,
+    100,
+    -100,
+    2**53 + 1,
+    2**63 - 1,
+    -(2**63),
+    *(s * 10**k for k in range(1, 19) for s in (1, -1)),
+    None,
+]
+#: Midnights, and the moments before them; far from 1970 a double does not tell the two apart.
+_MOMENTS = [
+    dt.datetime(year, month, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=before)
+    for year in (2, 1600, 1969, 1970, 2024, 9990, 9999)
+    for month in range(1, 13)
+    for before in (0, 1)
+]
+_SCHEMA = Schema.of(
+    {"a": "string", "x": "double", "n": "bigint", "t": "timestamp", "day": "date", "tags": "array<string>"}
+)
+_EXPRESSIONS = [
+    *(f"x {op} n" for op in "+-*/%"),
+    *(f"n {op} x" for op in "+-*"),
+    *(f"cast(x AS {kind})" for kind in ("tinyint", "smallint", "int", "bigint")),
+    *("cast(n AS string)", "cast(n > 5 AS string)", "lower(a)", "upper(a)"),
+    *("datediff(t, day)", "datediff(day, t)", "datediff(t, t)", "size(tags)", "tags[1]"),
+    *("CASE WHEN x > 50 THEN n ELSE 0 END", "CASE WHEN x <= 50 THEN n END"),
+]
+
+
+def make_table(draw: random.Random, letters: str) -> pa.Table:
+    """Events; every number occurs, and about a tenth of everything is NULL."""
+
+    def text() -> str:
+        return "".join(draw.choices(letters, k=draw.randrange(9)))
+
+    def some(make: Any) -> list[Any]:
+        return [None if draw.random() < 0.1 else make() for _ in range(_N)]
+
+    def all_of(values: list[Any]) -> list[Any]:
+        return list(itertools.islice(itertools.cycle(draw.sample(values, len(values))), _N))
+
+    return pa.table(
+        {
+            "a": pa.array(some(text), pa.string()),
+            "x": pa.array(all_of(_DOUBLES), pa.float64()),
+            "n": pa.array(all_of(_INTEGERS), pa.int64()),
+            "t": pa.array(some(lambda: draw.choice(_MOMENTS)), pa.timestamp("us", "UTC")),
+            "day": pa.array(some(lambda: dt.date.fromordinal(draw.randrange(1, 3_000_000))), pa.date32()),
+            "tags": pa.array(some(lambda: [text() for _ in range(draw.randrange(4))]), pa.list_(pa.string())),
+        }
+    )
+
+
+def values_of(text: str, events: EventBatch) -> list[Any]:
+    """The value of an expression for each event; NaN as a text, which equals itself."""
+    program = Compiler(_SCHEMA).compile_many([f"({text}) IS NOT DISTINCT FROM ({text})"]).filters.programs[0]
+    node = program.residuals[0].node
+    assert isinstance(node, Compare)
+    rows = repeated_row(0, len(events))
+    scope = ProgramScope(program.literals, rows, lambda i: attribute_values(events, i), _SCHEMA.zone)
+    values, valid = evaluate(node.left, scope)
+    return [str(v) if is_there else None for v, is_there in zip(values.tolist(), valid.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("letters", ["aBcXyZ[@`{ ", "aBcéÉßİ日😀"], ids=["ascii", "others"])
+@pytest.mark.parametrize("text", _EXPRESSIONS)
+def test_many_rows_have_the_values_of_few(text: str, letters: str) -> None:
+    """Whole batches, and batches that are slices of others: their buffers begin before their rows."""
+    batch = EventBatch.read(_SCHEMA, make_table(random.Random(7), letters))
+    few = [v for start in range(0, _N, 5) for v in values_of(text, batch.slice(start, start + 5))]
+    assert values_of(text, batch) == few
+    assert values_of(text, batch.slice(13, _N - 9)) == few[13:-9]
+
+
+def test_every_digit() -> None:
+    """Integers of every length as texts."""
+    numbers = [n for k in range(19) for n in (10**k - 1, 10**k, -(10**k), 1 - 10**k)] + [2**63 - 1, -(2**63)]
+    table = pa.table({"n": pa.array(numbers * 4, pa.int64())})
+    assert values_of("cast(n AS string)", EventBatch.read(_SCHEMA, table)) == [str(n) for n in numbers * 4]
+
+
+def test_days_of_every_moment() -> None:
+    """The first and the last moment of 64 bits, and both sides of midnights."""
+    draw = random.Random(5)
+    midnights = [draw.randrange(-106_751_991, 106_751_992) * DAY_US for _ in range(_N)]
+    around = [midnight + step for midnight in midnights for step in (-1, 0, 1)]
+    moments = np.array([-(2**63), -(2**63) + 1, 2**63 - 1, *around], np.int64)
+    with np.errstate(over="ignore"):  # without a compiler
+        assert whole_days(moments).tolist() == [moment // DAY_US for moment in moments.tolist()]
+
+
+@pytest.mark.parametrize("name", ["lower", "upper"])
+@pytest.mark.parametrize("letters", ["aBcXyZ[@`{ ", "aBcéÉß日😀"], ids=["ascii", "others"])
+def test_case_of_a_slice(name: str, letters: str) -> None:
+    """As Python has it, also where the bytes of a batch begin before its first text."""
+    batch = EventBatch.read(_SCHEMA, make_table(random.Random(3), letters)).slice(13, _N - 9)
+    texts = batch.array(0).to_pylist()
+    assert values_of(f"{name}(a)", batch) == [None if text is None else getattr(text, name)() for text in texts]
