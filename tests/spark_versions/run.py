@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.spark_settings import jvm_options
+from tests.spark_settings import submit_options
 
 LOCKS = Path(__file__).parent
 ROOT = LOCKS.parents[1]
@@ -48,7 +48,7 @@ def environment(version: str) -> dict[str, str]:
     """The environment of a process that is to find that version."""
     folder = folder_of(version)
     path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, **jvm_options(folder / "pyspark"), "PYTHONPATH": os.pathsep.join(path)}
+    return {**os.environ, **submit_options(folder / "pyspark"), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def run_tests(version: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
