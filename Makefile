@@ -51,10 +51,13 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 	$(BIN)/wherecast lab report --scale $(SCALE) --results lab-output
 
 # The Kafka tests fetch a broker and Spark's connector from Maven Central once; CONTRIBUTING.md says how to name a mirror.
+# The classes of Spark are archived once, beside the tests that need no Spark (tests/class_archive.py).
 test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark and Kafka
 	@status=0; \
+	$(BIN)/python -m tests.class_archive >/dev/null 2>&1 & archive=$$!; \
 	echo '$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS)'; \
 	$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS) || status=$$?; \
+	wait $$archive || echo 'no archive of classes: JVMs start more slowly; `$(BIN)/python -m tests.class_archive` says why'; \
 	echo '$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS)'; \
 	$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS) || status=$$?; \
 	exit $$status

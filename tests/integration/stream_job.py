@@ -13,6 +13,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from wherecast.engine.engine import Engine
 
@@ -98,6 +99,35 @@ def make_events(batch: int, rng: np.random.Generator) -> pa.Table:
             "__wherecast_error": pa.array(["poison"] * 2 + [None] * (EVENTS - 2), pa.string()),
         }
     )
+
+
+def make_job(folder: Path, cell: Cell, batches: int) -> None:
+    """Changes come at every sequence number; each rule has another owner than the one before."""
+    rng = np.random.default_rng(7)
+    ids, filters = zip(*SUBSCRIPTIONS, strict=True)
+    owners = [f"first {id}" for id in ids]
+    pq.write_table(pa.table({"id": ids, "filter": filters, "owner": owners}), folder / "subscriptions.parquet")
+    changes = [
+        (n, "delete", 1 + n % 59, None, None)
+        if n % 4 == 0
+        else (
+            n,
+            "upsert",
+            0 if n % 4 == 1 else 100 + n % 30,
+            SUBSCRIPTIONS[0][1] if n % 4 == 1 else f"symbol = '{SYMBOLS[n % 12]}'",
+            f"by {n}",
+        )
+        for n in range(1, batches + 1)
+    ]
+    names = ("sequence", "op", "id", "filter", "owner")
+    pq.write_table(
+        pa.table({name: [c[i] for c in changes] for i, name in enumerate(names)}), folder / "changes.parquet"
+    )
+    (folder / "events").mkdir()
+    for batch in range(batches):
+        pq.write_table(make_events(batch, rng), folder / "events" / f"{batch:03d}.parquet")
+    (folder / "strategy").write_text(cell.strategy)
+    (folder / "sink").write_text(cell.sink)
 
 
 def read_output(folder: Path, name: str) -> pa.Table:

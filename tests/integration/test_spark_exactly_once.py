@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
@@ -23,11 +21,9 @@ from tests.integration.stream_job import (
     INTO,
     MATRIX,
     SHARE,
-    SUBSCRIPTIONS,
-    SYMBOLS,
     Cell,
     check_matches,
-    make_events,
+    make_job,
 )
 from tests.jars.artifacts import has_s3a
 from tests.lakes import ON_S3, USUAL, has_lakes
@@ -58,35 +54,6 @@ def test_every_point_is_in_the_share() -> None:
         assert points >= ({"appended"} if sink in ("delta", "iceberg") else {*into})
     assert SHARE.keys() <= MATRIX.keys()
     assert all(len(MATRIX[Cell(s, store)]) >= 10 for s in INTO for store in ("disk", "s3") if s != "foreach")
-
-
-def make_job(folder: Path, cell: Cell, batches: int) -> None:
-    """Changes come at every sequence number; each rule has another owner than the one before."""
-    rng = np.random.default_rng(7)
-    ids, filters = zip(*SUBSCRIPTIONS, strict=True)
-    owners = [f"first {id}" for id in ids]
-    pq.write_table(pa.table({"id": ids, "filter": filters, "owner": owners}), folder / "subscriptions.parquet")
-    changes = [
-        (n, "delete", 1 + n % 59, None, None)
-        if n % 4 == 0
-        else (
-            n,
-            "upsert",
-            0 if n % 4 == 1 else 100 + n % 30,
-            SUBSCRIPTIONS[0][1] if n % 4 == 1 else f"symbol = '{SYMBOLS[n % 12]}'",
-            f"by {n}",
-        )
-        for n in range(1, batches + 1)
-    ]
-    names = ("sequence", "op", "id", "filter", "owner")
-    pq.write_table(
-        pa.table({name: [c[i] for c in changes] for i, name in enumerate(names)}), folder / "changes.parquet"
-    )
-    (folder / "events").mkdir()
-    for batch in range(batches):
-        pq.write_table(make_events(batch, rng), folder / "events" / f"{batch:03d}.parquet")
-    (folder / "strategy").write_text(cell.strategy)
-    (folder / "sink").write_text(cell.sink)
 
 
 @contextmanager

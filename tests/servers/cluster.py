@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyspark
 from tests.servers.ports import LOOPBACK, free_ports, is_open
-from tests.spark_settings import JVM
+from tests.spark_settings import spark_jvm
 from tests.spark_versions.run import environment, folder_of
 
 from wherecast.spark.session import java_home
@@ -48,7 +48,7 @@ def running_cluster(folder: Path, version: str | None = None) -> Iterator[Cluste
             "JAVA_HOME": str(java_home()),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": JVM,
+            "SPARK_DAEMON_JAVA_OPTS": spark_jvm(home),
         }
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", LOOPBACK, *arguments]
         log = (place / "log").open("wb")

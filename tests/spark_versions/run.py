@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.spark_settings import submit_options
+
 LOCKS = Path(__file__).parent
 ROOT = LOCKS.parents[1]
 VERSIONS = sorted(lock.stem for lock in LOCKS.glob("*.lock"))
@@ -44,8 +46,9 @@ def folder_of(version: str) -> Path:
 
 def environment(version: str) -> dict[str, str]:
     """The environment of a process that is to find that version."""
-    path = [str(folder_of(version)), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    folder = folder_of(version)
+    path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **submit_options(folder / "pyspark"), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def run_tests(version: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:

