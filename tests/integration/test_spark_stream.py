@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.clientserver import ClientServerConnection
 from pyspark.errors import PySparkException
 
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
+from wherecast.spark.stream import BatchRunner
 from wherecast.spark.versions import from_arrow, to_arrow
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = {"symbol": "string", "price": "double"}
+#: Calls of the JVM for a batch: each takes 0.1 ms or more.
+MOST_CALLS = 250
 ROWS = [(i, f"symbol = 'S{i % 40}' AND price < {i}") for i in range(1, 200)]
 
 
@@ -120,6 +124,30 @@ def test_numbers_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     assert all(report.candidates > 0 for report in reports if report.matches)
     ours = [p["wherecast"] for p in progress if p["wherecast"]]
     assert [o["matches"] for o in ours] == [report.matches for report in reports][-len(ours) :]
+
+
+def test_a_batch_costs_one_job(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A micro-batch into Parquet is one Spark job, and its plan takes few calls of the JVM: both are its price however small it is."""
+    build(spark, tmp_path, "broadcast")
+    write_events(tmp_path / "events", ["S1", "S2"], 3)
+    calls: list[int] = []
+    send, run = ClientServerConnection.send_command, BatchRunner.__call__
+
+    def send_counted(connection: ClientServerConnection, command: str) -> Any:
+        if calls and not command.startswith("m\n"):  # those give back memory, whenever Python finds the time
+            calls[-1] += 1
+        return send(connection, command)
+
+    def run_counted(runner: BatchRunner, events: Any, number: int) -> None:
+        calls.append(0)
+        run(runner, events, number)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", send_counted)
+    monkeypatch.setattr(BatchRunner, "__call__", run_counted)
+    query = start(spark, tmp_path, trigger={"availableNow": True}, output="lists")
+    query.awaitTermination()
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))) == len(calls) == 3
+    assert calls[1] < MOST_CALLS
 
 
 def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tmp_path: Path) -> None:

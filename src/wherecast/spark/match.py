@@ -34,6 +34,7 @@ from wherecast.spark.columns import (
     Path,
     check_moments,
     check_session,
+    quote,
     quoted,
     resolve,
     rule_field,
@@ -41,8 +42,8 @@ from wherecast.spark.columns import (
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.rules import choose_columns, columns_of
-from wherecast.spark.tasks import FOUND_CANDIDATES, FOUND_ERROR, FOUND_IDS, ROUTED_TO, MatchTask
-from wherecast.spark.versions import add_column, repartition_by_id
+from wherecast.spark.tasks import MatchTask
+from wherecast.spark.versions import RowWork, add_column, repartition_by_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -182,20 +183,18 @@ def _match_here(events: DataFrame, task: MatchTask, used: Mapping[str, Path], nu
 def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> DataFrame:
     """Events with what they match."""
     inputs = {**used, **{name: (name,) for name in (SERVER, ERROR) if name in events.columns}}
-    found = add_column(events, _ANSWER, task.match, inputs, _answer_type(task))
-    tally = {CANDIDATES: FOUND_CANDIDATES} if task.tally else {}
-    return _unpack(found, task, {IDS: FOUND_IDS, **tally, ERROR: FOUND_ERROR})
+    return _add_answer(events, task, task.match, inputs, _answer_type(task), IDS)
 
 
-def _unpack(answered: DataFrame, task: MatchTask, fields: Mapping[str, str]) -> DataFrame:
-    """The fields of answers as columns, in place of the answers and of what was said before; of a plain answer, the first."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    own = [quoted(name) for name in answered.columns if name not in (_ANSWER, SERVER, *fields)]
-    answer = F.col(_ANSWER)
+def _add_answer(
+    events: DataFrame, task: MatchTask, work: RowWork, inputs: Mapping[str, Path], kind: DataType, plain: str
+) -> DataFrame:
+    """Events with the fields of an answer as columns, in place of what was said before; a plain answer is one column."""
+    own = [quote(name) for name in events.columns if name not in (SERVER, ERROR)]
     if task.is_plain:
-        return answered.select(*own, answer.alias(next(iter(fields))))
-    return answered.select(*own, *(answer[field].alias(name) for name, field in fields.items()))
+        answered = add_column(events, plain, work, inputs, kind)
+        return answered if len(own) == len(events.columns) else answered.select(*own, plain)
+    return add_column(events, _ANSWER, work, inputs, kind).select(*own, f"{_ANSWER}.*")
 
 
 def _outcome(task: MatchTask) -> dict[str, str]:
@@ -228,8 +227,7 @@ def _match_routed(
             )
         events = events.withColumn(_EVENT, F.monotonically_increasing_id())
     known = {ERROR: (ERROR,)} if ERROR in events.columns else {}
-    routed = add_column(events, _ANSWER, task.route, {**used, **known}, _route_type(task, plan))
-    routed = _unpack(routed, task, {SERVERS: ROUTED_TO, ERROR: FOUND_ERROR})
+    routed = _add_answer(events, task, task.route, {**used, **known}, _route_type(task, plan), SERVERS)
     if numbers is not None:
         each = f"int({SERVERS} IS NOT NULL)" if plan.sends_to_one else f"size({SERVERS})"
         dropped = f"count_if({each} = 0 AND {ERROR} IS NULL)"
@@ -259,7 +257,7 @@ def _route_type(task: MatchTask, plan: Plan) -> DataType:
     servers: DataType = IntegerType() if plan.sends_to_one else ArrayType(IntegerType())
     if task.is_plain:
         return servers
-    return StructType([StructField(ROUTED_TO, servers), StructField(FOUND_ERROR, StringType())])
+    return StructType([StructField(SERVERS, servers), StructField(ERROR, StringType())])
 
 
 def _answer_type(task: MatchTask) -> DataType:
@@ -271,11 +269,11 @@ def _answer_type(task: MatchTask) -> DataType:
         why = [StructField(WHY, StringType())] if task.explain else []
         rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
         found = StructType([StructField(ID, found), *why, *rules])
-    tally = [StructField(FOUND_CANDIDATES, LongType())] if task.tally else []
+    tally = [StructField(CANDIDATES, LongType())] if task.tally else []
     ids = LongType() if task.counts else ArrayType(found)
     if task.is_plain:
         return ids
-    return StructType([StructField(FOUND_IDS, ids), *tally, StructField(FOUND_ERROR, StringType())])
+    return StructType([StructField(IDS, ids), *tally, StructField(ERROR, StringType())])
 
 
 def _shape(
@@ -291,7 +289,8 @@ def _shape(
     """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    own = [quoted(c) for c in found.columns if c not in (IDS, CANDIDATES, ERROR)]
+    # By name: a column object takes ten calls of the JVM, a name three.
+    own = [quote(c) for c in found.columns if c not in (IDS, CANDIDATES, ERROR)]
     error = [F.col(ERROR).alias(names.error)] if keep_errors else []
     if output == "pairs":
         return _pairs(found, own, error, subscribers, names, rules)
@@ -313,7 +312,7 @@ def _parts_of(match: Column, names: Names, rules: Mapping[str, str]) -> list[Col
 
 def _pairs(
     found: DataFrame,
-    own: list[Column],
+    own: list[str],
     error: list[Column],
     subscribers: DataFrame | None,
     names: Names,

@@ -18,7 +18,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -114,7 +114,10 @@ class Reports(Generic[Report]):
             flag: Any = report.replayed  # a count of changes
             report = next((replace(r, replayed=flag) for r in known if r.batch == report.batch), report)
         self._known = [*(r for r in known if r.batch < report.batch), report][-_KEPT:]
-        self._store.replace(self._name, json.dumps([asdict(r) for r in self._known]).encode())
+        # All are numbers; `asdict` would look inside each of them, after every batch.
+        names = [f.name for f in fields(self._kind)]
+        told = [{name: getattr(r, name) for name in names} for r in self._known]
+        self._store.replace(self._name, json.dumps(told).encode())
 
     def read(self) -> list[Report]:
         """The last batches, oldest first; also those of earlier runs from the same checkpoint.

@@ -21,15 +21,10 @@ from wherecast.engine.engine import Engine
 from wherecast.engine.matches import Matches
 from wherecast.errors import EventError
 from wherecast.language.events.events import EventBatch
-from wherecast.spark.columns import ERROR, ID, PREFIX, SERVER, WHY, rule_field
+from wherecast.spark.columns import CANDIDATES, ERROR, ID, IDS, PREFIX, SERVER, SERVERS, WHY, rule_field
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.rules import RuleTable, arrow_form, columns_of
-
-#: Fields of an answer: what matches, and why the event cannot be matched.
-FOUND_IDS, FOUND_CANDIDATES, FOUND_ERROR = "ids", "candidates", "error"
-#: Field of a route: where the event goes.
-ROUTED_TO = "servers"
 
 #: Matches held at a time, about: larger batches of events are cut so that what they match fits in memory.
 _MATCHES = 4_000_000
@@ -115,14 +110,14 @@ class MatchTask:
                 counts = np.bincount(rows, minlength=good.num_rows)
                 servers = pa.ListArray.from_arrays(pa.array(_offsets(counts)), pa.array(routes.servers, pa.int32()))
             errors = _error_column(_errors(events.errors), good.num_rows)
-            yield self._answer({ROUTED_TO: servers, FOUND_ERROR: errors}, known)
+            yield self._answer({SERVERS: servers, ERROR: errors}, known)
 
     def _match(self, batch: pa.RecordBatch, pace: Pace) -> pa.Array:
         """The answers to a batch; the pace becomes what suits events like these."""
         good, known = self._set_apart(batch)
         found = self._match_served(good) if SERVER in good.schema.names else self._find(self._open(0), good)
-        total = pc.sum(found[FOUND_IDS]).as_py() if self.counts else len(found[FOUND_IDS].flatten())
-        share = max((total or 0) / _MATCHES, found[FOUND_IDS].nbytes / _BYTES) / max(batch.num_rows, 1)
+        total = pc.sum(found[IDS]).as_py() if self.counts else len(found[IDS].flatten())
+        share = max((total or 0) / _MATCHES, found[IDS].nbytes / _BYTES) / max(batch.num_rows, 1)
         pace.events = max(1, int(1 / max(share, 0.01 / _MATCHES)))
         return self._answer(found, known)
 
@@ -174,13 +169,13 @@ class MatchTask:
         counts = np.zeros(batch.num_rows, np.int64)  # some may have been left out of matching
         counts[matches.rows] = matches.counts()
         found: dict[str, pa.Array] = {
-            FOUND_IDS: pa.array(counts) if self.counts else self._lists(server, events, matches, counts)
+            IDS: pa.array(counts) if self.counts else self._lists(server, events, matches, counts)
         }
         if self.tally:
             total = np.zeros(batch.num_rows, np.int64)
             total[:1] = round(server.engine.candidates(events.slice(0, _TALLIED)) * batch.num_rows)
-            found[FOUND_CANDIDATES] = pa.array(total)
-        found[FOUND_ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
+            found[CANDIDATES] = pa.array(total)
+        found[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return found
 
     def _lists(
@@ -219,8 +214,8 @@ class MatchTask:
 
     def _nothing(self, n: int) -> dict[str, pa.Array]:
         none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._found_type())
-        tally = {FOUND_CANDIDATES: pa.array(np.zeros(n, np.int64))} if self.tally else {}
-        return {FOUND_IDS: none, **tally, FOUND_ERROR: pa.nulls(n, pa.string())}
+        tally = {CANDIDATES: pa.array(np.zeros(n, np.int64))} if self.tally else {}
+        return {IDS: none, **tally, ERROR: pa.nulls(n, pa.string())}
 
 
 def _attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -237,11 +232,11 @@ def _beside(found: dict[str, pa.Array], known: pa.Array) -> dict[str, pa.Array]:
     spread: dict[str, pa.Array] = {}
     for name, column in found.items():
         taken = column.take(rows)
-        if name == FOUND_ERROR:
+        if name == ERROR:
             taken = pc.coalesce(known, taken)
         elif isinstance(column, pa.ListArray):
             taken = pc.coalesce(taken, _empty_lists(1, column.type.value_type)[0])
-        elif name != ROUTED_TO:
+        elif name != SERVERS:
             taken = taken.fill_null(0)
         spread[name] = taken
     return spread

@@ -168,7 +168,7 @@ def add_column(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = [F.col(".".join(f"`{part.replace('`', '``')}`" for part in path)) for path in inputs.values()]
+    columns: list[Any] = [".".join(f"`{part.replace('`', '``')}`" for part in path) for path in inputs.values()]
     names = list(inputs)
     if not names:  # it takes one to know how many rows there are
         columns, names = [F.lit(True)], ["__wherecast_row"]
@@ -189,9 +189,7 @@ def add_column(
     return frame.select("*", function(*columns).alias(name))
 
 
-def _add_by_passing(
-    frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, Column], kind: DataType
-) -> DataFrame:
+def _add_by_passing(frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, Any], kind: DataType) -> DataFrame:
     """`add_column` for a Spark that knows only functions of whole rows."""
     from pyspark.sql.types import StructField, StructType
 

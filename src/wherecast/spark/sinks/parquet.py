@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
+#: Hadoop's setting for the file `_SUCCESS`, which says what our manifest says; a file is a few milliseconds of every batch.
+_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 class Parquet(Sink):
@@ -95,7 +97,9 @@ class Parquet(Sink):
         self.expect(matches.columns, "")
         self._claim(batch)
         attempt = f"{_ATTEMPTS}/{_attempt_prefix(batch)}{secrets.token_hex(4)}"
-        writer = matches.write.partitionBy(*self.partition_by) if self.partition_by else matches.write
+        writer = matches.write.option(_MARKER, "false")
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
         writer.parquet(f"{self.path}/{attempt}")
         self._store.sync(attempt)
         manifest = {"batch": batch, "attempt": attempt, "stream": batch.stream, "offsets": batch.offsets}
