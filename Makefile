@@ -24,7 +24,8 @@ PARALLEL  := -n $(JOBS) --dist worksteal
 # The variable stops an announcement about MkDocs 2.
 SITE      := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 LOCKS     := requirements-build.lock requirements.lock
-FAST      := tests/unit tests/property -m "not spark and not kafka and not slow"
+# Schemathesis takes half a second to load in each process; one integration test uses it.
+FAST      := tests/unit tests/property -p no:schemathesis -m "not spark and not kafka and not slow"
 
 # Byte code is kept, whatever the environment says: without it, each of the many processes of the tests compiles every module anew.
 export PYTHONDONTWRITEBYTECODE :=

@@ -34,7 +34,7 @@ def _every_expression_is_a_column() -> Iterator[None]:
 
 @examples(150)
 @given(trials(filters=8, events=8, features=NAIVE_FEATURES, kinds=FULL_KINDS), st.booleans())
-@pytest.mark.parametrize("matcher", ["adaptive", "scan"])
+@pytest.mark.parametrize("matcher", ["adaptive", pytest.param("scan", marks=pytest.mark.slow)])
 def test_columns_of_all_kinds(matcher: str, trial: Trial, is_saved: bool) -> None:
     _check_columns(matcher, trial, is_saved=is_saved)
 

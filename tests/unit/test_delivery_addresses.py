@@ -145,7 +145,7 @@ def test_there_are_enough_spellings():
     assert len(set(HOSTS)) > 200
 
 
-@pytest.mark.parametrize("scheme", ["https", "http"])
+@pytest.mark.parametrize("scheme", ["https", pytest.param("http", marks=pytest.mark.slow)])
 def test_no_spelling_of_a_private_address_is_connected_to(scheme, monkeypatch):
     """With the system's own resolver, whatever it makes of the host, no connection is made."""
     monkeypatch.setenv(

@@ -210,6 +210,7 @@ def test_one_hanging_endpoint_does_not_delay_others(tmp_path):
     assert end_of(tmp_path / "b", True) < 2 * end_of(tmp_path / "a", False)
 
 
+@pytest.mark.slow
 def test_a_hanging_endpoint_costs_few_writes(tmp_path, monkeypatch):
     """Deliveries behind an endpoint that hangs are left alone until it is tried again; a second route is used for all of them at once."""
     rows, settle = [], deliveries.settle

@@ -56,6 +56,7 @@ def test_a_link_is_refused(tmp_path):
         make_private(tmp_path / "link")
 
 
+@pytest.mark.slow
 def test_kernels_are_not_loaded_from_a_shared_folder(tmp_path):
     """With NUMBA_CACHE_DIR in a folder that others can write, kernels are not even imported; a new one is made private."""
     shared = tmp_path / "shared"

@@ -106,6 +106,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
     """Ctrl-C raises KeyboardInterrupt in the caller; no process and no thread is left, and nothing is printed."""
     script = tmp_path / "script.py"  # without `if __name__ == "__main__"`

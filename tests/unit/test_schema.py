@@ -538,6 +538,7 @@ def test_size_limit():
         Schema((*full.attributes, Attribute("last", Kind.DATE)))
 
 
+@pytest.mark.slow
 def test_many_by_alias():
     """A small YAML text whose aliases stand for millions of fields is refused, not expanded."""
     lines = ["l0: &l0 {type: struct, fields: {a: int, b: int}}"]

@@ -154,7 +154,7 @@ def _workload(size: int, n: int, m: int, seed: int) -> tuple[list[list[float]], 
     return asked.tolist(), sent.tolist(), limits
 
 
-@pytest.mark.parametrize(("size", "n", "m"), [(1, 40, 9), (7, 2_100, 20), (384, 60, 530)])
+@pytest.mark.parametrize(("size", "n", "m"), [(1, 40, 9), (7, 2_100, 20), (384, 20, 1_040)])
 def test_column_and_residual_equal_the_definition(size: int, n: int, m: int) -> None:
     """More vectors than a block has, more events than a block has, and limits that are similarities themselves.
 
@@ -337,6 +337,7 @@ def test_frequencies_that_cannot_be(written: object) -> None:
         Schema.of({"body": {"type": "int", "frequencies": {"texts": 1, "words": {}}}})
 
 
+@pytest.mark.slow
 def test_a_text_of_ten_megabytes() -> None:
     """It is cut and weighed as any other; a word counts by the logarithm of how often it comes."""
     engine = Engine({"body": "string"})

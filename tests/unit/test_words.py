@@ -123,6 +123,7 @@ def test_many_words_of_all_lengths() -> None:
     assert found[ptr[-2] :].tolist() == [0]
 
 
+@pytest.mark.slow
 def test_a_long_text() -> None:
     """Ten megabytes are read in one pass, whatever they are made of."""
     codes = WordCodes.of(["chip", "é"])
