@@ -172,4 +172,5 @@ $(INSTALLED): $(LOCKS) pyproject.toml
 	fi; \
 	for lock in $(LOCKS); do $$install --require-hashes --no-deps --no-build-isolation -r $$lock; done; \
 	$$install --no-deps --no-build-isolation -e .; \
+	$(BIN)/wherecast warm; \
 	touch $@

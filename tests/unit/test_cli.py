@@ -55,6 +55,7 @@ COMMANDS = [
     "match",
     "demo",
     "doctor",
+    "warm",
     "serve",
     "space",
     "subscribe",

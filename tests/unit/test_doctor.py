@@ -8,6 +8,7 @@ import shutil
 import socket
 from types import SimpleNamespace
 
+import pytest
 from typer.testing import CliRunner
 
 from wherecast import Engine
@@ -88,3 +89,11 @@ def test_port_in_use(monkeypatch):
         code, found = findings()
     assert code == 0
     assert "in use" in found["port"]["found"]
+
+
+@pytest.mark.slow
+def test_warming_uses_what_engines_use() -> None:
+    """Each part runs in a process of its own, then an engine is used in every form."""
+    done = CliRunner().invoke(app, ["warm"])
+    assert (done.exit_code, done.exception) == (0, None)
+    assert "the matching kernels are compiled" in done.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -299,6 +300,25 @@ def doctor(
     from wherecast.cli.doctor import run_doctor
 
     run_doctor(with_spark=spark, as_json=as_json)
+
+
+@app.command()
+def warm() -> None:
+    """Compile the matching kernels now, so that the first match does not wait for them.
+
+    Takes about a minute on two cores after an installation, and some seconds where they are compiled already. Kernels that few filters
+    need, such as those of similar vectors, are compiled at their first use.
+
+    \b
+    Examples:
+      wherecast warm
+    """
+    from wherecast.cli.report import say
+    from wherecast.cli.warm import compile_kernels
+
+    began = time.perf_counter()
+    compile_kernels()
+    say(f"the matching kernels are compiled; that took {time.perf_counter() - began:.0f} s")
 
 
 def main() -> None:

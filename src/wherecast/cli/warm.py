@@ -1,0 +1,111 @@
+"""`wherecast warm`: compile the kernels now, so that the first match does not wait for them.
+
+Theory of operation
+-------------------
+Numba compiles a kernel when it is first called, and keeps the code on disk. The naive way to compile all that engines usually need
+is to use one; on one core that takes a minute. So two processes share the work: one goes from texts to filters and servers, the other from
+boxes to a matcher and matches. Neither calls what the other compiles. Then an engine is used in earnest: it finds nearly
+everything on disk and compiles what lies between.
+
+Kernels that only some filters ask for (similar vectors, words, patterns over several events) are left to their first use.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+_SCHEMA = {"symbol": "string", "price": "double", "volume": "bigint", "day": "date", "tags": "array<string>"}
+#: More than the size from which on kernels are compiled at all.
+_FILTERS = 400
+
+
+def compile_kernels() -> None:
+    """Compile what engines usually need; takes a moment if it is on disk."""
+    with ProcessPoolExecutor(len(PARTS), get_context("spawn")) as pool:
+        for done in [pool.submit(part) for part in PARTS]:
+            done.result()
+    use_an_engine()
+
+
+def compile_filters() -> None:
+    """From texts to boxes and servers, and from events to codes."""
+    from wherecast.engine.engine import Engine
+    from wherecast.language.filters.compile import Compiler
+    from wherecast.partition.plan import Plan
+
+    engine = Engine(_SCHEMA, matcher="scan")
+    engine.subscribe_many(list(enumerate(_texts())))
+    engine.match_batch(_events())
+    found = Compiler(engine.schema).compile_many([f"symbol = 'S{n % 50}' AND price > {n}" for n in range(_FILTERS)])
+    Plan.build(found.filters, np.ones(found.filters.n_filters, np.int64), engine.schema, 4)
+
+
+def build_matcher() -> None:
+    """From boxes to a matcher, and from codes to matches."""
+    from wherecast.index.boxes import Boxes, EventCodes
+    from wherecast.matchers.adaptive import AdaptiveMatcher
+
+    n, widths = _FILTERS, np.full(4, 10, np.int32)
+    clause = np.arange(n)
+    attr = np.stack((clause % 3, np.full(n, 3)), 1).ravel().astype(np.int16)
+    lo = np.stack((clause % 7, clause % 5), 1).ravel().astype(np.int32)
+    hi = np.stack((clause % 7 + clause % 2, np.full(n, 9)), 1).ravel().astype(np.int32)
+    none = np.full(n, -1, np.int32)
+    boxes = Boxes(clause.astype(np.int32), 2 * np.arange(n + 1), attr, lo, hi, none, n, widths)
+    codes = np.stack([np.arange(40) % width for width in (9, 8, 7, 6)], 1).astype(np.int32)
+    events = EventCodes(codes, np.zeros(1, np.int64), np.zeros(0, np.int32))
+    for sample in (events, None):
+        AdaptiveMatcher.build(boxes, sample).match(events)
+
+
+PARTS: tuple[Callable[[], None], ...] = (compile_filters, build_matcher)
+
+
+def use_an_engine() -> None:
+    """As a program would: load, plan, match in each form, change, save and open."""
+    from wherecast.engine.engine import Engine
+
+    engine, events = Engine(_SCHEMA), _events()
+    engine.subscribe_many(list(enumerate(_texts())))
+    engine.plan(events)
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save(Path(folder) / "engine")
+        opened = Engine.open(Path(folder) / "engine")
+        for each in (engine, opened):
+            each.match_batch(events).pairs()
+            each.count(events)
+            each.match(events.slice(0, 1).to_pylist()[0])
+        engine.unsubscribe(7)
+        engine.subscribe("late", "volume > 3")
+        engine.match_batch(events).subscription_ids()
+
+
+def _texts() -> list[str]:
+    forms = (
+        "symbol = 'S{a}' AND price < {n}",
+        "symbol = 'S{a}' AND (volume > {n} OR price BETWEEN {a} AND {n} + 0.5)",
+        "symbol IN ('S{a}', 'S{n}') AND NOT volume = {n}",
+        "symbol LIKE '%x{n}%' OR price > {n} AND day >= DATE'2026-01-01'",
+        "lower(symbol) = 's{a}' AND array_contains(tags, 't{a}')",
+    )
+    return [forms[n % len(forms)].format(a=n % 20, n=n) for n in range(_FILTERS)]
+
+
+def _events() -> pa.Table:
+    rows = range(600)
+    return pa.table(
+        {
+            "symbol": [f"S{n % 25}" for n in rows],
+            "price": [n / 3 for n in rows],
+            "volume": pa.array([None if n % 7 == 0 else n for n in rows], pa.int64()),
+            "day": pa.array([20_000 + n for n in rows], pa.int32()).cast(pa.date32()),
+            "tags": [[f"t{n % 20}"] for n in rows],
+        }
+    )
