@@ -95,7 +95,9 @@ def rows(*numbers: int) -> Any:
             with remote.open_output_stream(f"{place}/{name}") as stream:
                 stream.write(name.encode())
 
-    return SimpleNamespace(columns=["row"], write=SimpleNamespace(parquet=write))
+    writer = SimpleNamespace(parquet=write)
+    writer.option = lambda *_: writer
+    return SimpleNamespace(columns=["row"], write=writer)
 
 
 def test_a_batch_whose_move_is_cut_short(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.unit.index_versions import make_ruled_index
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
 from wherecast.spark import tasks
-from wherecast.spark.columns import ERROR, SERVER
+from wherecast.spark.columns import CANDIDATES, ERROR, IDS, SERVER
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
 from wherecast.spark.manifest import Manifest
@@ -33,7 +33,7 @@ def answers(task: MatchTask, **columns: Any) -> list[dict[str, Any]]:
     found = [row for piece in task.match([batch]) for row in piece.to_pylist()]
     assert len(found) == batch.num_rows
     for row in found:
-        row["ids"] = row["ids"] if isinstance(row["ids"], int) else sorted(row["ids"], key=str)  # in no order
+        row[IDS] = row[IDS] if isinstance(row[IDS], int) else sorted(row[IDS], key=str)  # in no order
     return found
 
 
@@ -45,11 +45,11 @@ def test_answers_are_in_the_order_of_events(task: MatchTask, monkeypatch: pytest
         monkeypatch.setattr(tasks, "_FIRST_PIECE", most)
         monkeypatch.setattr(tasks, "_MATCHES", 2 * most)
         found = answers(task, price=prices)
-        assert [row["ids"] for row in found] == wanted
-        assert {row["error"] for row in found} == {None}
-        assert found[0]["candidates"] > 0
+        assert [row[IDS] for row in found] == wanted
+        assert {row[ERROR] for row in found} == {None}
+        assert found[0][CANDIDATES] > 0
     counted = answers(replace(task, counts=True, tally=False), price=prices)
-    assert [row["ids"] for row in counted] == list(map(len, wanted))
+    assert [row[IDS] for row in counted] == list(map(len, wanted))
 
 
 def test_events_that_are_known_to_be_bad(task: MatchTask) -> None:
@@ -57,11 +57,11 @@ def test_events_that_are_known_to_be_bad(task: MatchTask) -> None:
     errors = [None, "broken", None, "worse"]
     for one in (task, replace(task, counts=True)):
         found = answers(one, price=pa.array([9.0, 9.0, None, None]), **{ERROR: errors})
-        assert [row["error"] for row in found] == errors
-        assert [row["ids"] or 0 for row in found] == ([3, 0, 0, 0] if one.counts else [[1, 2, 3], 0, 0, 0])
-        assert [row["candidates"] is None for row in found] == [False] * 4
-    assert [row["ids"] for row in answers(task, price=[9.0], **{ERROR: ["broken"]})] == [[]]
-    assert answers(task, price=[2.5], **{ERROR: pa.array([None], pa.string())})[0]["ids"] == [1, 2]
+        assert [row[ERROR] for row in found] == errors
+        assert [row[IDS] or 0 for row in found] == ([3, 0, 0, 0] if one.counts else [[1, 2, 3], 0, 0, 0])
+        assert [row[CANDIDATES] is None for row in found] == [False] * 4
+    assert [row[IDS] for row in answers(task, price=[9.0], **{ERROR: ["broken"]})] == [[]]
+    assert answers(task, price=[2.5], **{ERROR: pa.array([None], pa.string())})[0][IDS] == [1, 2]
     with pytest.raises(EventError, match="broken"):
         answers(replace(task, strict=True), price=[9.0, 9.0], **{ERROR: errors[:2]})
 
@@ -69,7 +69,7 @@ def test_events_that_are_known_to_be_bad(task: MatchTask) -> None:
 def test_values_that_do_not_fit(task: MatchTask) -> None:
     """The error names the row; other events of the batch are matched."""
     found = answers(task, price=["1.5", "x"])
-    assert all("price" in row["error"] for row in found)
+    assert all("price" in row[ERROR] for row in found)
     with pytest.raises(EventError, match="price"):
         answers(replace(task, strict=True), price=["x"])
 
@@ -77,10 +77,10 @@ def test_values_that_do_not_fit(task: MatchTask) -> None:
 def test_rule_columns_and_events_without_attributes(task: MatchTask) -> None:
     """Matches are structs where rule columns are asked for; an event without any attribute is still an event."""
     wide = replace(task, rules=("owner",))
-    assert answers(wide, price=[1.5, 0.5])[0]["ids"] == [{"id": 1, "rule0": "owner 1"}]
+    assert answers(wide, price=[1.5, 0.5])[0][IDS] == [{"id": 1, "rule0": "owner 1"}]
     errors = answers(wide, price=[1.5, 0.5], **{ERROR: ["broken", None]})
-    assert [row["ids"] for row in errors] == [[], []]
-    assert [row["ids"] for row in answers(task, __wherecast_row=[True, True])] == [[], []]
+    assert [row[IDS] for row in errors] == [[], []]
+    assert [row[IDS] for row in answers(task, __wherecast_row=[True, True])] == [[], []]
 
 
 def test_events_of_several_servers_in_one_batch(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_events_of_several_servers_in_one_batch(tmp_path: Path) -> None:
     task = MatchTask(index.url, manifest, counts=False, explain=False, tally=False, strict=False)
     servers = pa.array([2, 0, None, 1, 2, 0], pa.int32())
     found = answers(task, price=[2.0, None, 5.0, 2.0, None, 0.0], **{SERVER: servers})
-    assert [row["ids"] for row in found] == [[20], [1], [], [10], [21], []]
+    assert [row[IDS] for row in found] == [[20], [1], [], [10], [21], []]
     found = answers(task, price=[2.0] * 6, **{SERVER: servers, ERROR: [None, "bad", "bad", None, None, None]})
-    assert [row["ids"] for row in found] == [[20], [], [], [10], [20], [0]]
-    assert [row["error"] for row in found] == [None, "bad", "bad", None, None, None]
+    assert [row[IDS] for row in found] == [[20], [], [], [10], [20], [0]]
+    assert [row[ERROR] for row in found] == [None, "bad", "bad", None, None, None]
     assert answers(task, price=pa.array([], pa.float64()), **{SERVER: pa.array([], pa.int32())}) == []
 
 

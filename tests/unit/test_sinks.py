@@ -40,7 +40,9 @@ def rows(*numbers: int) -> Any:
             pq.write_table(pa.table({"row": [number]}), folder / f"part-{part}.parquet")
         (folder / "_SUCCESS").touch()
 
-    return SimpleNamespace(columns=["row"], write=SimpleNamespace(parquet=write))
+    writer = SimpleNamespace(parquet=write)
+    writer.option = lambda *_: writer
+    return SimpleNamespace(columns=["row"], write=writer)
 
 
 def found(path: Path) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,15 @@ class TestDamage:
                         open_snapshot(small)
             file.write_bytes(data)
         assert len(open_snapshot(small).arrays) == 4
+
+    @pytest.mark.parametrize("other", range(10))
+    def test_a_format_version_that_became_another(self, small, other):
+        """Also one that this build reads."""
+        manifest = small / MANIFEST
+        data = manifest.read_bytes()
+        manifest.write_bytes(data.replace(b'"format_version": 5', b'"format_version": %d' % other))
+        with nullcontext() if other == 5 else pytest.raises(SnapshotError):
+            open_snapshot(small)
 
     @pytest.mark.slow
     def test_every_byte_with_its_checksum(self, small):

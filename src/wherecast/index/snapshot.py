@@ -12,7 +12,7 @@ On disk
 
 The first line of the manifest holds the name of the format, its version, the SHA-256 of all bytes that follow and, where a
 key is set, their signature (see `signing`). These
-give the version of the snapshot, its folder, the size and SHA-256 of every file, the facts, and for each array its type,
+give the format version once more, the version of the snapshot, its folder, the size and SHA-256 of every file, the facts, and for each array its type,
 its shape and the place of its buffers: `[offset, bytes]` in the file.
 
 How arrays of different lengths share an IPC file is told in `arrow_file`.
@@ -70,6 +70,8 @@ FORMAT = "wherecast-snapshot"
 #: 2: columns of literals, 3: of expressions, 4: of topics, 5: patterns, vectors and fine guards. What an older one has, the newer has in the same form.
 FORMAT_VERSION = 5
 _READABLE = (1, 2, 3, 4, 5)
+#: The format version once more, where the checksum covers it; manifests have it since November 2026.
+_WRITTEN = "written_as"
 MANIFEST = "manifest.json"
 #: A manifest has some hundred bytes per array; texts by the million belong in string arrays.
 MANIFEST_LIMIT = 64 << 20
@@ -210,6 +212,8 @@ def _parse_manifest(raw: bytes, where: Path) -> dict[str, Any]:
         raise _DamagedError(
             f"{where / MANIFEST}: not signed with a key of {KEY_VARIABLE}; save it again with the key, or check who wrote it"
         )
+    if manifest.get(_WRITTEN, version) != version:
+        _refuse(where, f"format version {version} in its first line, {manifest[_WRITTEN]!r:.20} behind it")
     wanted = {"version": int, "folder": str, "files": dict, "arrays": dict, "facts": dict}
     for key, kind in wanted.items():
         if type(manifest.get(key)) is not kind:
@@ -360,6 +364,7 @@ def _write_version(
             step.advance()
     _sync(folder)
     content = {"version": version, "folder": folder.name, "files": files, "arrays": places, "facts": facts}
+    content[_WRITTEN] = FORMAT_VERSION
     rest = json.dumps(content, allow_nan=False)[1:].encode() + b"\n"
     whole = _first_line(rest, sign(FORMAT, rest)) + rest
     if len(whole) > MANIFEST_LIMIT:
