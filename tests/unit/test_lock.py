@@ -26,14 +26,15 @@ def test_every_package_has_hashes_and_no_registry(lock):
 
 @pytest.mark.parametrize("uv", ["", "/opt/uv"])
 def test_installing_checks_hashes(uv):
-    """With pip and with uv: the locks with their hashes, no build fetches anything, the checkout itself comes last."""
+    """With pip and with uv: the locks with their hashes, no build fetches anything, the checkout itself comes last, then its kernels."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("MAKE")
     }  # `make test` sets them
     command = ["make", "-n", "-B", "--no-print-directory", f"UV={uv}", "install"]
     made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-    *_, locks, checkout, _ = made.splitlines()
+    *_, locks, checkout, warm, _ = made.splitlines()
     assert f"for lock in {' '.join(LOCKS)};" in locks
     assert "$install --require-hashes --no-deps --no-build-isolation -r $lock" in locks
     assert "$install --no-deps --no-build-isolation -e ." in checkout
+    assert "wherecast warm" in warm
     assert ("/opt/uv pip install" in made) == bool(uv)
