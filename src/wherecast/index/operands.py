@@ -67,7 +67,10 @@ def _lists(array: pa.Array, attribute: Attribute) -> ListValues:
 
 
 def _list_bounds(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
-    """Where the elements of each list begin, less where the first do, among all that `flatten` gives, which leaves out those that NULLs hide."""
+    """Where the elements of each list begin, counted from any number.
+
+    They are counted among those that `flatten` gives, which leaves out what NULLs hide.
+    """
     if not array.null_count and (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         return array.offsets.to_numpy()  # type: ignore[no-any-return]
     sizes = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)

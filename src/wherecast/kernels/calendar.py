@@ -38,16 +38,14 @@ _DAY_US = 86_400_000_000
 
 @hot
 def days_into(micros: Longs, days: Longs) -> None:
-    """The days of moments. Several products of doubles fit in a register; a division takes three times as long.
+    """The days of moments, by products of doubles: a division takes three times as long.
 
-    Far from 1970 the last moments of a day are the next day's for a double. A product is never too low: of all midnights
-    of 64 bits none is.
+    Far from 1970 a double rounds the last moments of a day up to the next day; that is taken back. It never rounds down to
+    the day before: every midnight of 64 bits was tried.
     """
     for i in range(micros.size):
         day = np.int64(np.floor(np.float64(micros[i]) * (1.0 / _DAY_US)))
-        rest = (
-            micros[i] - day * _DAY_US
-        )  # the lowest day begins before 64 bits do, and what is left of it is right again
+        rest = micros[i] - day * _DAY_US  # of the lowest day, which begins before 64 bits do, both wrap around
         days[i] = day - np.int64(rest < 0)
 
 

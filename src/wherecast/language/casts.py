@@ -34,7 +34,7 @@ from wherecast.language.events.types import (
     integer_range,
 )
 from wherecast.language.events.zone import Zone, find_zone
-from wherecast.language.nullable import Nullable, filler
+from wherecast.language.nullable import MANY_ROWS, Nullable, filler
 
 _SECOND_US = 1_000_000
 _DATES = (Type.STRING, *MOMENTS)
@@ -143,7 +143,7 @@ def _to_floats(values: Values, source: Type, scale: int, target: Type) -> Values
 
 def _to_integers(values: Values, valid: Bools, source: Type, scale: int, target: Type) -> tuple[Values, Bools]:
     low, high = integer_range(WIDTH_OF[target])
-    if source in FLOATS and values.size > _MANY:
+    if source in FLOATS and values.size > MANY_ROWS:
         return _truncated(values, valid, low, high)
     if source in FLOATS:
         whole = np.trunc(np.where(np.isnan(values), 0.0, values))
@@ -159,10 +159,6 @@ def _to_integers(values: Values, valid: Bools, source: Type, scale: int, target:
         exact = values // _SECOND_US if source is Type.TIMESTAMP else values.astype(np.int64)
     fits = np.asarray((exact >= low) & (exact <= high), bool)
     return np.where(fits, exact, 0).astype(np.int64), valid & fits
-
-
-#: Values from which on a kernel is quicker than NumPy.
-_MANY = 256
 
 
 def _truncated(values: Values, valid: Bools, low: int, high: int) -> tuple[Values, Bools]:

@@ -62,6 +62,7 @@ from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.functions.text import CASES, uncased
 from wherecast.language.intervals import elapsed, read_amount, shift
 from wherecast.language.nullable import (
+    MANY_ROWS,
     Nullable,
     as_moments,
     both_valid,
@@ -302,16 +303,12 @@ def _arith(node: Arith, scope: Scope) -> Nullable:
         return _integer_arith(node, left.values, right.values, valid)
 
 
-#: Rows from which on a kernel is quicker than NumPy.
-_MANY_ROWS = 256
-
-
 def _doubles(of: Arith, node: Node, operand: Nullable, beside: Nullable) -> Any:
     """Doubles; of a constant beside values that differ, one. A kernel takes integers beside doubles as they are."""
     if operand.is_constant and not beside.is_constant:
         return to_double(node, Nullable(operand.values[:1], operand.valid[:1]))[0]
     is_mixed = node.type in INTEGERS and not beside.is_constant and beside.values.dtype == np.float64
-    if is_mixed and of.op in _MIXED and operand.values.size >= _MANY_ROWS:
+    if is_mixed and of.op in _MIXED and operand.values.size >= MANY_ROWS:
         return operand.values
     return to_double(node, operand)
 

@@ -21,7 +21,7 @@ from wherecast.language.sequences import take_ranges
 #: Rows up to which strings of Python are quicker than a call of Arrow; many residuals have a handful each.
 _FEW_ROWS = 32
 #: Rows from which on a kernel is quicker than NumPy.
-_MANY_ROWS = 256
+MANY_ROWS = 256
 
 
 class Nullable:
@@ -153,7 +153,7 @@ class ListValues:
 
     @property
     def sizes(self) -> Longs:
-        if self._bounds.size <= _MANY_ROWS:
+        if self._bounds.size <= MANY_ROWS:
             return np.diff(self.offsets)
         from wherecast.kernels.arithmetic import sizes_between  # noqa: PLC0415 - what only checks filters does not load Numba
         from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
@@ -282,7 +282,7 @@ _CHOSEN_BY_KERNEL = (np.dtype(np.int64), np.dtype(np.float64))
 
 def _chosen(use_first: Bools, first: Nullable, other: Nullable) -> npt.NDArray[Any]:
     a, b = first.values, other.values
-    if use_first.size < _MANY_ROWS or a.dtype != b.dtype or a.dtype not in _CHOSEN_BY_KERNEL:
+    if use_first.size < MANY_ROWS or a.dtype != b.dtype or a.dtype not in _CHOSEN_BY_KERNEL:
         return np.where(use_first, a, b)
     from wherecast.kernels.choose import choose_or_one, choose_values  # noqa: PLC0415 - it loads Numba
     from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above

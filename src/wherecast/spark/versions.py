@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pyarrow as pa
 
 from wherecast.errors import WherecastError
+from wherecast.spark.columns import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -168,7 +169,7 @@ def add_column(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns: list[Any] = [".".join(f"`{part.replace('`', '``')}`" for part in path) for path in inputs.values()]
+    columns: list[Any] = [quote(*path) for path in inputs.values()]
     names = list(inputs)
     if not names:  # it takes one to know how many rows there are
         columns, names = [F.lit(True)], ["__wherecast_row"]

@@ -156,13 +156,6 @@ def _truncated(moments: Longs, unit: int, zone: Zone) -> Longs:
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _days_between(call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
-    """The days of a timestamp were made for this call, so the difference may take their place."""
-    end, start = args
-    is_own = call.args[0].type is not Type.DATE
-    return Nullable(np.subtract(end.values, start.values, out=end.values if is_own else None), all_valid(args))
-
-
 def _wrapped(values: Longs) -> Longs:
     """As 32 bits hold them: Spark adds days without a check."""
     return (values + 2**31) % 2**32 - 2**31
@@ -550,7 +543,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         DAY,
         result=_INT,
-        evaluate=_days_between,
+        evaluate=vectorised(lambda a, b: a - b),
         aliases=("date_diff",),
         says="days between two dates",
         example="datediff(time, day) > 2",
