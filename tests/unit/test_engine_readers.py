@@ -75,7 +75,7 @@ class Writer:
 
 @pytest.mark.parametrize(
     ("matcher", "turns"),
-    [("adaptive", scaled(50)), ("scan", scaled(50)), pytest.param("adaptive", scaled(600), marks=pytest.mark.slow)],
+    [("adaptive", 25), ("scan", 25), pytest.param("adaptive", scaled(600), marks=pytest.mark.slow)],
 )
 def test_readers_beside_failing_writers(
     matcher: str, turns: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
