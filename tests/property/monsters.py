@@ -30,7 +30,7 @@ MONSTERS = {
     "closed parentheses": ("(" * 10_000 + "x" + ")" * 10_000, "limit"),
     "parentheses as deep as allowed": ("(" * 100 + "x" + ")" * 100, ""),
     "one level too deep": ("(" * 101 + "x" + ")" * 101, "limit"),
-    "a million values": ("a IN (" + ",".join(map(str, range(1_000_000))) + ")", "limit"),
+    "a million values": ("a IN (" + "123456," * 999_999 + "1)", "limit"),
     "as many values as allowed": ("a IN (" + ",".join(map(str, range(10_000))) + ")", ""),
     "one value too many": ("a IN (" + ",".join(map(str, range(10_001))) + ")", "limit"),
     "64 ANDed ORs": (_ands(64), ""),

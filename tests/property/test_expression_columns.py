@@ -96,7 +96,14 @@ _EVENTS = st.fixed_dictionaries({"a": _TEXTS, "b": _TEXTS, "n": st.one_of(st.non
 
 @examples(25)
 @given(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=8, unique=True), st.lists(_EVENTS, max_size=8))
-@pytest.mark.parametrize("matchers", [MATCHERS_IN_MEMORY, pytest.param(OTHER_MATCHERS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "matchers",
+    [
+        ["adaptive", "scan"],
+        pytest.param([m for m in MATCHERS_IN_MEMORY if m not in ("adaptive", "scan")], marks=pytest.mark.slow),
+        pytest.param(OTHER_MATCHERS, marks=pytest.mark.slow),
+    ],
+)
 def test_all_matchers_find_what_residuals_find(
     matchers: list[str], filters: list[str], events: list[dict[str, object]]
 ) -> None:

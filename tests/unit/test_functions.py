@@ -59,15 +59,16 @@ def test_rows_are_complete(row):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_call_comes_back_from_a_snapshot_and_from_text(row):
     """A filter is stored, and written as text, so that the same residuals and the same filter come back."""
-    for form in ("{}", "NOT ({})", "({}) IS NULL", "({}) OR volume > price"):
-        filters = Compiler(SCHEMA).compile(form.format(row.example))
-        facts, arrays = pack_programs(filters.programs, SCHEMA)
-        again = unpack_programs(facts, arrays, SCHEMA)
-        assert [p.residuals for p in again] == [p.residuals for p in filters.programs]
-        text = write_filter(filters, SCHEMA, 0)
-        rewritten = Compiler(SCHEMA).compile(text)
-        text_again = write_filter(rewritten, SCHEMA, 0)
-        assert text_again == text
+    forms = [form.format(row.example) for form in ("{}", "NOT ({})", "({}) IS NULL", "({}) OR volume > price")]
+    filters, rows, errors = Compiler(SCHEMA).compile_many(forms)
+    assert not errors
+    facts, arrays = pack_programs(filters.programs, SCHEMA)
+    again = unpack_programs(facts, arrays, SCHEMA)
+    assert [p.residuals for p in again] == [p.residuals for p in filters.programs]
+    texts = [write_filter(filters, SCHEMA, row) for row in rows.tolist()]
+    rewritten, rows, errors = Compiler(SCHEMA).compile_many(texts)
+    assert not errors
+    assert [write_filter(rewritten, SCHEMA, row) for row in rows.tolist()] == texts
 
 
 def test_the_page_is_up_to_date():

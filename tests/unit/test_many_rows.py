@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import random
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from wherecast.language.events.events import EventBatch
 from wherecast.language.events.keys import DAY_US, whole_days
 from wherecast.language.expression import Compare
 from wherecast.language.filters.compile import Compiler
+from wherecast.language.filters.filters import Program
 from wherecast.language.nullable import repeated_row
 from wherecast.language.syntax.literals import ProgramScope
 
@@ -85,9 +87,19 @@ def make_table(draw: random.Random, letters: str) -> pa.Table:
     )
 
 
+@cache
+def batch_of(letters: str) -> EventBatch:
+    return EventBatch.read(_SCHEMA, make_table(random.Random(7), letters))
+
+
+@cache
+def program_of(text: str) -> Program:
+    return Compiler(_SCHEMA).compile_many([f"({text}) IS NOT DISTINCT FROM ({text})"]).filters.programs[0]
+
+
 def values_of(text: str, events: EventBatch) -> list[Any]:
     """The value of an expression for each event; NaN as a text, which equals itself."""
-    program = Compiler(_SCHEMA).compile_many([f"({text}) IS NOT DISTINCT FROM ({text})"]).filters.programs[0]
+    program = program_of(text)
     node = program.residuals[0].node
     assert isinstance(node, Compare)
     rows = repeated_row(0, len(events))
@@ -100,7 +112,7 @@ def values_of(text: str, events: EventBatch) -> list[Any]:
 @pytest.mark.parametrize("text", _EXPRESSIONS)
 def test_many_rows_have_the_values_of_few(text: str, letters: str) -> None:
     """Whole batches, and batches that are slices of others: their buffers begin before their rows."""
-    batch = EventBatch.read(_SCHEMA, make_table(random.Random(7), letters))
+    batch = batch_of(letters)
     few = [v for start in range(0, _N, 5) for v in values_of(text, batch.slice(start, start + 5))]
     assert values_of(text, batch) == few
     assert values_of(text, batch.slice(13, _N - 9)) == few[13:-9]

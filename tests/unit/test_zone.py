@@ -106,6 +106,28 @@ def test_columns_equal_single_values(walls: list[dt.datetime], name: str) -> Non
     assert (found > instants(zone, (ceil - 1) * DAY_US)).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("Africa/Freetown", "1939-09-05 00:00:00"),
+        ("Asia/Gaza", "2040-10-20 00:00:00"),
+        ("Pacific/Apia", "2011-12-30 00:00:00"),
+    ],
+)
+def test_changes_that_follow_each_other(name: str, change: str) -> None:
+    """Hour by hour around changes that are a few days apart, or skip a day: as Python says."""
+    zone, epoch = find_zone(name), EPOCH.replace(tzinfo=dt.UTC)
+    clocks = [dt.datetime.fromisoformat(change) + dt.timedelta(hours=hour) for hour in range(-240, 240)]
+    column = np.array([(clock - EPOCH) // MICROSECOND for clock in clocks])
+    meant = [(clock.replace(tzinfo=zone.tzinfo) - epoch) // MICROSECOND for clock in clocks]
+    shown = [
+        (clock.replace(tzinfo=dt.UTC).astimezone(zone.tzinfo).replace(tzinfo=None) - EPOCH) // MICROSECOND
+        for clock in clocks
+    ]
+    assert instants(zone, column).tolist() == meant
+    assert walls(zone, column).tolist() == shown
+
+
 def test_far_away() -> None:
     """Beyond the years that Python knows, the calendar repeats; the ends of 64 bits do not wrap around."""
     zone = find_zone(BERLIN)

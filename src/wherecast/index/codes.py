@@ -34,6 +34,7 @@ from wherecast.index.operands import attribute_values, map_value, numbering, one
 from wherecast.index.regexes import RegexCodes
 from wherecast.index.similar import EventVectors, VectorCodes, event_vectors
 from wherecast.index.similar_texts import SimilarTextCodes
+from wherecast.index.stored import find_values
 from wherecast.index.stored_columns import ListWriter, StoredColumns
 from wherecast.index.strings import StringCodes, string_columns
 from wherecast.index.text_columns import laid_out
@@ -54,8 +55,9 @@ from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.filters import AT, Filters
 from wherecast.language.filters.render import column_text
 from wherecast.language.filters.written import write_value
-from wherecast.language.nullable import Nullable
+from wherecast.language.nullable import MANY_ROWS, Nullable, is_valid_everywhere
 from wherecast.language.sequences import distinct, numbered
+from wherecast.language.steps import Recipe
 from wherecast.language.syntax.limits import DEFAULT_LIMITS
 
 #: Codes of a column of values, or of elements.
@@ -110,6 +112,7 @@ class Codebook:
         self._sets = frozenset(n for n in self.used if self.is_set(n))
         self._stored = StoredColumns(schema, codes, self.first_expression)
         self._others = [n for n in self.used if n not in self._stored.columns]
+        self._recipes: dict[int, Recipe | None] = {}  # of expressions, as they are needed
 
     def expression(self, number: int) -> ExpressionColumn | None:
         """The expression whose value a column has, if it is not one of the schema's."""
@@ -150,14 +153,29 @@ class Codebook:
             if found is not None:
                 assert isinstance(own, ValueCodes)
                 return own.encode(map_value(events, *found))
-            with numbering(events):
-                return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
+            return self._encode_expression(events, number)
         codes = self.codes[number]
         assert isinstance(codes, ValueCodes)
         if isinstance(codes, StringCodes):
             texts, _ = laid_out(events, number)
             return codes.encode_texts(texts, lambda: events.derive(number, codes.seed, lambda _: codes.hash(texts)))
         return codes.encode(events.array(number))
+
+    def _encode_expression(self, events: EventBatch, number: int) -> Ints:
+        recipe, codes = self._recipe(number) if len(events) >= MANY_ROWS else None, self.codes[number]
+        if recipe is None:
+            with numbering(events):
+                return self._compute(number, lambda attr: attribute_values(events, attr), len(events))
+        assert isinstance(codes, KeyCodes)
+        return _code_keys(codes, recipe.run(find_values(events, self.read_by(number)), len(events)))
+
+    def _recipe(self, number: int) -> Recipe | None:
+        """How the keys of an expression are computed, if it is plain."""
+        if number not in self._recipes:
+            expression = self.expression(number)
+            assert expression is not None
+            self._recipes[number] = expression.recipe(self.schema.zone)
+        return self._recipes[number]
 
     def compute_one(self, number: int, values: Mapping[int, Stored]) -> int:
         """Code of an expression for one event, from the values that it has."""
@@ -186,9 +204,7 @@ class Codebook:
         if isinstance(codes, StringCodes):
             return codes.encode(found.texts)
         assert isinstance(codes, KeyCodes)
-        out = codes.encode_keys(found.values)
-        out[~found.valid] = NULL_CODE
-        return out
+        return _code_keys(codes, found)
 
     def encode(self, events: EventBatch, known: Mapping[int, Ints] | None = None) -> EventCodes:
         """A batch of events as points of the code space; `known` has codes of attributes coded already."""
@@ -215,6 +231,10 @@ class Codebook:
         """Whether all columns are made of stored values: `encode_behind` serves."""
         return not self._others
 
+    def jobs_of_values(self, gate: int | None) -> tuple[list[int], Longs] | None:
+        """What `Matcher.match_stored` is given: attributes and jobs; None if events may have other codes than those of stored values."""
+        return self._stored.jobs_of_values(gate) if self.is_stored else None
+
     def encode_behind(self, events: EventBatch, gate: int, is_open: Bools) -> tuple[EventCodes, Bools]:
         """As `encode`, but events whose code in a column of values is not open have no codes in the others; and which events are open."""
         codes, lists = np.zeros((len(events), len(self.codes)), np.int32), ListWriter()
@@ -240,6 +260,13 @@ class Codebook:
         assert isinstance(codes, ValueCodes)
         values = events.array(attr)
         return _encode_lists(codes, values if self.schema.attributes[attr].value is None else map_keys(values))
+
+
+def _code_keys(codes: KeyCodes, found: Nullable) -> Ints:
+    out = codes.encode_keys(found.values)
+    if not is_valid_everywhere(found.valid):
+        out[~found.valid] = NULL_CODE
+    return out
 
 
 #: A column of a set in SQL, by what is taken from the text.

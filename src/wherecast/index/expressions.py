@@ -65,6 +65,7 @@ from wherecast.language.filters.filters import AT, Filters, LiteralValues, Progr
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
 from wherecast.language.filters.similarity import element_name, find_similarity
 from wherecast.language.nullable import Nullable, repeated_row
+from wherecast.language.steps import Recipe, key_recipe
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.literals import ProgramScope
 from wherecast.language.syntax.patterns import find_form
@@ -211,6 +212,10 @@ class ExpressionColumn:
             return None
         (key,) = self.literals[of.index][self.row : self.row + 1].tolist()
         return of.array.index, key
+
+    def recipe(self, zone: Zone) -> Recipe | None:
+        """How a kernel computes the keys for a batch, if the expression is plain."""
+        return key_recipe(self.of, self.common, self.literals, self.row, zone)
 
     def values(self, read: Callable[[int], Nullable], length: int, zone: Zone) -> Nullable:
         """Keys or texts, for so many events whose attributes `read` gives."""

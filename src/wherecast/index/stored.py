@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from typing import Any
 
@@ -34,7 +34,7 @@ class _Stored:
 
     def __init__(self, events: EventBatch) -> None:
         self._table = np.zeros((len(events.schema.attributes), COLUMN_WORDS), np.int64)
-        self._known: set[int] = set()
+        self._known: Collection[int] = ()
         self._exported = None  # what the addresses of a record batch rest on
         if events.plain is not None and len(events):
             self._exported = self._export(events.plain)
@@ -43,14 +43,13 @@ class _Stored:
         """Find all columns of a record batch at once."""
         exported = plain.events.__arrow_c_array__()[1]
         _find_buffers()(_pointer(exported, b"arrow_array"), plain.columns.listed, self._table)
-        self._known.update(plain.columns.places)
+        self._known = plain.columns.places
         return exported
 
     def find(self, events: EventBatch, attributes: Iterable[int]) -> Longs:
         """The table, in which these attributes are filled in."""
-        for attr in attributes:
-            if attr in self._known:
-                continue
+        missing = [attr for attr in attributes if attr not in self._known]
+        for attr in missing:
             array = events.array(attr)  # which the batch keeps
             nulls = array.null_count
             if nulls < len(array):
@@ -58,7 +57,8 @@ class _Stored:
                 bitmap = valid.address if nulls else 0
                 texts = data[0].address if data and data[0] is not None else 0
                 self._table[attr] = values.address, texts, bitmap, array.offset
-            self._known.add(attr)
+        if missing:
+            self._known = {*self._known, *missing}
         return self._table
 
 

@@ -99,12 +99,22 @@ class StoredColumns:
 
     def encode_behind(self, events: EventBatch, gate: int, is_open: Bools, out: Ints, lists: ListWriter) -> Bools:
         """As `encode`, but events whose code in a column of values is not open have no codes in the others. Which events are open."""
+        wanted = np.empty(len(events), np.bool_)
+        self._run(events, self._behind(gate), is_open, wanted, out, lists)
+        return wanted
+
+    def _behind(self, gate: int) -> Longs:
+        """The jobs, that of a column first."""
         jobs = self._jobs_behind.get(gate)
         if jobs is None:
             jobs = self._jobs_behind[gate] = self._jobs[np.argsort(self._jobs[:, 1] != gate, kind="stable")]
-        wanted = np.empty(len(events), np.bool_)
-        self._run(events, jobs, is_open, wanted, out, lists)
-        return wanted
+        return jobs
+
+    def jobs_of_values(self, gate: int | None) -> tuple[list[int], Longs] | None:
+        """The attributes that are read and the jobs, that of a gate first; None if some give sets of codes."""
+        if self._most_literals:
+            return None
+        return self._attributes, self._jobs if gate is None else self._behind(gate)
 
     def _run(
         self, events: EventBatch, jobs: Longs, is_open: Bools, wanted: Bools, out: Ints, lists: ListWriter

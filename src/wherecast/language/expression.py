@@ -8,7 +8,8 @@ takes no part in equality.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from typing import get_args, get_type_hints
 
 from wherecast.language.events.frequencies import WordFrequencies
 from wherecast.language.events.types import Digits, Type, arithmetic_digits, common_number
@@ -16,14 +17,18 @@ from wherecast.language.events.types import Digits, Type, arithmetic_digits, com
 Span = tuple[int, int]
 
 
-_FIELDS: dict[type[Node], tuple[str, ...]] = {}
+_PARTS: dict[type[Node], tuple[str, ...]] = {}
 
 
-def _field_names(kind: type[Node]) -> tuple[str, ...]:
-    """What `children` looks at: asking `fields` each time is half the cost of a walk."""
-    if kind not in _FIELDS:
-        _FIELDS[kind] = tuple(f.name for f in fields(kind) if f.name not in ("type", "span"))
-    return _FIELDS[kind]
+def _parts_of(kind: type[Node]) -> tuple[str, ...]:
+    """The fields that hold nodes, by their declared types: a walk that looks at all fields takes twice as long."""
+    if kind not in _PARTS:
+        _PARTS[kind] = tuple(
+            name
+            for name, declared in get_type_hints(kind).items()
+            if any(isinstance(part, type) and issubclass(part, Node) for part in (declared, *get_args(declared)))
+        )
+    return _PARTS[kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +38,15 @@ class Node:
     type: Type = Type.BOOLEAN
     span: Span = field(default=(0, 0), compare=False, repr=False)
 
-    def children(self) -> Iterator[Node]:
-        for name in _field_names(type(self)):
-            value = getattr(self, name)
-            if isinstance(value, Node):
-                yield value
-            elif isinstance(value, tuple):
-                yield from (v for v in value if isinstance(v, Node))
+    def children(self) -> list[Node]:
+        found: list[Node] = []
+        for name in _parts_of(type(self)):
+            part = getattr(self, name)
+            if isinstance(part, tuple):
+                found += part
+            else:
+                found.append(part)
+        return found
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, without recursion."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -99,7 +100,7 @@ class EventBatch:
             self._kept = np.ones(source.length, np.bool_)
             self._kept[list(skipped)] = False
             self.rows = self.rows[self._kept]
-        self._columns = {index: self._keep(column.values) for index, column in columns.items()}
+        self._columns = {index: self._keep(column.values) for index, column in columns.items()} if columns else {}
         self._derived: dict[tuple[int, int], Any] = {}
 
     @classmethod
@@ -128,12 +129,14 @@ class EventBatch:
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         if isinstance(events, pa.Table) and len(batches := events.to_batches()) == 1:
             events = batches[0]
-        source = _open_source(events)
         attributes, zone = schema.attributes, schema.zone
         plain = None
         if names is not None and needed is not None and isinstance(events, pa.RecordBatch):
             plain = names.find_plain(events, needed, attributes)
+        source = _open_source(events)
         if plain is not None:
+            if not plain.columns.others:  # nothing is left to read, and nothing can be wrong
+                return cls(schema, source, {}, {}, plain)
             wanted: Iterable[int] = plain.columns.others
         else:
             wanted = range(len(schema)) if needed is None else sorted(needed)
@@ -335,7 +338,10 @@ class _ArrowSource:
         self.events = events
         self.length: int = events.num_rows
         self.broken: dict[int, str] = {}
-        self._schema = events.schema
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self.events.schema
 
     def read_column(self, attribute: Attribute, zone: Zone) -> Converted:
         place = self._schema.get_field_index(attribute.column)

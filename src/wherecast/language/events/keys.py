@@ -186,7 +186,7 @@ def _known_day(day: int) -> int:
 
 @lru_cache(maxsize=2**16)
 def _day_pieces(tzinfo: dt.tzinfo, day: int, of_instants: bool) -> list[tuple[int, int]]:
-    """The pieces of a day, as (first wall clock or instant, offset). No zone changes its offset twice within an hour."""
+    """The pieces of a day, as (first wall clock or instant, offset). No zone changes its offset twice within three days."""
 
     def offset(second: int) -> int:
         moment = _EPOCH + dt.timedelta(seconds=second)
@@ -196,17 +196,14 @@ def _day_pieces(tzinfo: dt.tzinfo, day: int, of_instants: bool) -> list[tuple[in
         assert delta is not None
         return delta // _MICROSECOND
 
-    start = day * _DAY_S
-    pieces = [(start, offset(start))]
-    for hour in range(start, start + _DAY_S, _HOUR_S):
-        low, high = hour, hour + _HOUR_S
-        after = offset(high)
-        if after == pieces[-1][1]:
-            continue
+    start, end = day * _DAY_S, (day + 1) * _DAY_S
+    before, after = offset(start), offset(end)
+    pieces = [(start, before)]
+    if after != before:
+        low, high = start, end
         while high - low > 1:  # invariant: the offset has not changed at `low`, it has at `high`
             middle = (low + high) // 2
             low, high = (low, middle) if offset(middle) == after else (middle, high)
-        pieces.append((high, after))
-    if pieces[-1][0] == start + _DAY_S:
-        pieces.pop()
+        if high < end:
+            pieces.append((high, after))
     return [(second * _SECOND_US, us) for second, us in pieces]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from wherecast.language.functions.row import (
     row_by_row,
 )
 from wherecast.language.nullable import Nullable, filler, member_keys
+
+if TYPE_CHECKING:
+    from wherecast.language.steps import Register, Steps
 
 
 def _keys(values: list[Any], array: Node) -> list[Any]:
@@ -159,6 +162,11 @@ def _get(items: list[Any], number: int) -> Any:
 def _size(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     lists = args[0].lists
     return row_by_row(len)(call, args, zone) if lists is None else Nullable(lists.sizes, args[0].valid)
+
+
+def _size_steps(steps: Steps, call: Call) -> Register:
+    array = call.args[0]
+    return steps.size(array) if isinstance(array, Attr) else steps.refuse()
 
 
 def _by_number(one: Callable[[list[Any], int], Any], first: int) -> Evaluate:
@@ -398,6 +406,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         COLLECTION,
         result=Type.INT,
         evaluate=_size,
+        steps=_size_steps,
         aliases=("cardinality",),
         says="of an array or a map; NULL for NULL",
         example="size(tags) > 1",
@@ -408,6 +417,7 @@ ARRAY_FUNCTIONS: tuple[Function, ...] = (
         ARRAY,
         result=Type.INT,
         evaluate=_size,
+        steps=_size_steps,
         says="NULL for a NULL array",
         example="array_size(tags) > 1",
     ),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wherecast.kernels import step_kinds as kinds
 from wherecast.language.events.keys import float_keys
 from wherecast.language.events.types import FLOATS, Type
 from wherecast.language.events.zone import Zone
@@ -24,6 +26,9 @@ from wherecast.language.functions.row import (
     retyped,
 )
 from wherecast.language.nullable import Nullable, choose, sort_keys
+
+if TYPE_CHECKING:
+    from wherecast.language.steps import Register, Steps
 
 Build = Callable[[tuple[Node, ...], Span, Describe], Node]
 
@@ -58,6 +63,20 @@ def _coalesce(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     for other in reversed(others):
         out = choose(other.valid, other, out)
     return out
+
+
+def _coalesce_steps(steps: Steps, call: Call) -> Register:
+    *others, out = (steps.typed(arg, call.type) for arg in call.args)
+    for other in reversed(others):
+        out = steps.step(kinds.FIRST, other, out)
+    return out
+
+
+def _if_steps(steps: Steps, call: Call) -> Register:
+    condition, *values = call.args
+    return steps.step(
+        kinds.CHOOSE, steps.typed(condition, Type.BOOLEAN), *(steps.typed(value, call.type) for value in values)
+    )
 
 
 def _if(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
@@ -118,6 +137,7 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         "v[, ...]",
         SCALAR,
         evaluate=_coalesce,
+        steps=_coalesce_steps,
         build=_build_coalesce,
         is_strict=False,
         says="the first that is not NULL",
@@ -161,6 +181,7 @@ CHOICE_FUNCTIONS: tuple[Function, ...] = (
         SCALAR,
         SCALAR,
         evaluate=_if,
+        steps=_if_steps,
         build=_alike("if", 1),
         is_strict=False,
         says="`other` also where `c` is unknown",

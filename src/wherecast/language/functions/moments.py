@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wherecast.kernels import step_kinds as kinds
 from wherecast.kernels.arrays import Longs
 from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
 from wherecast.language.events.types import MOMENTS, Type
@@ -31,6 +32,7 @@ from wherecast.language.functions.row import (
     Intervals,
     Takes,
     all_valid,
+    among,
     as_days,
     fault,
     function,
@@ -40,6 +42,9 @@ from wherecast.language.functions.row import (
     vectorised,
 )
 from wherecast.language.nullable import Nullable, as_moments, filler, repeated
+
+if TYPE_CHECKING:
+    from wherecast.language.steps import Register, Steps
 
 _INT, _BIGINT, _DATE, _TIMESTAMP = Type.INT, Type.BIGINT, Type.DATE, Type.TIMESTAMP
 _SECOND_US = 1_000_000
@@ -75,6 +80,22 @@ def _of_clock(unit: int, count: int) -> Any:
         return Nullable(whole - whole // count * count, valid)  # NumPy's `%` takes twice as long
 
     return evaluate
+
+
+def _of_clock_steps(unit: int, count: int) -> Callable[[Steps, Call], Register]:
+    def write(steps: Steps, call: Call) -> Register:
+        whole = steps.units(steps.wall(call.args[0]), unit)
+        return steps.step(kinds.DIFFERENCE, whole, _times(steps, steps.units(whole, count), count))
+
+    return write
+
+
+def _times(steps: Steps, units: Register, unit: int) -> Register:
+    return steps.step(kinds.TIMES, units, steps.constant(unit))
+
+
+def _days_between_steps(steps: Steps, call: Call) -> Register:
+    return steps.step(kinds.DIFFERENCE, *map(steps.days, call.args))
 
 
 # -- truncation -------------------------------------------------------------------------------------------------------
@@ -151,6 +172,15 @@ def _truncated(moments: Longs, unit: int, zone: Zone) -> Longs:
     # A wall clock that occurs twice keeps its offset, as in java.time, if that offset holds there.
     same_offset = moments - (local - short)
     return np.where(walls(zone, same_offset) == short, same_offset, instants(zone, short))
+
+
+def _date_trunc_steps(steps: Steps, call: Call) -> Register:
+    text, moment = call.args
+    unit, fixed = _CLOCK_UNITS.get(steps.literal(text).lower(), 0), steps.zone.fixed_us
+    if moment.type is not _TIMESTAMP or unit < _SECOND_US or fixed is None:
+        return steps.refuse()
+    short = _times(steps, steps.units(steps.wall(moment), unit), unit)
+    return steps.step(kinds.DIFFERENCE, short, steps.constant(fixed)) if fixed else short
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
@@ -373,7 +403,8 @@ def _part(
 
 
 def _clock(name: str, unit: int, count: int, says: str, example: str) -> Function:
-    return function(name, "t", _ANY_MOMENT, result=_INT, evaluate=_of_clock(unit, count), says=says, example=example)
+    more = {"evaluate": _of_clock(unit, count), "steps": _of_clock_steps(unit, count), "nearest": among(range(count))}
+    return function(name, "t", _ANY_MOMENT, result=_INT, says=says, example=example, **more)
 
 
 def _build_wall(args: tuple[Node, ...], span: Span, describe: Describe) -> Node:
@@ -419,16 +450,39 @@ _UNIT = literal(TEXT)
 
 MOMENT_FUNCTIONS = (
     _part("year", _year, "the year", "year(day) = 2024", preimage=_year_preimage),
-    _part("quarter", lambda d: (civil(d)[1] + 2) // 3, "the quarter, 1 to 4", "quarter(day) = 1"),
-    _part("month", lambda d: civil(d)[1], "the month, 1 to 12", "month(time) IN (6, 7, 8)"),
-    _part("day", lambda d: civil(d)[2], "the day of the month", "day(day) = 1", "dayofmonth"),
-    _part("dayofweek", lambda d: (d + 4) % 7 + 1, "1 is Sunday, 7 is Saturday", "dayofweek(time) BETWEEN 2 AND 6"),
-    _part("weekday", lambda d: (d + 3) % 7, "0 is Monday, 6 is Sunday", "weekday(time) < 5"),
-    _part("dayofyear", _day_of_year, "1 to 366", "dayofyear(day) > 180"),
-    _part("weekofyear", _week, "the week of ISO 8601", "weekofyear(day) = 1"),
-    _clock("hour", _HOUR_US, 24, "of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
-    _clock("minute", _MINUTE_US, 60, "", "minute(time) = 0"),
-    _clock("second", _SECOND_US, 60, "", "second(time) = 0"),
+    _part(
+        "quarter",
+        lambda d: (civil(d)[1] + 2) // 3,
+        "the quarter, 1 to 4",
+        "quarter(day) = 1",
+        nearest=among(range(1, 5)),
+    ),
+    _part(
+        "month", lambda d: civil(d)[1], "the month, 1 to 12", "month(time) IN (6, 7, 8)", nearest=among(range(1, 13))
+    ),
+    _part(
+        "day",
+        lambda d: civil(d)[2],
+        "the day of the month, 1 to 31",
+        "day(day) = 1",
+        "dayofmonth",
+        nearest=among(range(1, 32)),
+    ),
+    _part(
+        "dayofweek",
+        lambda d: (d + 4) % 7 + 1,
+        "1 is Sunday, 7 is Saturday",
+        "dayofweek(time) BETWEEN 2 AND 6",
+        nearest=among(range(1, 8)),
+    ),
+    _part("weekday", lambda d: (d + 3) % 7, "0 is Monday, 6 is Sunday", "weekday(time) < 5", nearest=among(range(7))),
+    _part(
+        "dayofyear", _day_of_year, "the day of the year, 1 to 366", "dayofyear(day) > 180", nearest=among(range(1, 367))
+    ),
+    _part("weekofyear", _week, "the week of ISO 8601, 1 to 53", "weekofyear(day) = 1", nearest=among(range(1, 54))),
+    _clock("hour", _HOUR_US, 24, "0 to 23, of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
+    _clock("minute", _MINUTE_US, 60, "0 to 59", "minute(time) = 0"),
+    _clock("second", _SECOND_US, 60, "0 to 59", "second(time) = 0"),
     replace(
         function(
             "extract",
@@ -534,6 +588,7 @@ MOMENT_FUNCTIONS = (
         INSTANT,
         result=_TIMESTAMP,
         evaluate=_date_trunc,
+        steps=_date_trunc_steps,
         says="the same for timestamps, also to the `'day'`, `'hour'`, `'minute'`, `'second'`, `'millisecond'`, `'microsecond'`",
         example="date_trunc('hour', time) = '2024-01-31 10:00:00'",
     ),
@@ -544,6 +599,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         result=_INT,
         evaluate=vectorised(lambda a, b: a - b),
+        steps=_days_between_steps,
         aliases=("date_diff",),
         says="days between two dates",
         example="datediff(time, day) > 2",

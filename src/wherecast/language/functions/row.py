@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ from wherecast.language.events.types import (
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Arith, Attr, Call, Cast, Const, Element, Node, Param, Span, digits_of
 from wherecast.language.nullable import Nullable, as_moments, both_valid, decimal_scale, filler, to_double
+
+if TYPE_CHECKING:
+    from wherecast.language.steps import Register, Steps
 
 # -- what an argument may be ------------------------------------------------------------------------------------------
 
@@ -161,12 +164,14 @@ class Function:
     takes: tuple[Takes, ...]
     result: Type | Rule = Type.BOOLEAN
     evaluate: Evaluate | None = None
+    steps: Callable[[Steps, Call], Register] | None = None  # how a kernel computes it, where that is quicker
     build: Callable[[tuple[Node, ...], Span, Describe], Node] | None = None
     aliases: tuple[str, ...] = ()
     is_strict: bool = True
     preimage: Preimage | None = None
     is_total: bool = True  # with a preimage: whether it has a value for every argument
     check: Callable[..., object] | None = None  # of the values of its literals, at registration; raises ValueError
+    nearest: Callable[[Any], Any] | None = None  # a value itself if a call can give it, else one that it can, or None
     grows: bool = False  # makes long texts of short ones; its check gets all arguments, None for what is not a literal
     says: str  # its line in docs/language.md
     example: str  # a filter over the schema of docs/language.md
@@ -188,6 +193,11 @@ def function(name: str, signature: str, *takes: Takes, **more: Any) -> Function:
     least = len(re.findall(r"\w+", re.sub(r"\[.*\]", "", signature)))
     most = _MANY if "..." in signature else len(re.findall(r"\w+", signature))
     return Function(name=name, signature=signature, takes=takes, least=least, most=most, **more)
+
+
+def among(values: range) -> Callable[[Any], Any]:
+    """The `nearest` of a function that gives only these."""
+    return lambda value: value if value in values else None
 
 
 def check_count(name: str, row: Function, count: int) -> str | None:

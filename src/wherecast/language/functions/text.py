@@ -292,8 +292,9 @@ def _of_text(
     example: str,
     *aliases: str,
     arrow: str | None = None,
+    **more: Any,
 ) -> Function:
-    return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases)
+    return _plain(name, "s", [TEXT], result, compute, arrow, says=says, example=example, aliases=aliases, **more)
 
 
 #: Texts as they are, and bytes.
@@ -317,6 +318,7 @@ TEXT_FUNCTIONS = (
         "lower(symbol) LIKE 'ib%'",
         "lcase",
         arrow="lower",
+        nearest=str.lower,
     ),
     _of_text(
         "upper",
@@ -326,6 +328,7 @@ TEXT_FUNCTIONS = (
         "upper(symbol) = 'IBM'",
         "ucase",
         arrow="upper",
+        nearest=str.upper,
     ),
     _measure(
         "length",
@@ -378,6 +381,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         _trimmed(str.strip),
         arrow="trim",
+        nearest=_trimmed(str.strip),
         says="without any of `chars` at both ends; they are spaces unless given. Also `trim(BOTH chars FROM s)`",
         example="trim(symbol) = 'IBM' OR trim(BOTH '.' FROM symbol) = 'IBM'",
     ),
@@ -388,6 +392,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         _trimmed(str.lstrip),
         arrow="ltrim",
+        nearest=_trimmed(str.lstrip),
         says="the same at the start. Also `trim(LEADING chars FROM s)`",
         example="ltrim(symbol) = 'IBM' OR trim(LEADING '.' FROM symbol) = 'IBM'",
     ),
@@ -398,6 +403,7 @@ TEXT_FUNCTIONS = (
         _STRING,
         _trimmed(str.rstrip),
         arrow="rtrim",
+        nearest=_trimmed(str.rstrip),
         says="the same at the end. Also `trim(TRAILING chars FROM s)`",
         example="rtrim(symbol) = 'IBM' OR trim(TRAILING '.' FROM symbol) = 'IBM'",
     ),
