@@ -44,7 +44,9 @@ def check_id(id: object) -> SubscriptionId:
         return id if type(id) is str else str.__str__(id)  # an Enum writes itself in a way of its own
     if id is None:
         raise SubscriptionError("the id is missing; an id is a string or an integer")
-    raise SubscriptionError(f"an id is a string or an integer, found {type(id).__name__} {id!r:.40}")
+    # pandas turns a column of integers into floats as soon as one is missing.
+    advice = "; in pandas, the dtype Int64 keeps integers beside missing values" if isinstance(id, float) else ""
+    raise SubscriptionError(f"an id is a string or an integer, found {type(id).__name__} {id!r:.40}{advice}")
 
 
 def check_priority(priority: object) -> float:

@@ -307,7 +307,8 @@ class Engine:
         `on_error="skip"`, is left out and listed in the result's `errors`. With `threads`, the batch is cut
         into pieces that are matched in parallel.
         """
-        self._refuse_match()
+        if self._patterns.sequences:
+            self._refuse_match()
         state, segments, batch = self._read(events, on_error)
         parts, batch = within_limits(
             batch, on_error, lambda b: [match_part(s, b, self._compiler.limits, threads) for s in segments]

@@ -48,10 +48,12 @@ def match_threaded(
 
 def match_part(segment: Segment, batch: EventBatch, limits: Limits, threads: int) -> SegmentMatches | DenseMatches:
     """The matches of a batch in one segment."""
-    matcher = segment.dense_matcher() if threads == 1 else None
+    if threads != 1:
+        return SegmentMatches(segment, *match_threaded(segment, batch, limits, threads))
+    matcher = segment.dense_matcher()
     if matcher is not None:
         return DenseMatches(segment, matcher, segment.encode(batch))
-    return SegmentMatches(segment, *match_threaded(segment, batch, limits, threads))
+    return SegmentMatches(segment, *segment.match(batch, limits))
 
 
 def within_limits(batch: EventBatch, on_error: OnError, work: Callable[[EventBatch], T]) -> tuple[T, EventBatch]:

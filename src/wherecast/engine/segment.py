@@ -26,8 +26,9 @@ from wherecast.index.codes import Codebook
 from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
 from wherecast.index.points import EventPoint, PointCoder
 from wherecast.index.residuals import ClauseResiduals, Residuals
+from wherecast.index.stored import find_values
 from wherecast.kernels.arrays import Longs
-from wherecast.kernels.events import count_subscriptions, write_values
+from wherecast.kernels.events import count_subscriptions, expand_filters, write_values
 from wherecast.kernels.jit import direct, frozen
 from wherecast.kernels.single import expand_point
 from wherecast.language.events.events import EventBatch
@@ -49,6 +50,7 @@ _FEW_EVENTS = 512
 #: Memory of the objects around the arrays of a column's codes, measured on columns of literals.
 _COLUMN_BYTES = 2_400
 _NONE_DIED = np.zeros(0, np.int64)
+_ALL = np.zeros(0, np.bool_)
 
 
 class Subscriptions(NamedTuple):
@@ -67,6 +69,7 @@ class FanOut(NamedTuple):
     ids: npt.NDArray[Any]  # by slot, as `write_ids` takes them; nothing where they are texts
     count_live: Callable[..., None]
     write_ids: Callable[..., None]
+    count_and_write: Callable[..., int]
 
 
 class OverworkError(Exception):
@@ -108,6 +111,9 @@ class Segment:
 
         Raises OverworkError if residuals would read more text of some events than the limits allow.
         """
+        found = self._match_few(events) if len(events) < _FEW_EVENTS else None
+        if found is not None:
+            return self._distinct_filters(Hits(*found)) if self.boxes.filter_ids.size else found
         rows, admitted, codes = self._admit(events)
         hits = Hits(*self.matcher.match(codes))
         if self.residuals.is_needed:
@@ -118,6 +124,21 @@ class Segment:
         counts = np.zeros(len(events), np.int64)
         counts[rows] = np.diff(event_ptr)
         return np.concatenate(([0], np.cumsum(counts))), filter_ids
+
+    @cached_property
+    def _stored(self) -> tuple[list[int], Longs, npt.NDArray[np.bool_]] | None:
+        """What a few events are matched by: attributes that are read, jobs, and the codes that are open; None if residuals or sets are in the way."""
+        gate, is_open = self._gate or (None, _ALL)
+        jobs = None if self.residuals.is_needed else self.codebook.jobs_of_values(gate)
+        return None if jobs is None else (*jobs, is_open)
+
+    def _match_few(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]] | None:
+        """The clauses that a few events satisfy, in one call; None if that takes more than their stored values."""
+        if self._stored is None:
+            return None
+        attributes, jobs, is_open = self._stored
+        values = find_values(events, attributes)
+        return self.matcher.match_stored(values, jobs, is_open, len(events), len(self.codebook.codes))
 
     def _admit(self, events: EventBatch) -> tuple[Longs | None, EventBatch, EventCodes]:
         """The events that may match anything (None: all of them), coded.
@@ -193,7 +214,10 @@ class Segment:
         found = _NONE_DIED, np.zeros(0, np.int32), _NONE_DIED, 0
         count = direct(count_subscriptions, ptr, single, *found, frozen(values[:0]), _NONE_DIED)
         write = direct(write_values, ptr, single, *found, frozen(values), _NONE_DIED, _NONE_DIED, _NONE_DIED)
-        return FanOut(ptr, single, values, partial(count, ptr, single), partial(write, ptr, single))
+        table = np.zeros((1, 1), np.int64)
+        both = direct(expand_filters, ptr, single, *found, frozen(values), table, _NONE_DIED)
+        calls = (partial(call, ptr, single) for call in (count, write, both))
+        return FanOut(ptr, single, values, *calls)
 
     def count(self, events: EventBatch) -> Longs | None:
         """Subscriptions per event without listing filters; None where that takes more than the matcher knows."""
@@ -269,6 +293,7 @@ class Segment:
             gate = None  # kernels look codes up in it without a check, and a matcher may come out of a file
         # Any two matchers of a segment agree on what may match, so either order of the two stores will do.
         self._gate = gate if gate is not None and not self.codebook.is_set(gate[0]) else None
+        self.__dict__.pop("_stored", None)
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 

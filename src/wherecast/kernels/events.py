@@ -202,3 +202,31 @@ def write_values(
                         out[at] = values[s]
                         at += 1
         cursor[e] = at
+
+
+@hot
+def expand_filters(
+    ptr: Ints,
+    single: int,
+    event_ptr: Longs,
+    filter_ids: Ints,
+    died: Longs,
+    version: int,
+    values: npt.NDArray[Any],
+    counts: Longs,
+    out: npt.NDArray[Any],
+) -> Scalar:
+    """Both passes in one call, where there is one segment: write counts[0] and, if there is room for all, `out`. The number of values.
+
+    `counts` has two rows more, which are room.
+    """
+    counts[0] = 0
+    count_subscriptions(ptr, single, event_ptr, filter_ids, died, version, values, counts[0])
+    total = np.int64(0)
+    for e in range(counts.shape[1]):
+        counts[1, e] = total
+        total += counts[0, e]
+        counts[2, e] = total
+    if total <= out.size:
+        write_values(ptr, single, event_ptr, filter_ids, died, version, values, counts[1], counts[2], out)
+    return total

@@ -28,7 +28,7 @@ from wherecast.index.boxes import Boxes, EventCodes
 from wherecast.index.packed import PackedBoxes, pack_boxes
 from wherecast.index.pages import side_by_side
 from wherecast.index.points import EventPoint
-from wherecast.kernels.arrays import Ints, Longs
+from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.dense import (
     Planes,
     copy_events,
@@ -53,9 +53,11 @@ from wherecast.kernels.descent import (
     tally_descend,
 )
 from wherecast.kernels.events import count_subscriptions
+from wherecast.kernels.few import FewRoom, match_few
 from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point
+from wherecast.kernels.stored_columns import HASHED
 from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import count_marks, describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
@@ -104,6 +106,7 @@ class AdaptiveMatcher(Matcher):
         # Memory of calls that have ended, for single events and for batches; taking and putting back are atomic.
         self._spare: list[tuple[Scratch, Room]] = []
         self._spare_scratch: list[Scratch] = []
+        self._spare_few: list[tuple[Scratch, FewRoom]] = []
 
     @classmethod
     def build(
@@ -177,6 +180,44 @@ class AdaptiveMatcher(Matcher):
         copy_events(ids, counts, cursor, out)
         list_dense(self._plain, batch, *self._dense, scratch, cursor, ptr[1:], out)
         return ptr, out
+
+    def match_stored(
+        self, values: Longs, jobs: Longs, is_open: Bools, n_events: int, n_columns: int
+    ) -> tuple[Longs, Ints] | None:
+        """`match` in one call, from stored values that are not lists; None if there is a dense part, or more matches than room for them."""
+        if not self._grown or self._dense[0] < self._dense[1]:
+            return None
+        call, given = self._match_few
+        try:
+            scratch, room = self._spare_few.pop()
+        except IndexError:
+            scratch, room = self._few_room(n_events, n_columns)
+        if len(room[0]) < n_events:
+            scratch, room = self._few_room(n_events, n_columns)
+        expected = min(int(2 * n_events * self._visits.item(MATCHES)), MOST_EXPECTED)
+        ptr, out = np.empty(n_events + 1, np.int64), np.empty(64 * (LEAF_WORDS + 1) + expected, np.int32)
+        size = call(values, jobs, is_open, *given, scratch, room, n_events, ptr, out)
+        self._spare_few.append((scratch, room))
+        return None if size < 0 else (ptr, out[:size])
+
+    @cached_property
+    def _match_few(self) -> tuple[Any, tuple[Any, ...]]:
+        """The kernel for a few events, and its arguments that are always the same."""
+        columns = self._projection
+        given = (columns.attribute, columns.source_width, columns.table_ptr, columns.table), self._plain, self._rows
+        table, flags = np.zeros((1, 1), np.int64), np.zeros(0, np.bool_)
+        examples = *self._few_room(1, 1), 0, table[0], np.zeros(0, np.int32)
+        return direct(match_few, table, table, flags, *given, *examples), given
+
+    def _few_room(self, n_events: int, n_columns: int) -> tuple[Scratch, FewRoom]:
+        """Memory for so many events."""
+        codes, projected = (np.empty((n_events, k), np.int32) for k in (n_columns, self._projection.attribute.size))
+        room = FewRoom(
+            codes, projected, np.empty(n_events, np.bool_), np.empty(n_events, np.int32), np.zeros(n_events + 1, np.int64),
+            np.zeros(3, np.int64), np.empty(HASHED, np.uint64), np.zeros(0, np.uint8), np.zeros(2, np.int64),
+            np.zeros(0, np.int32),
+        )  # fmt: skip
+        return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
     def match_one(self, point: EventPoint) -> int:
         """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""

@@ -80,6 +80,18 @@ class Matcher(ABC):
     def match(self, events: EventCodes) -> tuple[Longs, Ints]:
         """`Hits` of a batch."""
 
+    def match_stored(
+        self,
+        values: Longs,
+        jobs: Longs,
+        is_open: Bools,
+        n_events: int,
+        n_columns: int,
+    ) -> tuple[Longs, Ints] | None:
+        """`Hits` of a few events from their stored values (see `kernels.stored_columns`); None: code them and call `match`."""
+        del values, jobs, is_open, n_events, n_columns
+        return None
+
     def match_one(self, point: EventPoint) -> int:
         """The clauses that hold for one event, each once, to `point.clauses`; returns their number."""
         return point.put_clauses(self.match(point.events())[1])

@@ -1,0 +1,104 @@
+"""Batches of a few events are matched in one kernel call; they find what large batches and the scan find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from wherecast import Engine
+from wherecast.matchers.adaptive import AdaptiveMatcher
+
+SCHEMA = {"symbol": "string", "price": "double", "volume": "long"}
+
+
+def draw_events(n: int, seed: int = 3) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+    symbols = [None if rng.random() < 0.1 else f"S{rng.integers(60)}" for _ in range(n)]
+    prices = pa.array(rng.uniform(0, 100, n), mask=rng.random(n) < 0.1)
+    volumes = pa.array(rng.integers(0, 1000, n), mask=rng.random(n) < 0.1)
+    return pa.RecordBatch.from_arrays([pa.array(symbols), prices, volumes], names=list(SCHEMA))
+
+
+def gated(n: int = 2_000) -> list[str]:
+    """Filters that all ask for a symbol, so that the adaptive matcher has a gate."""
+    rng = np.random.default_rng(1)
+    return [f"symbol = 'S{rng.integers(40)}' AND price < {rng.integers(100)}" for _ in range(n)]
+
+
+def mixed(n: int = 2_000) -> list[str]:
+    rng = np.random.default_rng(2)
+    forms = [
+        "volume = {0}",
+        "price BETWEEN {1} AND {1} + 1",
+        "symbol = 'S{1}' AND volume <> {0}",
+        "price IS NULL AND volume = {0}",
+    ]
+    return [forms[rng.integers(4)].format(rng.integers(1000), rng.integers(60)) for _ in range(n)]
+
+
+def make(filters: list[str], matcher: str = "adaptive", texts: bool = False) -> Engine:
+    engine = Engine(SCHEMA, matcher=matcher)
+    engine.subscribe_many([(f"id{n}" if texts else n, text) for n, text in enumerate(filters)])
+    engine.plan(draw_events(1_000))
+    return engine
+
+
+def found(engine: Engine, events: pa.RecordBatch, size: int) -> list[list[object]]:
+    lists: list[list[object]] = []
+    for at in range(0, len(events), size):
+        matches = engine.match_batch(events.slice(at, size))
+        ids, ends = matches.subscription_ids().tolist(), np.cumsum(matches.counts()).tolist()
+        lists += [sorted(ids[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+    return lists
+
+
+@pytest.mark.parametrize("filters", [gated(), mixed(), [*gated(), *mixed()]], ids=["gated", "mixed", "both"])
+@pytest.mark.parametrize("texts", [False, True])
+def test_any_size_of_batch_finds_the_same(filters: list[str], texts: bool) -> None:
+    engine, scan = make(filters, texts=texts), make(filters, "scan", texts=texts)
+    events = draw_events(700)
+    expected = found(scan, events, 700)
+    assert sum(map(len, expected)) > 300
+    for size in (1, 7, 100, 511, 700):
+        assert found(engine, events, size) == expected
+
+
+def test_after_changes() -> None:
+    """Dead subscriptions are left out, and several segments are put together."""
+    engine = make(gated())
+    scan = make(gated(), "scan")
+    for each in (engine, scan):
+        for id in range(0, 900, 3):
+            each.unsubscribe(id)
+        each.subscribe_many([(10_000 + n, text) for n, text in enumerate(mixed(500))])
+    events = draw_events(300)
+    for size in (1, 64, 300):
+        assert found(engine, events, size) == found(scan, events, 300)
+
+
+def test_more_matches_than_room() -> None:
+    """Many more matches than the plan expects are found, too, and many subscriptions of one filter."""
+    texts = [f"symbol = 'A' AND price < {1000 + n}" for n in range(9_000)]
+    engine, scan = Engine(SCHEMA), Engine(SCHEMA, matcher="scan")
+    for each in (engine, scan):
+        each.subscribe_many([*enumerate(texts), *((20_000 + n, "symbol = 'B'") for n in range(3_000))])
+        each.plan([{"symbol": "C", "price": 1.0}] * 300)
+    events = pa.RecordBatch.from_pylist(
+        [{"symbol": s, "price": 5.0, "volume": 1} for s in ("A", "B", "C", "A", "B")],
+        pa.schema([("symbol", pa.string()), ("price", pa.float64()), ("volume", pa.int64())]),
+    )
+    assert found(engine, events, 5) == found(scan, events, 5)
+    assert [len(ids) for ids in found(engine, events, 2)] == [9_000, 3_000, 0, 9_000, 3_000]
+
+
+def test_it_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches of stored values do not take the way of large ones."""
+    engine = make(gated())
+    expected = found(engine, draw_events(100), 100)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("codes were made first")
+
+    monkeypatch.setattr(AdaptiveMatcher, "match", refuse)
+    assert found(engine, draw_events(100), 100) == expected
