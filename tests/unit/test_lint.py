@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,8 @@ from wherecast.engine.lint import MEANING
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.spelling import SPELLING
+from wherecast.language.functions.moments import MOMENT_FUNCTIONS
+from wherecast.language.functions.table import FUNCTIONS
 from wherecast.language.syntax.limits import Limits
 
 SCHEMA = {
@@ -63,6 +67,19 @@ BROKEN = {
         ("open AND symbol ILIKE '%_%'", "symbol ILIKE '%_%'", "a word that every match contains"),
     ],
     "short-literal": [("symbol LIKE '%x%'", "symbol LIKE '%x%'", "longer"), ("symbol RLIKE 'x[0-9]'", "symbol RLIKE 'x[0-9]'", "longer")],
+    "unreachable": [
+        ("lower(symbol) = 'IBM'", "lower(symbol) = 'IBM'", "write 'ibm'"),
+        ("open OR 'straße' = upper(symbol)", "'straße' = upper(symbol)", "write 'STRASSE'"),
+        ("lower(symbol) LIKE '%Run.exe%'", "lower(symbol) LIKE '%Run.exe%'", "write '%run.exe%'"),
+        ("trim(symbol) <=> ' IBM'", "trim(symbol) <=> ' IBM'", "write 'IBM'"),
+        ("NOT rtrim(symbol) = 'IBM '", "rtrim(symbol) = 'IBM '", "write 'IBM'"),
+        ("lower(symbol) IN ('ibm', 'SAP')", "lower(symbol) IN ('ibm', 'SAP'", "write 'sap'"),
+        ("dayofweek(day) = 0", "dayofweek(day) = 0", "never gives 0; dayofweek: 1 is Sunday"),
+        ("month(day) IN (0, 1)", "month(day) IN (0, 1", "1 to 12"),
+        ("day(day) = -1", "day(day) = -1", "1 to 31"),
+        ("day(day) = 31.5", "day(day) = 31.5", "1 to 31"),
+        ("hour(day) = 24L", "hour(day) = 24L", "0 to 23"),
+    ],
     "topic": [
         ("symbol MATCHES 'a/%'", "symbol MATCHES 'a/%'", "+ for a level"),
         ("open AND symbol NOT MATCHES '*/b'", "symbol NOT MATCHES '*/b'", "# for the rest"),
@@ -121,6 +138,23 @@ KEPT = {
     "cast": ["volume > 1.5", "volume = '5'", "big > volume", "symbol = '5'", "day > '2024-01-01'", "price IN (1, 2.5)"],
     "pattern": ["symbol LIKE 'a_%'", "symbol RLIKE 'abc[0-9]'", "symbol LIKE '%abc'", "symbol LIKE '%'"],
     "short-literal": ["symbol LIKE '%xy%'", "symbol LIKE 'x%'", "symbol RLIKE 'xyz'", "symbol = 'x'"],
+    "unreachable": [
+        "lower(symbol) = 'ibm'",
+        "lower(symbol) <> 'IBM'",
+        "lower(symbol) > 'IBM'",
+        "symbol = 'IBM'",
+        "upper(symbol) LIKE '%İ1%'",
+        "lower(symbol) LIKE 'aEb' ESCAPE 'E'",
+        "lower(symbol) ILIKE '%IBM%'",
+        "trim(symbol) LIKE ' %'",
+        "trim('x', symbol) = ' a'",
+        "lower('A') = 'A'",
+        "dayofweek(day) IN (1, 7)",
+        "day(day) = 31.0",
+        "month(day) = '13'",
+        "hour(day) = 23S",
+        "hour(day) = 0.5F",
+    ],
     "topic": ["symbol MATCHES 'a/+/#'", "symbol LIKE 'a/%'", "lower(symbol) MATCHES 'a'"],
     "keyword": ["KEYWORDS(symbol, 'chip', 'Straße')", "PHRASE(symbol, 'a-b')", "symbol LIKE '%chip%'"],
     "similarity": ["SIMILAR(v, ARRAY(1, 2)) >= 1", "SIMILAR(v, ARRAY(1, 2)) > -1", "price > 1", "SIMILAR(v, ARRAY(1, 2)) BETWEEN -0.5 AND 0.8"],
@@ -160,6 +194,27 @@ def test_a_rule_finds_what_it_is_about(code, text, piece, advice):
 def test_a_rule_finds_nothing_else(code, text):
     """What looks like it and is right is left alone."""
     assert not find(code, text)
+
+
+@pytest.mark.parametrize("name", ["lower", "upper", "trim", "ltrim", "rtrim"])
+def test_what_a_function_of_texts_gives_is_left_alone(name):
+    """So a text that it changes is never its result; also of letters whose case depends on their neighbours."""
+    nearest = FUNCTIONS[name].nearest
+    letters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    pairs = [a + b for a in "aΑ σΣς.İ\u0307" for b in "aΑ σΣς.İ\u0307"]
+    for text in ("".join(letters), " ".join(letters), *pairs):
+        assert nearest(nearest(text)) == nearest(text)
+
+
+@pytest.mark.parametrize("name", [row.name for row in MOMENT_FUNCTIONS if row.nearest is not None])
+def test_every_part_of_a_moment_is_one_that_it_can_be(name):
+    """All hours of four years, one of them a leap year, with minutes and seconds that differ."""
+    engine = Engine({"t": "timestamp_ntz"})
+    engine.subscribe_many({n: f"{name}(t) = {n}" for n in range(-1, 370)})
+    start = dt.datetime(2023, 1, 1)  # noqa: DTZ001
+    moments = [start + dt.timedelta(hours=n, seconds=n * 61 % 3600) for n in range(4 * 366 * 24)]
+    found = {id for (id,) in engine.match_batch(pa.table({"t": moments})).to_lists()}
+    assert found == {n for n in range(-1, 370) if FUNCTIONS[name].nearest(n) is not None}
 
 
 def test_too_many_clauses():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from wherecast.language.events.schema import Schema
+from wherecast.language.events.types import Type
 from wherecast.language.expression import (
     FLIPPED,
     Attr,
@@ -28,6 +29,8 @@ from wherecast.language.expression import (
 from wherecast.language.filters.compile import ReadFilter
 from wherecast.language.filters.normalize import Clause
 from wherecast.language.filters.render import attribute_namer
+from wherecast.language.functions.table import FUNCTIONS
+from wherecast.language.functions.text import CASES
 from wherecast.language.syntax.literals import number_body, unquote
 from wherecast.language.syntax.patterns import find_form
 from wherecast.language.syntax.skeletons import is_string, locate
@@ -64,6 +67,16 @@ class Spelled(NamedTuple):
         """A literal that is a text, without its quotes."""
         text = self.read.literals[param.slot]
         return unquote(text) if isinstance(text, str) and is_string(text) else None
+
+    def values(self, param: Param, kind: Type) -> list[str] | list[float]:
+        """The texts or numbers of a literal or a list of them; none if it is written as another kind than it is compared as."""
+        found = self.read.literals[param.slot]
+        texts = [found] if isinstance(found, str) else list(found)
+        if any(is_string(text) is not (kind is Type.STRING) for text in texts):
+            return []
+        if kind is Type.STRING:
+            return [unquote(text) for text in texts]
+        return [float(number_body(text)) * (-1 if param.negative else 1) for text in texts]
 
     def written(self, param: Param) -> str:
         """A literal exactly as it stands in the text."""
@@ -184,6 +197,55 @@ def _keyword(node: Node, of: Spelled) -> Words | None:
     )
 
 
+def _comparisons_of_calls(kind: type[Node]) -> Callable[[ReadFilter], Iterable[Node]]:
+    """Where what a function gives is compared with literals, and the table says what it can give."""
+    return lambda read: (node for node in _nodes(kind)(read) if _compared_call(node) is not None)
+
+
+def _compared_call(node: Node) -> tuple[Call, tuple[Param, ...]] | None:
+    """The call, and the literals of which its value has to be one."""
+    call, literals = _compared_with(node)
+    if not isinstance(call, Call) or len(call.args) != 1 or is_constant(call) or not literals:
+        return None
+    if FUNCTIONS[call.name].nearest is None or (isinstance(node, Like) and call.name not in CASES):
+        return None
+    return call, literals
+
+
+def _compared_with(node: Node) -> tuple[Node, tuple[Param, ...]]:
+    """What is compared, and the literals of which it has to equal or resemble one, if there are any."""
+    match node:
+        case (
+            Compare(op="=" | "<=>", left=item, right=Param() as one)
+            | Compare(op="=" | "<=>", left=Param() as one, right=item)
+        ):
+            return item, (one,)
+        case InList(item=item, values=values):
+            return item, values
+        case Like(kind="like", item=item, pattern=one):
+            return item, (one,)
+    return node, ()
+
+
+def _unreachable(node: Node, of: Spelled) -> Words | None:
+    """A text with a capital is never the lower case of anything, nor is a pattern with one ever satisfied by it."""
+    found = _compared_call(node)
+    assert found is not None
+    call, params = found
+    row = FUNCTIONS[call.name]
+    assert row.nearest is not None
+    if isinstance(node, Like) and row.nearest(node.escape) != node.escape:
+        return None
+    for value in (value for param in params for value in of.values(param, call.type)):
+        nearest = row.nearest(value)
+        if nearest != value:
+            verb = "satisfies" if isinstance(node, Like) else "gives"
+            advice = f"{row.name}: {row.says}" if nearest is None else f"write {nearest!r}"
+            shown = repr(value) if isinstance(value, str) else f"{value:g}"
+            return f"{row.name} never {verb} {shown}", advice
+    return None
+
+
 #: What a comparison with a number outside of -1 to 1 means, by operator: beyond 1, beyond -1, and at these ends.
 _BEYOND = {">=": "never", ">": "never", "<": "always", "<=": "always"}
 
@@ -288,6 +350,9 @@ SPELLING: tuple[SpellingRule, ...] = (
     SpellingRule("double-quotes", Severity.NOTE, _nodes(Param), _double_quotes),
     SpellingRule("cast", Severity.WARNING, _cast_comparisons, _cast),
     SpellingRule("pattern", Severity.WARNING, _nodes(Like), _pattern),
+    SpellingRule("unreachable", Severity.ERROR, _comparisons_of_calls(Compare), _unreachable),
+    SpellingRule("unreachable", Severity.ERROR, _comparisons_of_calls(Like), _unreachable),
+    SpellingRule("unreachable", Severity.WARNING, _comparisons_of_calls(InList), _unreachable),
     SpellingRule("topic", Severity.WARNING, _calls("topic_matches"), _topic),
     SpellingRule("keyword", Severity.WARNING, _calls("keywords"), _keyword),
     SpellingRule("similarity", Severity.WARNING, _similarities, _similarity),
