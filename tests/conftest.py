@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import signal
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-import typer.testing
-from tests import examples  # noqa: F401 - loads the profile before the first property is declared
 from tests.spark_settings import INTERPRETED, SETTINGS, start_jvms_quickly
-from tests.warming import warm_kernels
-
-from wherecast.matchers.registry import MATCHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import IO
 
     from pyspark.sql import SparkSession
 
@@ -27,11 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # A test makes many objects and keeps few. By default the collector looks at them after every 700, while tests are read and run.
 gc.set_threshold(100_000, 20, 100)
-# To read all commands from their signatures takes longer than most of them run.
-typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
-
-#: The matchers of the papers.
-PAPERS = MATCHERS.keys() - {"adaptive", "scan"}
 #: Where the longest tests are. They start first, so that at the end no process waits for another that has just begun one.
 LONGEST = (
     "test_spark_versions.py",
@@ -53,30 +46,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of the tests that run with every matcher, the fast part has those of the default and of the simplest.
     """
+    from wherecast.matchers.registry import MATCHERS
+
+    papers = MATCHERS.keys() - {"adaptive", "scan"}
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if any(isinstance(value, str) and value in PAPERS for value in parameters):
+        if any(isinstance(value, str) and value in papers for value in parameters):
             item.add_marker(pytest.mark.slow)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before tests are collected: some modules compile filters when they are imported."""
-    warm_kernels(session.config)
+    """Before tests are collected: the first property needs the profile, and some modules compile filters when they are imported.
+
+    A process that only hands tests to others loads nothing: they begin when it is ready.
+    """
+    config = session.config
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    import typer.testing
+    from tests import examples  # noqa: F401 - loads the profile
+    from tests.warming import warm_kernels
+
+    # To read all commands from their signatures takes longer than most of them run.
+    typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
+    os.fsync = _look_at  # type: ignore[assignment]
+    warm_kernels(config)
+
+
+def _look_at(file: int | IO[bytes]) -> None:
+    """In place of fsync, which takes a millisecond or more, seven thousand times; no test cuts the power.
+
+    It refuses what fsync would refuse. Tests of durability look at the calls; the processes that they start do sync.
+    """
+    os.fstat(file if isinstance(file, int) else file.fileno())
 
 
 def pytest_collection_finish() -> None:
     """What is there now stays until the end: the collector need not look at thousands of tests and modules again and again."""
-    gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let the collector see all that is to be given back at the end."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # else DuckDB takes what is still there for a leak, and says so
 
 
 @pytest.fixture(scope="session")

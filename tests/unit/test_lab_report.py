@@ -25,9 +25,9 @@ def silent(_):
     """Progress that nobody watches."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def entry():
-    """What a run of the toy left, with nothing in it that changes from run to run."""
+    """What a run of the toy left, with nothing in it that changes from run to run; its figures take a while to draw."""
     experiment = toy("toy-one")
     rows = run(Settings(), silent)
     machine = {

@@ -4,10 +4,11 @@ Theory of operation
 -------------------
 Numba compiles a kernel when it is first called, and keeps the code on disk. The naive way to compile all that engines usually need
 is to use one; on one core that takes a minute. So two processes share the work: one goes from texts to filters and servers, the other from
-boxes to a matcher and matches. Neither calls what the other compiles. Then an engine is used in earnest: it finds nearly
-everything on disk and compiles what lies between.
+boxes to a matcher and matches. Neither calls what the other compiles. Then an engine is used in earnest by one process: it finds nearly
+everything on disk and compiles what lies between. The other compiles meanwhile what only some filters ask for: arithmetic, texts, words, topics,
+and filters of many shapes.
 
-Kernels that only some filters ask for (similar vectors, words, patterns over several events) are left to their first use.
+Similar vectors and patterns over several events are left to their first use.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _FILTERS = 400
 
 def compile_kernels() -> None:
     """Compile what engines usually need; takes a moment if it is on disk."""
-    with ProcessPoolExecutor(len(PARTS), get_context("spawn")) as pool:
-        for done in [pool.submit(part) for part in PARTS]:
-            done.result()
-    use_an_engine()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        for parts in (PARTS, (use_an_engine, use_rarer_filters)):
+            for done in [pool.submit(part) for part in parts]:
+                done.result()
 
 
 def compile_filters() -> None:
@@ -85,6 +86,51 @@ def use_an_engine() -> None:
         engine.unsubscribe(7)
         engine.subscribe("late", "volume > 3")
         engine.match_batch(events).subscription_ids()
+    plain = Engine({name: _SCHEMA[name] for name in ("symbol", "price")})
+    plain.subscribe_many([(n, f"symbol = 'S{n % 20}' AND price < {n}") for n in range(_FILTERS)])
+    plain.match_batch(events.slice(0, 100)).subscription_ids()  # a few events have a kernel of their own
+
+
+def use_rarer_filters() -> None:
+    """Filters of many shapes, over what is computed from events."""
+    from wherecast.engine.engine import Engine
+
+    engine = Engine(_SCHEMA | {"note": "string"}, matcher="scan")
+    terms = [f"price {op} volume > 7" for op in "+-*/"]
+    terms += [
+        "symbol MATCHES 'S1/+/#'",
+        "symbol NOT MATCHES 'S2/#'",
+        "KEYWORDS(note, 'one', 'two')",
+        "PHRASE(note, 'one two')",
+    ]
+    terms += [
+        "upper(note) = 'ONE'",
+        "trim(note) = 'two'",
+        "note LIKE 'o%e_'",
+        "note RLIKE 'o+ne'",
+        "lpad(note, 9, 'x') = 'x'",
+    ]
+    terms += [
+        "substring(note, 2) = 'x'",
+        "split_part(note, ' ', 2) = 'x'",
+        "replace(note, 'o', 'x') = 'x'",
+        "instr(note, 'x') > 3",
+    ]
+    terms += [
+        "cast(volume AS string) = '7'",
+        "try_cast(note AS double) > 3",
+        "try_cast(note AS bigint) > 3",
+        "round(price) > 3",
+    ]
+    terms += ["tags[1] = 't1'", "datediff(day, DATE'2026-01-01') > 3"]
+    engine.subscribe_many(
+        list(enumerate(f"({a}) AND NOT ({b}) OR volume = 9" for a in terms for b in terms if a is not b))
+    )
+    events = _events()
+    engine.match_batch(events.append_column("note", pa.array([f"one two {n}" for n in range(len(events))])))
+    few = Engine({"price": "double"})
+    few.subscribe("one", "price > 3")
+    few.match({"price": 4.0})
 
 
 def _texts() -> list[str]:
@@ -94,6 +140,7 @@ def _texts() -> list[str]:
         "symbol IN ('S{a}', 'S{n}') AND NOT volume = {n}",
         "symbol LIKE '%x{n}%' OR price > {n} AND day >= DATE'2026-01-01'",
         "lower(symbol) = 's{a}' AND array_contains(tags, 't{a}')",
+        "price * volume > {n}",
     )
     return [forms[n % len(forms)].format(a=n % 20, n=n) for n in range(_FILTERS)]
 

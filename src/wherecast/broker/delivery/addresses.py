@@ -16,6 +16,7 @@ import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
@@ -140,14 +141,18 @@ async def connect_to(
     return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
 
 
+@cache
+def _verifying() -> ssl.SSLContext:
+    """Verifies names. Made once in a process: reading all authorities takes 30 ms."""
+    return ssl.create_default_context()
+
+
 class PinnedConnector:
     """Connects to the address that it has resolved and checked, and to no other."""
 
     def __init__(self, rules: AddressRules, resolve: Resolver, connect: Connect) -> None:
         self._rules, self._resolve, self._connect = rules, resolve, connect
-        self._tls = (
-            ssl.create_default_context()
-        )  # verifies names; made once, because reading all authorities takes a while
+        self._tls = _verifying()
 
     async def open(self, host: str, port: int, *, is_tls: bool) -> tuple[StreamReader, StreamWriter]:
         """Resolve once, check, connect. Raises OSError."""
