@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import gc
 import io
 import json
 import re
@@ -400,6 +401,20 @@ def test_broken_row_ends_the_run_in_order(case):
     assert result.exit_code == 1
     assert result.stdout == "event,subscription\n0,cheap\n"
     assert "event 1: expected 2 fields, found 3; --on-error skip leaves such events out" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_failed_run_leaves_no_file_and_no_stack_trace(case, suffix, tmp_path):
+    """An event that does not fit ends the run; the output that was begun is gone, and Arrow's writer does not complain."""
+    case.events = case.folder / "e.jsonl"
+    case.events.write_text('{"symbol": "IBM"}\n{"price": "abc"}\n')
+    complaints: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.unraisablehook", complaints.append)
+        assert case.run("--out", tmp_path / f"m.{suffix}").exit_code == 1
+        gc.collect()
+    assert complaints == []
+    assert not [path for path in tmp_path.iterdir() if ".partial" in path.name or path.name == f"m.{suffix}"]
 
 
 def test_bad_parquet_column(case):

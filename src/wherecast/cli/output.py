@@ -32,6 +32,9 @@ class MatchWriter(Protocol):
     def close(self) -> None:
         """Finish the file."""
 
+    def abandon(self) -> None:
+        """Let go of a file that will be removed."""
+
 
 @contextmanager
 def open_output(path: Path | None, ids: Iterable[object]) -> Iterator[MatchWriter]:
@@ -51,8 +54,12 @@ def open_output(path: Path | None, ids: Iterable[object]) -> Iterator[MatchWrite
         with stream:
             form = format_of(path)
             writer = ParquetWriter(stream, id_type(ids)) if form is Format.PARQUET else LineWriter(stream, form)
-            yield writer
-            writer.close()
+            try:
+                yield writer
+                writer.close()
+            except BaseException:
+                writer.abandon()
+                raise
         partial.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -94,6 +101,9 @@ class LineWriter:
     def close(self) -> None:
         """Nothing is left to write."""
 
+    def abandon(self) -> None:
+        """Nothing is held."""
+
 
 def _csv_field(value: object) -> str:
     text = str(value)
@@ -129,6 +139,11 @@ class ParquetWriter:
         """Write what is waiting, and the footer."""
         self._flush()
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Close Arrow's writer while the stream is open. Else it closes itself later, fails, and Python prints a stack trace."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
 
     def _flush(self) -> None:
         if self._waiting_rows:
