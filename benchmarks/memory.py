@@ -104,7 +104,7 @@ def load(schema: Path, rows: Path, processes: int) -> None:
     stages = Stages()
     stages.watch(engine_module, "read_subscriptions")
     stages.watch(engine_module, "compile_parts")
-    for name in ("_united", "_alike_together", "take_filters", "code_filters", "_subscriptions", "pack_boxes"):
+    for name in ("_united", "_alike_together", "_take", "index_filters", "_subscriptions"):
         stages.watch(segment_module, name)
     stages.watch(AdaptiveMatcher, "build_sharing")
     engine = Engine(Schema.from_file(schema))
