@@ -161,8 +161,7 @@ def lint(
         parts = compile_parts(compiler, incoming.texts)
         sizes = np.cumsum([0, *(part.filters.n_filters for part in parts)])
         numbers = [
-            np.where(part.filter_of < 0, -1, part.filter_of + base)
-            for part, base in zip(parts, sizes, strict=False)
+            np.where(part.filter_of < 0, -1, part.filter_of + base) for part, base in zip(parts, sizes, strict=False)
         ]
         filter_of = np.concatenate([np.zeros(0, np.int64), *numbers])[incoming.text_of]
         refused = incoming.refused(error for part in parts for error in part.errors)

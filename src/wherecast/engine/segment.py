@@ -496,7 +496,8 @@ def _alike_together(filters: AnyFilters, chosen: Longs, weights: Longs) -> Longs
 def _attributes(filters: AnyFilters, here: slice) -> npt.NDArray[np.int16]:
     """The attributes, or their complements, of some rows or constraints."""
     if isinstance(filters, NumberedFilters):
-        return filters.table.attr[filters.table.row_ptr[:-1][filters.number[here]]]
+        rows: Longs = filters.table.row_ptr[:-1][filters.number[here]]
+        return filters.table.attr[rows]
     return filters.attr[here]
 
 

@@ -369,7 +369,9 @@ def build_leaves(
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
             leaves[leaf, CHECKED] = undecided
             if undecided:
-                leaves[leaf, CHECKED] |= find_needed(members, first, end, ptr, number, column, lo, presence, counts) + 1 << 1
+                leaves[leaf, CHECKED] |= (
+                    find_needed(members, first, end, ptr, number, column, lo, presence, counts) + 1 << 1
+                )
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
@@ -534,7 +536,9 @@ def by_column(members: Ints, ptr: Longs, number: Ints, column: Ints, used: Bools
 
 
 @jit
-def file_rest(members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, tested: Bools, chosen: Longs) -> None:
+def file_rest(
+    members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, tested: Bools, chosen: Longs
+) -> None:
     """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
     for i in range(members.size):
         if chosen[i] >= 0:
@@ -580,7 +584,9 @@ def choose_tests(
     visits = np.zeros(n_columns, np.float32)
     children = np.zeros(n_columns, np.int32)
     levels = np.zeros(n_columns, np.uint64)
-    column_traffic(members, ptr, number, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels)
+    column_traffic(
+        members, ptr, number, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels
+    )
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):

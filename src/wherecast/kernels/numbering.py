@@ -23,9 +23,7 @@ def mix(state: Scalar, value: Scalar) -> Scalar:
 
 
 @jit
-def number_rows(
-    attr: Shorts, null: Bools, lo: Longs, hi: Longs, table: Ints, first: Longs, numbers: Ints
-) -> Scalar:
+def number_rows(attr: Shorts, null: Bools, lo: Longs, hi: Longs, table: Ints, first: Longs, numbers: Ints) -> Scalar:
     """The number of each row of filters, and the first row of each number; returns how many numbers there are."""
     mask = table.size - 1
     count = 0

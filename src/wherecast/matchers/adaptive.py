@@ -124,16 +124,12 @@ class AdaptiveMatcher(Matcher):
         return cls._build(pack_boxes(boxes), sample, weights, costs)
 
     @classmethod
-    def build_sharing(
-        cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
-    ) -> Self:
+    def build_sharing(cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None) -> Self:
         """As `build`; candidates are checked against the boxes that the caller keeps, so that there is one copy."""
         return cls._build(packed, sample, weights, None)
 
     @classmethod
-    def _build(
-        cls, boxes: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None
-    ) -> Self:
+    def _build(cls, boxes: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None) -> Self:
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
         del conditions

@@ -67,9 +67,7 @@ class Matcher(ABC):
         """
 
     @classmethod
-    def build_sharing(
-        cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
-    ) -> Self:
+    def build_sharing(cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None) -> Self:
         """Build from boxes that the caller also keeps: a matcher that needs them later may share these."""
         return cls.build(unpack_boxes(packed), sample, weights)
 

@@ -141,7 +141,9 @@ def _number_constraints(filters: Filters, most: int | None = None) -> tuple[Ints
     return number_constraints(rows, filters.attr[first] >= 0, most)
 
 
-def number_constraints(rows: Ints, is_last: npt.NDArray[np.bool_], most: int | None = None) -> tuple[Ints, Longs] | None:
+def number_constraints(
+    rows: Ints, is_last: npt.NDArray[np.bool_], most: int | None = None
+) -> tuple[Ints, Longs] | None:
     """As `_number_constraints`, of rows that are numbered; `is_last` says which numbers are the last row of a constraint."""
     room = max(rows.size // _REPEATED, 1) if most is None else most
     first, numbers = np.empty(room, np.int64), np.empty(rows.size, np.int32)
