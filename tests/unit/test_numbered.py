@@ -35,7 +35,9 @@ TERMS: dict[str, Draw] = {
     "lists and NULL": lambda rng: rng.choice(
         (f"a{rng.randrange(6)} IN (1, {3 + rng.randrange(4)}, 9)", f"(a{rng.randrange(6)} IS NULL OR x < 3)", "a1 <> 4")
     ),
-    "texts": lambda rng: rng.choice((f"s <> 'k{rng.randrange(4)}'", f"s = 'k{rng.randrange(9)}'", "s > 'k3'", "a1 = 2")),
+    "texts": lambda rng: rng.choice(
+        (f"s <> 'k{rng.randrange(4)}'", f"s = 'k{rng.randrange(9)}'", "s > 'k3'", "a1 = 2")
+    ),
     "elements": lambda rng: rng.choice((f"array_contains(tags, {rng.randrange(6)})", f"a{rng.randrange(6)} > 2")),
     "literals": lambda rng: rng.choice((f"s LIKE '%k{rng.randrange(6)}%'", f"a{rng.randrange(6)} > 2")),
     "always": lambda rng: rng.choice(("(a1 IS NULL OR a1 IS NOT NULL)", f"a{rng.randrange(3)} = {rng.randrange(9)}")),
