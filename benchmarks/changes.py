@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from wherecast.bench.workloads.reference import draw_filters, make_workload
 from wherecast.engine.engine import Engine
 from wherecast.engine.log import EVENTS_PER_BUILD
+from wherecast.engine.memory import give_back
 
 ROUNDS = 7
 
@@ -37,6 +38,13 @@ ROUNDS = 7
 def resident() -> float:
     """Bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def settled() -> float:
+    """Bytes of this process, rid of what making the texts has left: free memory that an engine would use again."""
+    gc.collect()
+    give_back()
+    return resident()
 
 
 def measure(engine: Engine, events: pa.RecordBatch, before: float) -> dict[str, float]:
@@ -82,7 +90,7 @@ def fresh(file: Path) -> None:
     """Load what stands and print the measurements."""
     workload = make_workload("stock", 0.01)
     events, table = workload.event_batch(), pq.read_table(file)
-    before = resident()
+    before = settled()
     engine = Engine(workload.schema)
     engine.subscribe_many(table)
     engine.plan(events)
@@ -107,7 +115,7 @@ def main() -> None:
     others = workload.filter_texts(draw_filters("stock", min(asked.loaded, 500_000), 1))
     standing = list(range(asked.loaded))  # ids
     text_of = np.arange(asked.loaded)  # by place in `standing`; those of `others` come after
-    before = resident()
+    before = settled()
     engine = Engine(workload.schema)
     engine.subscribe_many(list(enumerate(texts)))
     engine.plan(events)

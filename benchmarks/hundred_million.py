@@ -54,7 +54,7 @@ def draw(n: int, folder: Path) -> None:
         counts = json.dumps([truth.counts.tolist(), truth.id_sums.tolist()])
         (folder / f"_{part:04d}.json").write_text(counts)  # Spark leaves such names out
         ids = np.arange(part * PART, part * PART + size)
-        pq.write_table(pa.table({"id": ids, "filter": workload.filter_texts(drawn)}), file, compression="zstd")
+        pq.write_table(pa.table({"id": ids, "filter": workload.filter_column(drawn)}), file, compression="zstd")
 
 
 def expected(n: int, folder: Path) -> dict[int, tuple[int, int]]:

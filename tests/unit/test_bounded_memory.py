@@ -13,6 +13,7 @@ from wherecast.engine import subscriptions
 from wherecast.engine.engine import Engine
 from wherecast.engine.subscriptions import ArrowTexts, read_subscriptions
 from wherecast.index.build import code_filters
+from wherecast.index.packed import pack_boxes
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.matchers import adaptive_conditions
@@ -49,9 +50,10 @@ def test_blocks_change_nothing(monkeypatch, rows, with_sample):
     engine.subscribe_many(enumerate(texts(300)))
     events = [{"a1": n % 30, "a2": 3, "s": f"x{n}", "tags": [n, n + 1]} for n in range(50)]
     sample = coded.codebook.encode(engine._read(events, "raise")[2]) if with_sample else None
-    whole = describe(coded.boxes, sample)
+    boxes = pack_boxes(coded.boxes)
+    whole = describe(boxes, sample)
     monkeypatch.setattr(adaptive_conditions, "BLOCK_ROWS", rows)
-    parted = describe(coded.boxes, sample)
+    parted = describe(boxes, sample)
     for one, other in ((whole[0], parted[0]), (whole[1], parted[1])):
         for name, array in one._asdict().items():
             np.testing.assert_array_equal(array, getattr(other, name), name)
@@ -61,14 +63,14 @@ def test_blocks_change_nothing(monkeypatch, rows, with_sample):
 def test_no_clauses_are_described():
     """A set that never matches has no rows."""
     coded = code_filters(Compiler(SCHEMA).compile_many(["FALSE"]).filters, SCHEMA)
-    columns, conditions, _ = describe(coded.boxes, None)
+    columns, conditions, _ = describe(pack_boxes(coded.boxes), None)
     assert columns.attribute.size == conditions.column.size == 0
 
 
 def test_describing_takes_little_more_than_it_gives(monkeypatch):
     """What is computed on the way does not grow with the number of clauses."""
     monkeypatch.setattr(adaptive_conditions, "BLOCK_ROWS", 1 << 12)
-    boxes = code_filters(Compiler(SCHEMA).compile_many(texts(20_000)).filters, SCHEMA).boxes
+    boxes = pack_boxes(code_filters(Compiler(SCHEMA).compile_many(texts(20_000)).filters, SCHEMA).boxes)
     tracemalloc.start()
     try:
         _, conditions, _ = describe(boxes, None)

@@ -39,6 +39,7 @@ def compile_filters() -> None:
     """From texts to boxes and servers, and from events to codes."""
     from wherecast.engine.engine import Engine
     from wherecast.language.filters.compile import Compiler
+    from wherecast.language.filters.numbered import number_filters
     from wherecast.partition.plan import Plan
 
     engine = Engine(_SCHEMA, matcher="scan")
@@ -46,6 +47,7 @@ def compile_filters() -> None:
     engine.match_batch(_events())
     found = Compiler(engine.schema).compile_many([f"symbol = 'S{n % 50}' AND price > {n}" for n in range(_FILTERS)])
     Plan.build(found.filters, np.ones(found.filters.n_filters, np.int64), engine.schema, 4)
+    number_filters(found.filters, anyway=True)
 
 
 def build_matcher() -> None:

@@ -243,8 +243,9 @@ class Engine:
         state, segments, _ = self._segments.readable()
         parts = []
         for segment in segments:
-            filters, filter_of, ids, priorities = members_of(segment, state.version)
-            kept = np.flatnonzero(choose(filters)[filter_of])
+            members = members_of(segment, state.version)
+            filters, filter_of, ids, priorities = members
+            kept = np.flatnonzero(choose(members.plain)[filter_of])
             if kept.size:
                 parts.append(Members(filters, filter_of[kept], np.asarray(ids)[kept], priorities[kept]))
         engine = Engine(self.schema, matcher=self.matcher, strict=self._names.strict)
@@ -515,10 +516,10 @@ class Engine:
         state, segments, _ = self._segments.readable()
         for segment in segments:
             members = members_of(segment, state.version)
-            known, text = -1, ""
+            filters, known, text = members.plain, -1, ""
             for id, number in zip(np.asarray(members.ids).tolist(), members.filter_of.tolist(), strict=True):
                 if number != known:
-                    known, text = number, write_filter(members.filters, self.schema, number)
+                    known, text = number, write_filter(filters, self.schema, number)
                 yield id, text
         yield from [(pattern.id, pattern.text) for pattern in self._patterns]
 
@@ -593,10 +594,10 @@ def _members(incoming: Incoming, parts: list[CompiledPart], rows: npt.NDArray[np
     """The chosen rows, part by part. The list of parts is empty afterwards, so that the members are all there is of them."""
     found, text_of = [], incoming.text_of[rows]
     while parts:
-        first, compiled = parts.pop(0)
-        own = rows[(text_of >= first) & (text_of < first + compiled.filter_of.size)]
-        filter_of, ids = compiled.filter_of[incoming.text_of[own] - first], take_ids(incoming.ids, own)
-        found.append(Members(compiled.filters, filter_of, ids, incoming.priorities[own]))
+        first, filters, filter_of, _ = parts.pop(0)
+        own = rows[(text_of >= first) & (text_of < first + filter_of.size)]
+        ids = take_ids(incoming.ids, own)
+        found.append(Members(filters, filter_of[incoming.text_of[own] - first], ids, incoming.priorities[own]))
     return found
 
 

@@ -159,10 +159,9 @@ def lint(
     with shown(progress):
         incoming, patterns = without_patterns(read_subscriptions(subscriptions))
         parts = compile_parts(compiler, incoming.texts)
-        sizes = np.cumsum([0, *(part.compiled.filters.n_filters for part in parts)])
+        sizes = np.cumsum([0, *(part.filters.n_filters for part in parts)])
         numbers = [
-            np.where(part.compiled.filter_of < 0, -1, part.compiled.filter_of + base)
-            for part, base in zip(parts, sizes, strict=False)
+            np.where(part.filter_of < 0, -1, part.filter_of + base) for part, base in zip(parts, sizes, strict=False)
         ]
         filter_of = np.concatenate([np.zeros(0, np.int64), *numbers])[incoming.text_of]
         refused = incoming.refused(error for part in parts for error in part.errors)
@@ -180,7 +179,7 @@ def lint_members(
     parts: Sequence[Members], schema: Schema, compiler: Compiler, patterns: Iterable[tuple[SubscriptionId, str]] = ()
 ) -> LintFindings:
     """As `lint`, for subscriptions that are compiled; a text is written where a rule speaks of it. Patterns come last."""
-    filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
+    filters = concat_filters([digested(part.plain, schema) for part in parts], schema)
     sizes = np.cumsum([0, *(part.filters.n_filters for part in parts)])
     filter_of = np.concatenate(
         [np.zeros(0, np.int64), *(part.filter_of + base for part, base in zip(parts, sizes, strict=False))]

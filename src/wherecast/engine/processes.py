@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from wherecast.language.filters.compile import Compiled, Compiler
 
@@ -70,14 +70,23 @@ class CompileProcess:
                     pipe.close()
 
 
-def compile_on(compiler: Compiler, parts: Sequence[Any], processes: int, done: Callable[[int], None]) -> list[Compiled]:
-    """Parts of texts, compiled on so many processes, of which this is one. `done` is called with the number of each."""
-    waiting, found = _Numbers(len(parts)), dict[int, Compiled]()
+Kept = TypeVar("Kept")
+
+
+def compile_on(
+    compiler: Compiler,
+    parts: Sequence[Any],
+    processes: int,
+    keep: Callable[[Compiled], Kept],
+    done: Callable[[int], None],
+) -> list[Kept]:
+    """What is kept of parts of texts, compiled on so many processes, of which this is one. `done` is called with the number of each."""
+    waiting, found = _Numbers(len(parts)), dict[int, Kept]()
     failures, finishing = list[Exception](), threading.Lock()
 
     def work(compile_many: Callable[[Sequence[Any]], Compiled]) -> None:
         for number in waiting:
-            found[number] = compile_many(parts[number])
+            found[number] = keep(compile_many(parts[number]))
             with finishing:
                 done(number)
 

@@ -21,9 +21,9 @@ from wherecast.engine.ids import IdColumn, Ids, join_ids, take_ids
 from wherecast.engine.memory import give_back
 from wherecast.errors import EventError
 from wherecast.index.boxes import EventCodes
-from wherecast.index.build import code_filters, restore_filters
+from wherecast.index.build import index_filters, restore_filters
 from wherecast.index.codes import Codebook
-from wherecast.index.packed import PackedBoxes, pack_boxes, unpack_boxes
+from wherecast.index.packed import PackedBoxes
 from wherecast.index.points import EventPoint, PointCoder
 from wherecast.index.residuals import ClauseResiduals, Residuals
 from wherecast.index.stored import find_values
@@ -36,6 +36,14 @@ from wherecast.language.events.schema import Schema
 from wherecast.language.events.values import Stored
 from wherecast.language.filters.canonical import digest_filters
 from wherecast.language.filters.filters import Filters, concat_filters, take_filters
+from wherecast.language.filters.numbered import (
+    AnyFilters,
+    NumberedFilters,
+    concat_numbered,
+    number_filters,
+    plain_filters,
+    take_numbered,
+)
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 from wherecast.matchers.protocol import Hits, Matcher, each_once
 from wherecast.progress import ProgressStep, progress
@@ -281,8 +289,8 @@ class Segment:
 
     def replan(self, sample: EventBatch) -> None:
         """Build the matcher again for other traffic; readers use the old one until the new one is there."""
-        boxes, weights = unpack_boxes(self.boxes), _weights(self.boxes, self.subscriptions)
-        self._install(type(self.matcher).build_sharing(boxes, self.boxes, self.encode(sample), weights))
+        weights = _weights(self.boxes, self.subscriptions)
+        self._install(type(self.matcher).build_sharing(self.boxes, self.encode(sample), weights))
 
     def _install(self, matcher: Matcher) -> None:
         gate = matcher.gate()
@@ -357,10 +365,15 @@ class Segment:
 class Members(NamedTuple):
     """Subscriptions on their way into a segment: member i has filter `filter_of[i]` of `filters`."""
 
-    filters: Filters
+    filters: AnyFilters
     filter_of: Longs
     ids: Sequence[SubscriptionId] | npt.NDArray[Any]
     priorities: npt.NDArray[np.float32]
+
+    @property
+    def plain(self) -> Filters:
+        """The filters with all rows of their own."""
+        return plain_filters(self.filters)
 
 
 def build_segment(
@@ -390,15 +403,14 @@ def _build_segment(
     limits: Limits,
     step: ProgressStep,
 ) -> Segment:
-    owner, chosen, filters = _united(parts, schema)
     ids, priorities = [part.ids for part in parts], [part.priorities for part in parts]
-    parts.clear()
+    owner, chosen, filters = _united(parts, schema)
     order = _alike_together(filters, chosen, np.bincount(owner, minlength=chosen.size))
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
-    filters = take_filters(filters, chosen[order])
+    filters = _take(filters, chosen[order])
     step.advance()
-    index = code_filters(filters, schema, limits)
+    index = index_filters(filters, schema, limits)
     del filters
     subscriptions = _subscriptions(place[owner], ids, priorities, order.size)
     del owner, chosen, place, order, ids, priorities
@@ -406,28 +418,55 @@ def _build_segment(
     known = sample is not None and sample.has_read(index.codebook.attributes)
     codes = index.codebook.encode(sample) if sample is not None and known else None
     step.advance()
-    packed = pack_boxes(index.boxes)
-    step.advance()
-    if packed.n_filters >= _BLOCK:
+    if index.boxes.n_filters >= _BLOCK:
         give_back()
-    built = matcher.build_sharing(index.boxes, packed, codes, _weights(packed, subscriptions))
     step.advance()
-    return Segment(index.codebook, packed, index.residuals, built, subscriptions)
+    built = matcher.build_sharing(index.boxes, codes, _weights(index.boxes, subscriptions))
+    step.advance()
+    return Segment(*index[:3], built, subscriptions)
 
 
-def _united(parts: Sequence[Members], schema: Schema) -> tuple[Longs, Longs, Filters]:
-    """The number of each member's filter, part after part; where the filter of each number is; and the filters."""
-    used = [np.flatnonzero(np.bincount(p.filter_of, minlength=p.filters.n_filters)) for p in parts]
-    # Where all filters of a part are used, they are not copied.
-    chosen_parts = [
-        digested(p.filters if u.size == p.filters.n_filters else take_filters(p.filters, u), schema)
-        for p, u in zip(parts, used, strict=True)
-    ]
-    pile = concat_filters(chosen_parts, schema)
+def _united(parts: list[Members], schema: Schema) -> tuple[Longs, Longs, AnyFilters]:
+    """The number of each member's filter, part after part; where the filter of each number is; and the filters.
+
+    The list of parts is empty afterwards.
+    """
+    filter_of, piles, start = [np.zeros(0, np.int64)], list[AnyFilters](), 0
+    parts.reverse()
+    while parts:
+        filters, owner, _, _ = parts.pop()
+        used = np.flatnonzero(np.bincount(owner, minlength=filters.n_filters))
+        if used.size < filters.n_filters:  # else they are not copied
+            filters, owner = _take(filters, used), np.searchsorted(used, owner)
+        filter_of.append(start + owner)
+        piles.append(filters if filters.digests else digested(plain_filters(filters), schema))
+        start += used.size
+    pile = _concat(piles, schema)
     number, chosen = _distinct(pile.digests)
-    starts = np.cumsum([0, *(u.size for u in used)])
-    filter_of = [number[s + np.searchsorted(u, p.filter_of)] for p, u, s in zip(parts, used, starts, strict=False)]
-    return np.concatenate([np.zeros(0, np.int64), *filter_of]), chosen, pile
+    return number[np.concatenate(filter_of)], chosen, pile
+
+
+def _concat(parts: list[AnyFilters], schema: Schema) -> AnyFilters:
+    """Parts as one, with numbered constraints if most of them repeat. The list is empty afterwards."""
+    for i, part in enumerate(parts):
+        if isinstance(part, Filters):
+            parts[i] = number_filters(part) or part
+    sizes = [(part.number if isinstance(part, NumberedFilters) else part.attr).size for part in parts]
+    repeated = sum(size for part, size in zip(parts, sizes, strict=True) if isinstance(part, NumberedFilters))
+    if 2 * repeated > sum(sizes):
+        found = [part if isinstance(part, NumberedFilters) else number_filters(part, anyway=True) for part in parts]
+        numbered = [part for part in found if part is not None]
+        if len(numbered) == len(parts):
+            parts.clear()
+            del found, part
+            return concat_numbered(numbered, schema)
+    plain = [plain_filters(part) for part in parts]
+    parts.clear()
+    return concat_filters(plain, schema)
+
+
+def _take(filters: AnyFilters, chosen: Longs) -> AnyFilters:
+    return take_numbered(filters, chosen) if isinstance(filters, NumberedFilters) else take_filters(filters, chosen)
 
 
 #: Filters whose attributes are looked at at a time.
@@ -436,21 +475,30 @@ _BLOCK = 1 << 17
 _LARGE = 1 << 13
 
 
-def _alike_together(filters: Filters, chosen: Longs, weights: Longs) -> Longs:
+def _alike_together(filters: AnyFilters, chosen: Longs, weights: Longs) -> Longs:
     """An order of the chosen filters: one subscriber first, then over the same attributes, then by the number of subscribers.
 
     Matchers keep such filters in one place too, so that the subscriptions of what an event satisfies are read in order.
     """
     signature = np.zeros(filters.n_filters, np.uint64)
+    ptr = filters.ptr if isinstance(filters, NumberedFilters) else filters.row_ptr
     for begin in range(0, filters.n_filters, _BLOCK):
         end = min(begin + _BLOCK, filters.n_filters)
-        first = filters.row_ptr[filters.clause_ptr[begin : end + 1]]
-        attr = filters.attr[first[0] : first[-1]]
+        first = ptr[filters.clause_ptr[begin : end + 1]]
+        attr = _attributes(filters, slice(first[0], first[-1]))
         bits = np.uint64(1) << (np.where(attr < 0, ~attr, attr) & 63).astype(np.uint64)
         some = np.flatnonzero(np.diff(first))
         if some.size:
             signature[begin + some] = np.bitwise_or.reduceat(bits, first[some] - first[0])
     return np.lexsort((weights, signature[chosen], weights > 1))
+
+
+def _attributes(filters: AnyFilters, here: slice) -> npt.NDArray[np.int16]:
+    """The attributes, or their complements, of some rows or constraints."""
+    if isinstance(filters, NumberedFilters):
+        rows: Longs = filters.table.row_ptr[:-1][filters.number[here]]
+        return filters.table.attr[rows]
+    return filters.attr[here]
 
 
 def _weights(boxes: PackedBoxes, subscriptions: Subscriptions) -> npt.NDArray[np.int32] | None:
@@ -500,7 +548,7 @@ def members_of(segment: Segment, version: int) -> Members:
 def filters_of(segments: Sequence[Segment], schema: Schema, version: int) -> tuple[Filters, Longs]:
     """Filters that somebody has, with their digests, and how many have them; equal ones of several segments are not united."""
     parts = [members_of(segment, version) for segment in segments]
-    filters = concat_filters([digested(part.filters, schema) for part in parts], schema)
+    filters = concat_filters([digested(part.plain, schema) for part in parts], schema)
     weights = [np.bincount(part.filter_of, minlength=part.filters.n_filters) for part in parts]
     return filters, np.concatenate([np.zeros(0, np.int64), *weights])
 

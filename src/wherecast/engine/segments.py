@@ -24,6 +24,7 @@ from wherecast.engine.log import (
     carry_deaths,
     first_to_merge,
 )
+from wherecast.engine.memory import give_back
 from wherecast.engine.planning import Replanner
 from wherecast.engine.segment import Members, Segment, build_segment, members_of
 from wherecast.language.filters.compile import Compiler
@@ -194,5 +195,6 @@ class Segments:
 def _run_merge(merge: Callable[[], None]) -> None:
     try:
         merge()
+        give_back()  # what was merged is gone only now
     except Exception:  # noqa: BLE001 - a thread of its own: nobody else would hear of it
         _log.exception("merging failed; the segments stay as they are")

@@ -17,6 +17,7 @@ from wherecast.engine.processes import compile_on
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.language.events.arrow import ArrowArray, ArrowStream, as_table
 from wherecast.language.filters.compile import Compiled, Compiler, RowError
+from wherecast.language.filters.numbered import AnyFilters, number_filters, plain_filters
 from wherecast.language.syntax.sequence import is_sequence
 from wherecast.progress import progress
 
@@ -56,11 +57,18 @@ class CompiledPart(NamedTuple):
     """Some of the texts of a batch, from `first` on, compiled; the rows of errors are those of the batch."""
 
     first: int
-    compiled: Compiled
+    filters: AnyFilters
+    filter_of: npt.NDArray[np.int64]
+    own_errors: list[RowError]  # by row of the part
 
     @property
     def errors(self) -> Iterator[RowError]:
-        return (RowError(self.first + row, error) for row, error in self.compiled.errors)
+        return (RowError(self.first + row, error) for row, error in self.own_errors)
+
+    @property
+    def compiled(self) -> Compiled:
+        """The part as it was compiled."""
+        return Compiled(plain_filters(self.filters), self.filter_of, self.own_errors)
 
 
 class _TextParts(Sequence[list[Any]]):
@@ -80,11 +88,20 @@ def compile_parts(compiler: Compiler, texts: Sequence[Any], processes: int = 1) 
     """All texts, compiled a part at a time: this bounds memory, and shows how far it is."""
     with progress("compiling", len(texts)) as step:
         found = compile_on(
-            compiler, _TextParts(texts), processes, lambda number: step.advance(min(PART, len(texts) - number * PART))
+            compiler,
+            _TextParts(texts),
+            processes,
+            _shrunk,
+            lambda number: step.advance(min(PART, len(texts) - number * PART)),
         )
     if len(texts) >= PART:
         give_back()
-    return [CompiledPart(number * PART, compiled) for number, compiled in enumerate(found)]
+    return [CompiledPart(number * PART, *part) for number, part in enumerate(found)]
+
+
+def _shrunk(compiled: Compiled) -> tuple[AnyFilters, npt.NDArray[np.int64], list[RowError]]:
+    """What was compiled, with each constraint once if they repeat."""
+    return number_filters(compiled.filters) or compiled.filters, compiled.filter_of, compiled.errors
 
 
 def read_subscriptions(source: SubscriptionSource) -> Incoming:
@@ -162,7 +179,7 @@ def _from_lists(ids: list[Any], texts: list[Any]) -> Incoming:
 class ArrowTexts(Sequence[Any]):
     """A column of texts, of which Python's strings are made when they are asked for: some at a time, then they are gone."""
 
-    def __init__(self, column: pa.Array) -> None:
+    def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
         self._column = column
 
     def __len__(self) -> int:
@@ -195,10 +212,10 @@ def _texts(column: Any) -> tuple[Sequence[Any], npt.NDArray[np.int64]]:
     """The filters of a column, distinct ones where that is cheap, and which of them each row has."""
     if isinstance(column, list):
         return column, np.arange(len(column))
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if is_text and len(column) > _LOOK and len(column[:_LOOK].unique()) > _MOST_DISTINCT * _LOOK:
+        return ArrowTexts(column), np.arange(len(column))  # in the chunks in which they came: the texts are large
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    is_text = pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type)
-    if is_text and len(whole) > _LOOK and len(whole[:_LOOK].unique()) > _MOST_DISTINCT * _LOOK:
-        return ArrowTexts(whole), np.arange(len(whole))
     coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     text_of = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     distinct = arrow_values(coded.dictionary)

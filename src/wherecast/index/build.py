@@ -18,7 +18,7 @@ from wherecast.index.codes import Codebook, build_codes
 from wherecast.index.expressions import promote
 from wherecast.index.keys import KeyCodes
 from wherecast.index.literals import LiteralCodes
-from wherecast.index.packed import PackedBoxes, unpack_clauses
+from wherecast.index.packed import PackedBoxes, pack_boxes, pack_numbered, unpack_clauses
 from wherecast.index.residuals import Residuals
 from wherecast.index.strings import StringCodes
 from wherecast.index.text_tests import literals_of_tests
@@ -29,6 +29,7 @@ from wherecast.kernels.automaton import FIRST_LITERAL
 from wherecast.language.events.keys import KEY_MAX, KEY_MIN
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.filters import AFTER, AT, BEFORE, Filters
+from wherecast.language.filters.numbered import AnyFilters, NumberedFilters
 from wherecast.language.sequences import distinct
 from wherecast.language.syntax.limits import DEFAULT_LIMITS, Limits
 
@@ -39,6 +40,23 @@ class CodedFilters(NamedTuple):
     codebook: Codebook
     boxes: Boxes
     residuals: Residuals
+
+
+class IndexedFilters(NamedTuple):
+    """As `CodedFilters`, the boxes packed."""
+
+    codebook: Codebook
+    boxes: PackedBoxes
+    residuals: Residuals
+
+
+def index_filters(filters: AnyFilters, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> IndexedFilters:
+    """Filters in code space. Codes follow from the distinct constraints, so each is coded once where they are numbered."""
+    if isinstance(filters, NumberedFilters):
+        codebook, boxes, residuals = code_filters(filters.table, schema, limits)
+        return IndexedFilters(codebook, pack_numbered(filters, boxes), residuals)
+    codebook, boxes, residuals = code_filters(filters, schema, limits)
+    return IndexedFilters(codebook, pack_boxes(boxes), residuals)
 
 
 def code_filters(filters: Filters, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> CodedFilters:

@@ -19,7 +19,8 @@ from wherecast.index.codes import Codebook
 from wherecast.index.pages import side_by_side
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.rows import Rows, find_bad_clause, find_bad_row
-from wherecast.language.sequences import distinct, numbered, take_ranges
+from wherecast.language.filters.numbered import NumberedFilters, blocks, renumber
+from wherecast.language.sequences import distinct, numbered, pointer, take_ranges
 
 #: Attributes with fewer codes than this may have their rows numbered.
 _FEW_CODES = 2**16 - 1
@@ -105,44 +106,92 @@ def check_rows(
     stored.require(clause < 0, "attr", f"has no constraints in clause {clause}")
 
 
+_NONE = np.zeros(0, np.int32)
+
+
 def pack_boxes(boxes: Boxes) -> PackedBoxes:
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
-    none = np.zeros(0, np.int32)
-    number, attr, lo, hi = _number_rows(boxes)
-    small = attr.astype(np.int8) if boxes.n_attributes <= 128 else attr
-    rows = [boxes.ptr.astype(np.int32), number, small, lo, none if np.array_equal(lo, hi) else hi]
-    ptr, number, attr, lo, hi = side_by_side(rows)
-    return PackedBoxes(
-        ptr,
-        number,
-        attr,
-        lo,
-        hi,
-        none if identity else boxes.filter_ids,
-        boxes.residuals if np.any(boxes.residuals >= 0) else none,
-        boxes.n_filters,
-        boxes.widths,
-    )
+    owners = _NONE if identity else boxes.filter_ids
+    residuals = boxes.residuals if np.any(boxes.residuals >= 0) else _NONE
+    rows = _number_rows(boxes)
+    return PackedBoxes(*_stored(boxes.ptr, *rows, boxes.n_attributes), owners, residuals, boxes.n_filters, boxes.widths)
+
+
+def pack_numbered(filters: NumberedFilters, table: Boxes) -> PackedBoxes:
+    """The boxes of filters whose constraints are numbered, as `pack_boxes` packs them. `table` has a clause for each number."""
+    ptr, number = _numbered_rows(filters, np.diff(table.ptr))
+    found = _distinct_rows(table, [slice(0, table.attr.size)], number.size)
+    if found is None:
+        rows: Any = np.zeros(0, np.uint8), *(_taken(column, number) for column in (table.attr, table.lo, table.hi))
+    else:
+        keys, narrow = found
+        own = np.searchsorted(keys, _row_keys(table, slice(0, table.attr.size))).astype(narrow)
+        rows = _taken(own, number), *_rows_of(keys)
+    owners = _NONE
+    if not np.array_equal(filters.clause_ptr, np.arange(filters.n_filters + 1)):
+        owners = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
+    return PackedBoxes(*_stored(ptr, *rows, table.n_attributes), owners, _NONE, filters.n_filters, table.widths)
+
+
+def _numbered_rows(filters: NumberedFilters, sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Any]:
+    """The rows of each clause, and the place of each row in the table, where constraints have so many rows."""
+    if (sizes == 1).all():
+        return filters.ptr, filters.number
+    starts = pointer(sizes, sizes.size)
+    n_rows = np.zeros(filters.ptr.size - 1, np.int64)
+    for block, begin, end in blocks(filters.ptr):
+        rows = pointer(sizes[filters.number[begin:end]], end - begin)
+        n_rows[block] = np.diff(rows[filters.ptr[block.start : block.stop + 1] - begin])
+    ptr = pointer(n_rows, n_rows.size)
+    number = np.empty(ptr[-1], np.min_scalar_type(max(int(starts[-1]) - 1, 0)))
+    for block, begin, end in blocks(filters.ptr):
+        number[ptr[block.start] : ptr[block.stop]] = take_ranges(starts, filters.number[begin:end].astype(np.int64))[0]
+    return ptr, number
+
+
+def _taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    out = np.empty(places.size, values.dtype)
+    renumber(places, values, out)
+    return out
+
+
+def _stored(
+    ptr: npt.NDArray[np.int64], number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Any, hi: Any, n_attributes: int
+) -> list[npt.NDArray[Any]]:
+    """The first five arrays of packed boxes, as small as they can be."""
+    small = attr.astype(np.int8) if n_attributes <= 128 else attr
+    return side_by_side([ptr.astype(np.int32), number, small, lo, _NONE if np.array_equal(lo, hi) else hi])
 
 
 def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16], Any, Any]:
     """(number, attr, lo, hi): the distinct rows, if they are few, else all rows."""
-    plain = np.zeros(0, np.uint8), boxes.attr, boxes.lo, boxes.hi
-    if int(boxes.widths.max(initial=1)) >= _FEW_CODES:
-        return plain
     # A block at a time: sorting all rows at once takes five times their memory.
-    blocks = [slice(at, at + _BLOCK_ROWS) for at in range(0, boxes.attr.size, _BLOCK_ROWS)]
-    keys = distinct(np.concatenate([np.zeros(0, np.int64), *(distinct(_row_keys(boxes, block)) for block in blocks)]))
-    narrow = np.min_scalar_type(max(keys.size - 1, 0))
-    if narrow.itemsize > 2 or keys.size * 8 > boxes.attr.size * (8 - narrow.itemsize):
-        return plain
+    parts = [slice(at, at + _BLOCK_ROWS) for at in range(0, boxes.attr.size, _BLOCK_ROWS)]
+    found = _distinct_rows(boxes, parts, boxes.attr.size)
+    if found is None:
+        return np.zeros(0, np.uint8), boxes.attr, boxes.lo, boxes.hi
+    keys, narrow = found
     number = np.empty(boxes.attr.size, narrow)
-    for block in blocks:
-        own, places = numbered(_row_keys(boxes, block))
-        number[block] = np.searchsorted(keys, own)[places]
+    for part in parts:
+        own, places = numbered(_row_keys(boxes, part))
+        number[part] = np.searchsorted(keys, own)[places]
+    return number, *_rows_of(keys)
+
+
+def _distinct_rows(boxes: Boxes, parts: list[slice], n_rows: int) -> tuple[npt.NDArray[np.int64], Any] | None:
+    """The distinct rows as numbers, in order, and the type of their places; None if so many rows are smaller without places."""
+    if int(boxes.widths.max(initial=1)) >= _FEW_CODES:
+        return None
+    keys = distinct(np.concatenate([np.zeros(0, np.int64), *(distinct(_row_keys(boxes, part)) for part in parts)]))
+    narrow = np.min_scalar_type(max(keys.size - 1, 0))
+    return None if narrow.itemsize > 2 or keys.size * 8 > n_rows * (8 - narrow.itemsize) else (keys, narrow)
+
+
+def _rows_of(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int16], Any, Any]:
+    """(attr, lo, hi) of rows that are given as numbers."""
     ends = (keys & 0xFFFF).astype(np.int32)
     lo, hi = (keys >> 16 & 0xFFFF).astype(np.int32), np.where(ends == _FEW_CODES, FAR, ends)
-    return number, (keys >> 32).astype(np.int16), lo, hi
+    return (keys >> 32).astype(np.int16), lo, hi
 
 
 def _row_keys(boxes: Boxes, rows: slice) -> npt.NDArray[np.int64]:
@@ -165,6 +214,23 @@ def unpack_clauses(packed: PackedBoxes, clauses: npt.NDArray[np.int64]) -> Boxes
         packed.hi[places] if packed.hi.size else lo,
         packed.residuals[clauses] if packed.residuals.size else np.full(clauses.size, -1, np.int32),
         packed.n_filters,
+        packed.widths,
+    )
+
+
+def unpack_between(packed: PackedBoxes, first: int, end: int) -> Boxes:
+    """Neighbouring clauses, of which each is taken for a filter without a residual."""
+    begin, stop = int(packed.ptr[first]), int(packed.ptr[end])
+    rows = packed.number[begin:stop] if packed.number.size else slice(begin, stop)
+    lo, none = packed.lo[rows], np.full(end - first, -1, np.int32)
+    return Boxes(
+        np.arange(end - first, dtype=np.int32),
+        packed.ptr[first : end + 1].astype(np.int64) - begin,
+        packed.attr[rows].astype(np.int16),
+        lo,
+        packed.hi[rows] if packed.hi.size else lo,
+        none,
+        end - first,
         packed.widths,
     )
 

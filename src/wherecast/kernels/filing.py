@@ -27,6 +27,8 @@ clauses that may hold and do not surely hold are checked: those with an end of a
 A column becomes a bitmap only if enough clauses constrain it: one that is constrained by one clause in a hundred is
 cheaper to check on the survivors. Where guards (see `descent`) are estimated to cost less, and in a leaf with few
 clauses, there are no bitmaps at all.
+
+Constraint `number[entry]` for the entries `ptr[clause]` .. `ptr[clause + 1] - 1` are those of a clause: where clauses repeat constraints, each is described once.
 """
 
 from __future__ import annotations
@@ -72,6 +74,28 @@ CROWDED = 1 / 16
 
 
 @jit
+def sign_clauses(members: Ints, ptr: Longs, number: Ints, column: Ints, out: npt.NDArray[np.uint64]) -> None:
+    """A bit per constrained column (modulo 64): equal numbers for clauses over the same columns."""
+    for i in range(members.size):
+        found = np.uint64(0)
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            found |= ONE << np.uint64(column[number[entry]] & 63)
+        out[i] = found
+
+
+@jit
+def expect_matches(ptr: Longs, number: Ints, chance: Singles) -> Scalar:
+    """The number of clauses that are expected to hold for an event, were constraints independent."""
+    total = 0.0
+    for clause in range(ptr.size - 1):
+        product = 1.0
+        for entry in range(ptr[clause], ptr[clause + 1]):
+            product *= max(np.float64(chance[number[entry]]), 1e-12)
+        total += product
+    return total
+
+
+@jit
 def bits_of(width: Scalar) -> Scalar:
     """Number of bits of the codes 0 .. width - 1."""
     bits = 0
@@ -106,7 +130,7 @@ def path_of(
 
 @jit
 def count_checks(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
     passed: Singles, width: Ints, path_shift: Ints, crowded: Scalar, bits: Ints, shifts: Ints,
 ) -> tuple[Scalar, Scalar]:  # fmt: skip
     """How many boxes of a leaf are expected to be checked: behind its bitmaps, and behind guards."""
@@ -114,7 +138,8 @@ def count_checks(
     for i in range(first, end):
         may, holds, rarest = 1.0, 1.0, 1.0
         mapped, exact, unsettled, undecided = True, True, 0, 0.0
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             c = column[k]
             if path_shift[c] == 0:
                 continue
@@ -134,7 +159,7 @@ def count_checks(
 
 
 @jit
-def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
+def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, list_at: Ints, filed: Singles, chance: Singles,
               passed: Singles, width: Ints, path_shift: Ints, thrift: Scalar, crowded: Scalar, load: Ints, touched: Ints,
               bits: Ints, shifts: Ints, folds: Ints) -> tuple[Scalar, Scalar]:  # fmt: skip
     """Choose the form of a leaf: `bits[c]` of buckets for each bitmap column (-1: none), words (0: a row leaf).
@@ -143,7 +168,8 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
     """
     n_touched = 0
     for i in range(first, end):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             c = column[k]
             if path_shift[c] != 0:
                 if load[c] == 0:
@@ -173,7 +199,7 @@ def plan_leaf(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Int
     words = (size + 63) // 64
     guarded = size <= ROW_LEAF or n_maps == 0 or size > 64 * LEAF_WORDS
     if not guarded and thrift == THRIFT:
-        by_maps, by_guards = count_checks(members, first, end, ptr, column, list_at, filed, chance, passed, width,
+        by_maps, by_guards = count_checks(members, first, end, ptr, number, column, list_at, filed, chance, passed, width,
                                           path_shift, crowded, bits, shifts)  # fmt: skip
         bitmaps = PER_LEAF + n_maps * (PER_COLUMN + words * (1 + crowded)) + STRAY_CYCLES * by_maps
         guarded = size * GUARD + STRAY_CYCLES * by_guards < bitmaps
@@ -194,22 +220,24 @@ def is_exact(c: Scalar, width: Ints, bits: Ints, shifts: Ints) -> Scalar:
 
 
 @jit
-def is_undecided(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, width: Ints, path_shift: Ints,
+def is_undecided(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, width: Ints, path_shift: Ints,
                  bits: Ints, shifts: Ints) -> Scalar:  # fmt: skip
     """Whether path and bitmaps leave some constraint of a leaf to be checked."""
     for i in range(first, end):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if path_shift[column[k]] != 0 and not is_exact(column[k], width, bits, shifts):
                 return True
     return False
 
 
 @jit
-def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
                 c: Scalar) -> Scalar:  # fmt: skip
     """Whether every constraint of a leaf on a column of codes 0, 1, 2 asks for 1 or for 2."""
     for i in range(first, end):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if column[k] == c and (list_at[k] >= 0 or lo[k] == 0 or lo[k] != hi[k]):
                 return False
     return True
@@ -217,13 +245,14 @@ def is_foldable(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 
 @jit
 def is_crowded(
-    members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, chance: Singles, path_shift: Ints
+    members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, chance: Singles, path_shift: Ints
 ) -> Scalar:
     """Whether many clauses of a leaf are expected to hold for an event that reaches it."""
     total = 0.0
     for i in range(first, end):
         product = 1.0
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if path_shift[column[k]] < 0:
                 product *= chance[k]
         total += product
@@ -241,16 +270,17 @@ def set_bits(
 
 
 @jit
-def is_mapped(clause: Scalar, ptr: Longs, column: Ints, path_shift: Ints, bits: Ints) -> Scalar:
+def is_mapped(clause: Scalar, ptr: Longs, number: Ints, column: Ints, path_shift: Ints, bits: Ints) -> Scalar:
     """Whether bitmaps (or the path) have all columns of a clause."""
-    for k in range(ptr[clause], ptr[clause + 1]):
+    for entry in range(ptr[clause], ptr[clause + 1]):
+        k = number[entry]
         if path_shift[column[k]] != 0 and bits[column[k]] < 0:
             return False
     return True
 
 
 @jit
-def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
                 list_end: Ints, list_lo: Ints, list_hi: Ints, width: Ints, path_shift: Ints, path_key: Ints, bits: Ints,
                 shifts: Ints, folds: Ints, c: Scalar, maps: npt.NDArray[np.uint64], place: Scalar, words: Scalar, sure: Scalar) -> None:  # fmt: skip
     """The rows of one column: a clause without a constraint on it is in all of them.
@@ -265,10 +295,11 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
     high = low + (np.int64(n_rows + fold) << shift) - 1
     inner = (1 << shift) - 1 if sure else 0
     for i in range(first, end):
-        if sure and not is_mapped(members[i], ptr, column, path_shift, bits):
+        if sure and not is_mapped(members[i], ptr, number, column, path_shift, bits):
             continue
         free = True
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if column[k] != c:
                 continue
             free = False
@@ -285,7 +316,7 @@ def fill_column(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 
 
 @jit
-def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: Ints, lo: Ints, presence: Singles,
+def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, presence: Singles,
                 counts: Ints) -> Scalar:  # fmt: skip
     """Of the columns in which all clauses of a leaf need a value, the one that the fewest events have; -1 if there is none.
 
@@ -294,13 +325,16 @@ def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
     """
     best, rarest = np.int64(-1), np.float32(2.0)
     for i in range(first, end):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             counts[column[k]] += lo[k] > 0
-    for k in range(ptr[members[first]], ptr[members[first] + 1]):
+    for entry in range(ptr[members[first]], ptr[members[first] + 1]):
+        k = number[entry]
         if counts[column[k]] == end - first and presence[column[k]] < rarest:
             best, rarest = np.int64(column[k]), presence[column[k]]
     for i in range(first, end):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             counts[column[k]] = 0
     return best
 
@@ -308,7 +342,7 @@ def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, column: I
 @jit
 def build_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
-    ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
+    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
     filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets, presence: Singles,
     leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
@@ -326,21 +360,23 @@ def build_leaves(
     for leaf in range(leaf_ptr.size - 1):
         first, end = leaf_ptr[leaf], leaf_ptr[leaf + 1]
         path_of(leaf, parent, step, path, path_shift, path_key, 0)
-        crowded = is_crowded(members, first, end, ptr, column, chance, path_shift)
-        n_touched, words = plan_leaf(members, first, end, ptr, column, list_at, filed, chance, passed, width, path_shift,
+        crowded = is_crowded(members, first, end, ptr, number, column, chance, path_shift)
+        n_touched, words = plan_leaf(members, first, end, ptr, number, column, list_at, filed, chance, passed, width, path_shift,
                                      thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
-        undecided = is_undecided(members, first, end, ptr, column, width, path_shift, bits, shifts)
+        undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
         if fill:
             leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
             leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
             leaves[leaf, CHECKED] = undecided
             if undecided:
-                leaves[leaf, CHECKED] |= find_needed(members, first, end, ptr, column, lo, presence, counts) + 1 << 1
+                leaves[leaf, CHECKED] |= (
+                    find_needed(members, first, end, ptr, number, column, lo, presence, counts) + 1 << 1
+                )
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
             if bits[c] >= 0:
-                folds[c] = width[c] == 3 and is_foldable(members, first, end, ptr, column, lo, hi, list_at, c)
+                folds[c] = width[c] == 3 and is_foldable(members, first, end, ptr, number, column, lo, hi, list_at, c)
                 if fill:
                     columns[n_packed] = (
                         c
@@ -358,7 +394,7 @@ def build_leaves(
             for t in range(n_touched if fill else 0):
                 c = np.int64(touched[t])
                 if bits[c] >= 0:
-                    fill_column(members, first, end, ptr, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
+                    fill_column(members, first, end, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
                                 path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
                     place += count_rows(c, width, bits, shifts, folds) * words
         n_words += rows * words * (1 + sure)
@@ -369,7 +405,7 @@ def build_leaves(
             if fill:
                 leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
                 for i in range(first, end):
-                    guards[n_guards + i - first] = np.int32(pack_guard(members[i], ptr, column, lo, hi, list_at, filed,
+                    guards[n_guards + i - first] = np.int32(pack_guard(members[i], ptr, number, column, lo, hi, list_at, filed,
                                                                        chance, path_shift, near, bucket_ptr, buckets))  # fmt: skip
             n_guards += end - first
         for t in range(n_touched):
@@ -394,12 +430,13 @@ NARROW = 256
 
 @jit
 def left_over(
-    clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools, mapped: Bools, width: Ints
+    clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools, mapped: Bools, width: Ints
 ) -> Scalar:
     """Chance that the bitmaps of a leaf leave a clause to be checked."""
     product: Scalar = 1.0
     undecided = False
-    for k in range(ptr[clause], ptr[clause + 1]):
+    for entry in range(ptr[clause], ptr[clause + 1]):
+        k = number[entry]
         if not used[column[k]]:
             product *= passed[k] if mapped[column[k]] else np.float32(1.0)
             undecided |= width[column[k]] > EXACT_CODES or not mapped[column[k]]
@@ -407,10 +444,11 @@ def left_over(
 
 
 @jit
-def rarest_left(clause: Scalar, ptr: Longs, column: Ints, passed: Singles, used: Bools) -> Scalar:
+def rarest_left(clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools) -> Scalar:
     """Chance that the guard of a clause leaves it to be checked."""
     rarest, unsettled = np.float32(1.0), 0
-    for k in range(ptr[clause], ptr[clause + 1]):
+    for entry in range(ptr[clause], ptr[clause + 1]):
+        k = number[entry]
         if not used[column[k]]:
             rarest = min(rarest, passed[k])
             unsettled += 1
@@ -429,18 +467,20 @@ def find_mapped(start: Longs, n_members: Scalar, width: Ints) -> Bools:
 
 @jit
 def column_savings(
-    members: Ints, ptr: Longs, column: Ints, filed: Singles, used: Bools, work: Singles, best: Singles, gain: Singles,
+    members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, used: Bools, work: Singles, best: Singles, gain: Singles,
     spared: Singles,
 ) -> None:  # fmt: skip
     """Per member its rarest usable constraint; per column what filing under it would spare: work, and clauses."""
     for i in range(members.size):
         clause = members[i]
         rarest = np.float32(2.0)
-        for k in range(ptr[clause], ptr[clause + 1]):
+        for entry in range(ptr[clause], ptr[clause + 1]):
+            k = number[entry]
             if not used[column[k]]:
                 rarest = min(rarest, filed[k])
         best[i] = rarest
-        for k in range(ptr[clause], ptr[clause + 1]):
+        for entry in range(ptr[clause], ptr[clause + 1]):
+            k = number[entry]
             if not used[column[k]] and filed[k] <= RARE and filed[k] <= KIN * rarest:
                 gain[column[k]] += work[i] * (np.float32(1.0) - filed[k])
                 spared[column[k]] += np.float32(1.0) - filed[k]
@@ -448,14 +488,15 @@ def column_savings(
 
 @jit
 def column_traffic(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, used: Bools, best: Singles,
+    members: Ints, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, used: Bools, best: Singles,
     mass_ptr: Longs, mass: Singles, visits: Singles, children: Ints, levels: npt.NDArray[np.uint64],
 ) -> None:  # fmt: skip
     """Per column the chance that an event meets a child, the children (of narrow columns), the shifts in use."""
     seen = np.zeros(mass.size, np.bool_)
     for i in range(members.size):
         clause = members[i]
-        for k in range(ptr[clause], ptr[clause + 1]):
+        for entry in range(ptr[clause], ptr[clause + 1]):
+            k = number[entry]
             c = column[k]
             if used[c] or filed[k] > RARE or filed[k] > KIN * best[i]:
                 continue
@@ -471,19 +512,21 @@ def column_traffic(
 
 
 @jit
-def by_column(members: Ints, ptr: Longs, column: Ints, used: Bools, start: Longs) -> tuple[Ints, Longs]:
+def by_column(members: Ints, ptr: Longs, number: Ints, column: Ints, used: Bools, start: Longs) -> tuple[Ints, Ints]:
     """Members and constraints sorted by column (`start` becomes the offsets)."""
     for i in range(members.size):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if not used[column[k]]:
                 start[column[k] + 1] += 1
     for c in range(start.size - 1):
         start[c + 1] += start[c]
     place = start.copy()
     who = np.empty(start[-1], np.int32)
-    what = np.empty(start[-1], np.int64)
+    what = np.empty(start[-1], np.int32)
     for i in range(members.size):
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             c = column[k]
             if not used[c]:
                 who[place[c]] = i
@@ -493,13 +536,16 @@ def by_column(members: Ints, ptr: Longs, column: Ints, used: Bools, start: Longs
 
 
 @jit
-def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Singles, tested: Bools, chosen: Longs) -> None:
+def file_rest(
+    members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, tested: Bools, chosen: Longs
+) -> None:
     """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
     for i in range(members.size):
         if chosen[i] >= 0:
             continue
         rarest = np.float32(RARE)
-        for k in range(ptr[members[i]], ptr[members[i] + 1]):
+        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+            k = number[entry]
             if tested[column[k]] and filed[k] <= rarest:
                 rarest = filed[k]
                 chosen[i] = k
@@ -507,7 +553,7 @@ def file_rest(members: Ints, ptr: Longs, column: Ints, filed: Singles, tested: B
 
 @jit
 def choose_tests(
-    members: Ints, ptr: Longs, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
+    members: Ints, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
     used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, presence: Singles, costs: Singles, order: Ints, chosen: Longs,
 ) -> Scalar:  # fmt: skip
     """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
@@ -518,7 +564,7 @@ def choose_tests(
     """
     n_columns = used.size
     start = np.zeros(n_columns + 1, np.int64)
-    who, what = by_column(members, ptr, column, used, start)
+    who, what = by_column(members, ptr, number, column, used, start)
     present = 0
     for c in range(n_columns):
         present += start[c] < start[c + 1]
@@ -526,19 +572,21 @@ def choose_tests(
     work = np.empty(members.size, np.float32)
     mapped_share = 0.0
     for i in range(members.size):
-        checks = STRAY_CYCLES * left_over(members[i], ptr, column, passed, used, mapped, width)
-        guarded = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, column, passed, used)
+        checks = STRAY_CYCLES * left_over(members[i], ptr, number, column, passed, used, mapped, width)
+        guarded = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, number, column, passed, used)
         by_maps = mapped.sum() * costs[3] / 64 + checks
         work[i] = min(by_maps, guarded)
         mapped_share += (by_maps < guarded) / members.size
     best = np.empty(members.size, np.float32)
     gain = np.zeros(n_columns, np.float32)
     spared = np.zeros(n_columns, np.float32)
-    column_savings(members, ptr, column, filed, used, work, best, gain, spared)
+    column_savings(members, ptr, number, column, filed, used, work, best, gain, spared)
     visits = np.zeros(n_columns, np.float32)
     children = np.zeros(n_columns, np.int32)
     levels = np.zeros(n_columns, np.uint64)
-    column_traffic(members, ptr, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels)
+    column_traffic(
+        members, ptr, number, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels
+    )
     price = np.empty(n_columns, np.float32)
     length = start[-1] / max(members.size, 1)
     for c in range(n_columns):
@@ -563,7 +611,7 @@ def choose_tests(
             if gain[c] - price[c] > profit:
                 pick, profit = c, gain[c] - price[c]
         if pick < 0:
-            file_rest(members, ptr, column, filed, tested, chosen)
+            file_rest(members, ptr, number, column, filed, tested, chosen)
             return n_tests
         order[n_tests] = pick
         tested[pick] = True
@@ -573,7 +621,8 @@ def choose_tests(
             if chosen[i] >= 0 or filed[k] > RARE or filed[k] > KIN * best[i]:
                 continue
             chosen[i] = k
-            for other in range(ptr[members[i]], ptr[members[i] + 1]):
+            for entry in range(ptr[members[i]], ptr[members[i] + 1]):
+                other = number[entry]
                 if not used[column[other]] and filed[other] <= RARE and filed[other] <= KIN * best[i]:
                     gain[column[other]] -= work[i] * (np.float32(1.0) - filed[other])
         gain[pick] = 0.0

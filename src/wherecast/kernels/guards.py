@@ -208,12 +208,13 @@ def guard_chance(k: Scalar, column: Ints, list_at: Ints, filed: Singles, chance:
 
 
 @jit
-def pack_guard(clause: Scalar, ptr: Longs, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
+def pack_guard(clause: Scalar, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, filed: Singles, chance: Singles,
                path_shift: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets) -> Scalar:  # fmt: skip
     """The guard of a clause in a leaf: its rarest constraint that the path has not settled, all codes if there is none."""
     best: Scalar = np.int64(-1)
     rarest, unsettled = np.float32(1.0), 0
-    for k in range(ptr[clause], ptr[clause + 1]):
+    for entry in range(ptr[clause], ptr[clause + 1]):
+        k = number[entry]
         if path_shift[column[k]] == 0:
             continue
         unsettled += 1

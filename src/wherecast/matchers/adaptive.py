@@ -121,27 +121,24 @@ class AdaptiveMatcher(Matcher):
         `sample` says what events look like (see `adaptive_conditions` without one), `weights` what each clause counts
         for in `weigh`.
         """
-        return cls._build(boxes, pack_boxes(boxes), sample, weights, costs)
+        return cls._build(pack_boxes(boxes), sample, weights, costs)
 
     @classmethod
-    def build_sharing(
-        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
-    ) -> Self:
+    def build_sharing(cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None) -> Self:
         """As `build`; candidates are checked against the boxes that the caller keeps, so that there is one copy."""
-        return cls._build(boxes, packed, sample, weights, None)
+        return cls._build(packed, sample, weights, None)
 
     @classmethod
-    def _build(
-        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None
-    ) -> Self:
+    def _build(cls, boxes: PackedBoxes, sample: EventCodes | None, weights: Ints | None, costs: Costs | None) -> Self:
         columns, conditions, batch = describe(boxes, sample)
         planner = TreeBuilder(columns, conditions, batch, costs or Costs(), weights)
+        del conditions
         planner.grow()
         tree = LookupTree(*side_by_side(planner.finish()))
         tests = np.diff(tree.nodes[:, :2], axis=1).max() + np.diff(tree.nodes[:, 2:], axis=1).max()
         facts = boxes.n_clauses, *planner.dense, (planner.depth + 1) * tests + 8, planner.leaves.slots > boxes.n_clauses
         words = weigh_words(tree, *planner.dense, np.ones(boxes.n_clauses, np.int32) if weights is None else weights)
-        matcher = cls(columns, tree, rows_of(packed), np.array(facts, np.int64), np.zeros(5), words)
+        matcher = cls(columns, tree, rows_of(boxes), np.array(facts, np.int64), np.zeros(5), words)
         if sample is not None and sample.n_events:
             matcher._visits = matcher._tally(sample)
         return matcher

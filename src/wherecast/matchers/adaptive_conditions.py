@@ -25,12 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import LimitError
-from wherecast.index.boxes import Boxes, EventCodes
+from wherecast.index.boxes import EventCodes
+from wherecast.index.packed import PackedBoxes, unpack_between
 from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import Projected
 from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
 from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
+from wherecast.kernels.numbering import sort_constraints
+from wherecast.language.filters.numbered import blocks, number_constraints
 from wherecast.language.sequences import distinct, pointer, take_ranges
 from wherecast.matchers.projection import Projection, project
 
@@ -50,9 +53,13 @@ MOST_COLUMNS = 2**15
 
 
 class Conditions(NamedTuple):
-    """Constraints by clause, rarest first."""
+    """Constraints by clause, rarest first: `number[ptr[c]:ptr[c + 1]]` are the places of those of clause c in the arrays behind.
+
+    Where clauses repeat constraints, each has one place: a number takes 4 bytes, a constraint 40.
+    """
 
     ptr: Longs  # (clauses + 1,)
+    number: Ints
     column: Ints  # (constraints,)
     lo: Ints  # hull
     hi: Ints
@@ -64,6 +71,9 @@ class Conditions(NamedTuple):
     filed: Singles  # chance that an event meets a cell of the filing
     chance: Singles  # chance to hold
     passed: Singles  # chance that the bitmap of a leaf does not exclude it: more where buckets are coarse
+
+
+_UNNUMBERED = np.zeros(0, np.int32)
 
 
 class _Rows(NamedTuple):
@@ -78,16 +88,16 @@ class _Rows(NamedTuple):
     stop: Longs
 
 
-def _read_rows(boxes: Boxes, widths: Ints, first_clause: int, end_clause: int) -> _Rows:
-    here = slice(int(boxes.ptr[first_clause]), int(boxes.ptr[end_clause]))
-    last = boxes.attr[here] >= 0
-    attribute = np.where(last, boxes.attr[here], ~boxes.attr[here]).astype(np.int32)
+def _read_rows(packed: PackedBoxes, widths: Ints, first_clause: int, end_clause: int) -> _Rows:
+    boxes = unpack_between(packed, first_clause, end_clause)
+    last = boxes.attr >= 0
+    attribute = np.where(last, boxes.attr, ~boxes.attr).astype(np.int32)
     top = widths[attribute] - 1
-    lo, hi = np.minimum(boxes.lo[here], top), np.minimum(boxes.hi[here], top)
+    lo, hi = np.minimum(boxes.lo, top), np.minimum(boxes.hi, top)
     first = np.ones(attribute.size, bool)
     first[1:] = last[:-1]
     clauses = end_clause - first_clause
-    clause = np.repeat(np.arange(clauses, dtype=np.int32), np.diff(boxes.ptr[first_clause : end_clause + 1]))
+    clause = np.repeat(np.arange(clauses, dtype=np.int32), np.diff(boxes.ptr))
     kept = ~(first & last & (lo <= 0) & (hi >= top))
     begin, stop = np.flatnonzero(first[kept]), np.flatnonzero(last[kept]) + 1
     return _Rows(clauses, clause[kept][begin], attribute[kept], lo[kept], hi[kept], begin, stop)
@@ -161,24 +171,81 @@ class _Codes:
         return pointer(sizes, attribute.size), new[places[kept]].astype(np.int32)
 
 
-def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
-    """Columns and constraints of a set of boxes, and the sample in those columns.
+def describe(boxes: PackedBoxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
+    """Columns and constraints of a set of boxes, and the sample in those columns."""
+    repeated = _constraints_once(boxes)
+    if repeated is not None:
+        table, ptr, number = repeated
+        columns, conditions, batch = _describe_each(table, sample)
+        listed = _by_clause(conditions, ptr, number)
+        if listed is not None:
+            return columns, listed, batch
+    return _describe_each(boxes, sample)
+
+
+#: Fewer rows are described one by one.
+FEW_ROWS = 1 << 16
+
+
+def _constraints_once(boxes: PackedBoxes) -> tuple[PackedBoxes, npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Each constraint as a clause; the constraints of each clause, and which they are. None if they hardly repeat."""
+    rows = boxes.number
+    if rows.size < FEW_ROWS:  # or rows hardly repeat, and have no numbers
+        return None
+    is_last = boxes.attr >= 0
+    ends = np.arange(boxes.attr.size + 1, dtype=np.int32)
+    if is_last.all():
+        return boxes._replace(ptr=ends, number=rows[:0]), boxes.ptr, rows
+    found = number_constraints(rows.astype(np.int32), is_last)
+    if found is None:
+        return None
+    numbers, first = found
+    stops = np.flatnonzero(is_last[rows]) + 1  # of all constraints
+    begins = np.concatenate(([0], stops[:-1]))
+    places, table_ptr = take_ranges(np.concatenate(([0], stops)), np.searchsorted(begins, first))
+    ptr = np.searchsorted(begins, boxes.ptr)
+    return boxes._replace(ptr=table_ptr.astype(np.int32), number=rows[places]), ptr, numbers
+
+
+def _by_clause(conditions: Conditions, ptr: npt.NDArray[Any], number: npt.NDArray[Any]) -> Conditions | None:
+    """Constraints that are described once, listed for each clause; None if a clause has two on one column.
+
+    Those have further columns (see `_column_keys`).
+    """
+    record = np.where(np.diff(conditions.ptr) > 0, conditions.ptr[:-1], -1).astype(np.int32)
+    out_ptr, out = np.zeros(ptr.size, np.int64), np.empty(number.size, np.int32)
+    size = 0
+    for block, begin, end in blocks(ptr):
+        own = ptr[block.start : block.stop + 1].astype(np.int64) - begin
+        ends = np.empty(own.size, np.int64)
+        found = sort_constraints(
+            own, number[begin:end].astype(np.int32), record, conditions.column, conditions.chance, ends, out[size:]
+        )
+        if found < 0:
+            return None
+        out_ptr[block.start + 1 : block.stop + 1] = ends[1:] + size
+        size += found
+    return conditions._replace(ptr=out_ptr, number=out[:size])
+
+
+def _describe_each(boxes: PackedBoxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
+    """`describe`, each constraint by itself.
 
     Rows are taken a block of clauses at a time: what is computed on the way takes four times the memory of the result.
     """
     widths = np.maximum(boxes.widths, 1).astype(np.int32)
-    blocks = list(pairwise(_block_ends(boxes)))
+    parts = list(pairwise(_block_ends(boxes)))
     codes, found = _Codes(widths), [np.zeros(0, np.int64)]
     sample = sample if sample is not None and sample.n_events else None
     counts = None if sample is None else cache(partial(_count_elements, sample, widths))
 
-    def read(block: tuple[int, int]) -> tuple[_Rows, Longs]:
-        rows = _read_rows(boxes, widths, *block)
+    def read(part: tuple[int, int]) -> tuple[_Rows, Longs]:
+        rows = _read_rows(boxes, widths, *part)
         return rows, _column_keys(rows, counts)
 
-    read = cache(read) if len(blocks) == 1 else read
-    for block in blocks:
-        rows, own_keys = read(block)
+    read = cache(read) if len(parts) == 1 else read
+    for part in parts:
+        rows, own_keys = read(part)
         codes.add(rows)
         found.append(distinct(own_keys))
     keys = distinct(np.concatenate(found))
@@ -186,17 +253,18 @@ def describe(boxes: Boxes, sample: EventCodes | None) -> tuple[Projection, Condi
         raise LimitError(f"too many columns: {keys.size} needed, at most {MOST_COLUMNS}")
     columns = _projection((keys >> 32).astype(np.int32), widths, codes)
     batch = None if sample is None else project(columns, sample)
-    parts = []
-    for block in blocks:
-        rows, own_keys = read(block)
+    described = []
+    for part in parts:
+        rows, own_keys = read(part)
         column = np.searchsorted(keys, own_keys).astype(np.int32)
-        parts.append(
+        described.append(
             _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
         )
-    return columns, _joined(parts), batch
+    conditions = _joined(described)
+    return columns, conditions._replace(number=np.arange(conditions.column.size, dtype=np.int32)), batch
 
 
-def _block_ends(boxes: Boxes) -> list[int]:
+def _block_ends(boxes: PackedBoxes) -> list[int]:
     """Clauses at which blocks of about equally many rows begin and end."""
     n = -(-int(boxes.ptr[-1]) // BLOCK_ROWS)
     cuts = np.searchsorted(boxes.ptr, np.arange(1, n) * BLOCK_ROWS) if n > 1 else np.zeros(0, np.int64)
@@ -229,11 +297,11 @@ def _joined(parts: list[Conditions]) -> Conditions:
         return parts[0]
     fields: list[list[Any]] = [list(values) for values in zip(*parts, strict=True)]
     parts.clear()
-    sizes = np.cumsum([0, *(lo.size for lo in fields[6])])  # lists before each block
+    sizes = np.cumsum([0, *(lo.size for lo in fields[7])])  # lists before each block
     ends = np.cumsum([0, *(ptr[-1] for ptr in fields[0])])
     fields[0] = [np.zeros(1, np.int64), *(ptr[1:] + before for ptr, before in zip(fields[0], ends, strict=False))]
-    fields[4] = [np.where(at < 0, at, at + n).astype(np.int32) for at, n in zip(fields[4], sizes, strict=False)]
-    fields[5] = [(end + n).astype(np.int32) for end, n in zip(fields[5], sizes, strict=False)]
+    fields[5] = [np.where(at < 0, at, at + n).astype(np.int32) for at, n in zip(fields[5], sizes, strict=False)]
+    fields[6] = [(end + n).astype(np.int32) for end, n in zip(fields[6], sizes, strict=False)]
     out = []
     while fields:  # an array at a time
         out.append(np.concatenate(fields.pop(0)))
@@ -263,10 +331,10 @@ def _constraints(
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
     filed = np.where(short, chance, chances(columns, column, *_whole_cells(hull_lo, hull_hi, shift), batch))
-    order = np.lexsort((chance, clause))
+    order = np.lexsort((chance.astype(np.float32), clause))
     ptr = np.searchsorted(clause, np.arange(n_clauses + 1)).astype(np.int64)
     return Conditions(
-        ptr, column[order], hull_lo[order], hull_hi[order], list_at[order].astype(np.int32),
+        ptr, _UNNUMBERED, column[order], hull_lo[order], hull_hi[order], list_at[order].astype(np.int32),
         list_end[order].astype(np.int32), lo[in_list], hi[in_list],
         shift[order].astype(np.int32), filed[order].astype(np.float32), chance[order].astype(np.float32),
         np.minimum(passed[order], 1).astype(np.float32),

@@ -32,8 +32,10 @@ from wherecast.kernels.filing import (
     build_leaves,
     choose_tests,
     count_cells,
+    expect_matches,
     fill_hash,
     list_cells,
+    sign_clauses,
 )
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes
 from wherecast.matchers.projection import Projection
@@ -163,7 +165,7 @@ class TreeBuilder:
         order = np.zeros(used.size, np.int32)
         if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
-        n = choose_tests(members, c.ptr, c.column, c.lo, c.hi, c.shift, c.filed, c.passed, used, self.columns.width,
+        n = choose_tests(members, c.ptr, c.number, c.column, c.lo, c.hi, c.shift, c.filed, c.passed, used, self.columns.width,
                          self.mass_ptr, self.mass, self.presence, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
         if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
             narrow = chosen >= 0
@@ -176,8 +178,7 @@ class TreeBuilder:
         c = self.conditions
         if not c.column.size or self.columns.width.max() > EXACT_CODES:
             return False
-        log = np.concatenate([[0.0], np.cumsum(np.log(np.maximum(c.chance.astype(np.float64), 1e-12)))])
-        matches = float(np.exp(np.diff(log[c.ptr])).sum())
+        matches = float(expect_matches(c.ptr, c.number, c.chance))
         return matches * self.costs.report * 2 > (c.ptr.size - 1) / 64 * self.columns.width.size * self.costs.dense_word
 
     def _add_rest(self, members: Ints, path: int, *, dense: bool = False) -> tuple[int, int]:
@@ -200,14 +201,10 @@ class TreeBuilder:
         return first, self.leaves.count
 
     def _signatures(self, members: Ints) -> npt.NDArray[np.uint64]:
-        """A bit per constrained column (modulo 64): equal numbers for clauses over the same columns."""
-        c = self.conditions
-        bits = np.uint64(1) << (c.column.astype(np.uint64) & np.uint64(63))
-        total = np.zeros(c.ptr.size - 1, np.uint64)
-        filled = np.flatnonzero(np.diff(c.ptr))
-        if filled.size:
-            total[filled] = np.bitwise_or.reduceat(bits, c.ptr[filled])
-        return total[members]
+        """Equal numbers for clauses over the same columns."""
+        found = np.zeros(members.size, np.uint64)
+        sign_clauses(members, self.conditions.ptr, self.conditions.number, self.conditions.column, found)
+        return found
 
     def _add_tests(
         self, members: Ints, chosen: Longs, order: Ints, path: int, depth: int
@@ -299,7 +296,7 @@ class TreeBuilder:
         given = (
             leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
             np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
-            np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.column, c.lo, c.hi, c.list_at, c.list_end,
+            np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end,
             c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, *self.buckets, self.presence,
         )  # fmt: skip
         leaves = np.zeros((sizes.size, 8), np.int64)

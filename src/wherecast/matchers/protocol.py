@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from wherecast.index.boxes import Boxes, EventCodes
-from wherecast.index.packed import PackedBoxes
+from wherecast.index.packed import PackedBoxes, unpack_boxes
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs, Numbers
 from wherecast.kernels.events import drop_repeats
@@ -67,12 +67,9 @@ class Matcher(ABC):
         """
 
     @classmethod
-    def build_sharing(
-        cls, boxes: Boxes, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None
-    ) -> Self:
-        """Build from boxes that the caller also keeps, packed: a matcher that needs them later may share these."""
-        del packed
-        return cls.build(boxes, sample, weights)
+    def build_sharing(cls, packed: PackedBoxes, sample: EventCodes | None = None, weights: Ints | None = None) -> Self:
+        """Build from boxes that the caller also keeps: a matcher that needs them later may share these."""
+        return cls.build(unpack_boxes(packed), sample, weights)
 
     # -- matching -------------------------------------------------------------------------------------------------
 

@@ -458,7 +458,7 @@ def _per_server(
     if plan is None:
         return None, {0: Part(0, members, rules)}
     plan = plan.copy()  # the one that tasks share must not change
-    plan.insert(members.filters, np.bincount(members.filter_of, minlength=members.filters.n_filters))
+    plan.insert(members.plain, np.bincount(members.filter_of, minlength=members.filters.n_filters))
     return save_plan(index.store, plan), {part.server: part for part in split_members(members, rules, plan)}
 
 

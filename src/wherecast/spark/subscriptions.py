@@ -234,7 +234,7 @@ class PlaceTask:
 
 def split_members(members: Members, rules: pa.Table, plan: Plan) -> Iterator[Part]:
     """What each server gets."""
-    ptr, servers = plan.place(members.filters)
+    ptr, servers = plan.place(members.plain)
     owner = np.repeat(np.arange(ptr.size - 1), np.diff(ptr))
     ids = np.asarray(members.ids)
     for server in np.unique(servers).tolist():
@@ -242,7 +242,7 @@ def split_members(members: Members, rules: pa.Table, plan: Plan) -> Iterator[Par
         number = np.full(ptr.size - 1, -1, np.int64)
         number[chosen] = np.arange(chosen.size)
         mine = np.flatnonzero(number[members.filter_of] >= 0)
-        filters, filter_of = take_filters(members.filters, chosen), number[members.filter_of[mine]]
+        filters, filter_of = take_filters(members.plain, chosen), number[members.filter_of[mine]]
         yield Part(server, Members(filters, filter_of, ids[mine], members.priorities[mine]), rules.take(pa.array(mine)))
 
 

@@ -1,0 +1,106 @@
+"""Numbers for rows and constraints: equal ones have one number, in the order in which they first occur.
+
+Sorting would say the same, at several times the memory and time. Tables of hashes are arrays of a power of two of places, all -1 before; each
+kernel gives up, and returns -1, when it has found more than there is room for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wherecast.kernels.arrays import Bools, Ints, Longs, Shorts, Singles
+from wherecast.kernels.jit import Scalar, jit
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_B29, _B32 = np.uint64(29), np.uint64(32)
+
+
+@jit
+def mix(state: Scalar, value: Scalar) -> Scalar:
+    """A hash of what was hashed before and one more number."""
+    state = (state ^ np.uint64(value)) * _MIX
+    return state ^ (state >> _B29)
+
+
+@jit
+def number_rows(attr: Shorts, null: Bools, lo: Longs, hi: Longs, table: Ints, first: Longs, numbers: Ints) -> Scalar:
+    """The number of each row of filters, and the first row of each number; returns how many numbers there are."""
+    mask = table.size - 1
+    count = 0
+    for row in range(attr.size):
+        state = mix(mix(mix(np.uint64(null[row]), np.int64(attr[row])), lo[row]), hi[row])
+        at = np.int64(state >> _B32) & mask
+        while table[at] >= 0:
+            known = first[table[at]]
+            if attr[known] == attr[row] and lo[known] == lo[row] and hi[known] == hi[row] and null[known] == null[row]:
+                break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            if count == first.size:
+                return -1
+            table[at] = count
+            first[count] = row
+            count += 1
+        numbers[row] = table[at]
+    return count
+
+
+@jit
+def number_runs(rows: Ints, is_last: Bools, table: Ints, first: Longs, numbers: Ints) -> tuple[Scalar, Scalar]:
+    """As `number_rows` for runs of row numbers, each up to a row that is the last of a constraint; also how many runs there are."""
+    mask = table.size - 1
+    count, runs, begin = 0, 0, 0
+    while begin < rows.size:
+        end = begin
+        state = mix(np.uint64(0), rows[end])
+        while not is_last[rows[end]]:
+            end += 1
+            state = mix(state, rows[end])
+        at = np.int64(state >> _B32) & mask
+        while table[at] >= 0:
+            known, place = first[table[at]], begin
+            # Two runs are equal if they are up to the end of this one: only the last row of a run is a last one.
+            while place <= end and rows[known + place - begin] == rows[place]:
+                place += 1
+            if place > end:
+                break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            if count == first.size:
+                return -1, runs
+            table[at] = count
+            first[count] = begin
+            count += 1
+        numbers[runs] = table[at]
+        runs += 1
+        begin = end + 1
+    return count, runs
+
+
+@jit
+def sort_constraints(
+    ptr: Longs, numbers: Ints, record: Ints, column: Ints, chance: Singles, out_ptr: Longs, out: Ints
+) -> Scalar:
+    """The records of each clause's constraints, the rarest first; records of -1 are left out.
+
+    Returns how many there are, or -1 if a clause has two on one column.
+    """
+    size = 0
+    out_ptr[0] = 0
+    for clause in range(ptr.size - 1):
+        begin, before = size, -1
+        for entry in range(ptr[clause], ptr[clause + 1]):
+            k = record[numbers[entry]]
+            if k < 0:
+                continue
+            if column[k] == before:
+                return -1
+            before = column[k]
+            at = size
+            while at > begin and chance[out[at - 1]] > chance[k]:
+                out[at] = out[at - 1]
+                at -= 1
+            out[at] = k
+            size += 1
+        out_ptr[clause + 1] = size
+    return size
