@@ -248,9 +248,7 @@ def routed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lambda m: m.update(stranger=1),
     ],
 )
-def test_a_forged_manifest_is_refused(
-    routed: Path, tmp_path: Path, edit: Callable[[dict[str, Any]], object]
-) -> None:
+def test_a_forged_manifest_is_refused(routed: Path, tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Checksums that fit do not help: fields have their types, and folders are folders of this index."""
     shutil.copytree(routed, tmp_path, dirs_exist_ok=True)
     index = Index(tmp_path)
