@@ -255,6 +255,7 @@ def test_expanding_writes_the_values_of_what_holds(kind: type, arrays: list[int]
     matcher = AdaptiveMatcher.build(boxes, None, weights)
     assert matcher.is_dense
     ptr = np.concatenate([[0], np.cumsum(weights)]).astype(np.int32)
+    ptr.flags.writeable = False  # as in a segment: else the kernel is compiled once more
     values = rng.permutation(ptr[-1]).astype(kind)
     counts = matcher.weigh(events, ptr)
     assert counts.tolist() == [int(weights[clauses].sum()) for clauses in wanted]
