@@ -23,7 +23,9 @@ start_jvms_quickly()
 # Shells start background jobs deaf to Ctrl-C, and the processes of tests would be deaf, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# A test makes many objects and keeps few. By default the collector looks at them after every 700, while tests are read and run.
+# Nearly all that is made while tests are read stays. When they run, a test makes many objects and keeps few; by default the
+# collector would look at them after every 700.
+gc.disable()
 gc.set_threshold(100_000, 20, 100)
 #: Where the longest tests are. They start first, so that at the end no process waits for another that has just begun one.
 LONGEST = (
@@ -88,6 +90,7 @@ def _look_at(file: int | IO[bytes]) -> None:
 def pytest_collection_finish() -> None:
     """What is there now stays until the end: the collector need not look at thousands of tests and modules again and again."""
     gc.freeze()
+    gc.enable()
     atexit.register(gc.unfreeze)  # else DuckDB takes what is still there for a leak, and says so
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from tests.examples import randoms
 from tests.property.terms import COMPARISONS, FLOATING, INTEGRAL, NULL, NUMERIC, Term, column, constant, literal
 
 UTC = dt.UTC
@@ -471,4 +472,4 @@ def trials(
     filters: int = 4, events: int = 6, features: Features = ALL_FEATURES, kinds: tuple[str, ...] = FULL_KINDS
 ) -> st.SearchStrategy[Trial]:
     """Trials for Hypothesis, which shrinks them by the random choices they were made of."""
-    return st.randoms(use_true_random=False).map(lambda rng: make_trial(rng, filters, events, features, kinds=kinds))
+    return randoms().map(lambda rng: make_trial(rng, filters, events, features, kinds=kinds))

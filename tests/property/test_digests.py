@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, randoms
 from tests.property.strategies import FilterMaker, Trial, make_space, trials
 from tests.property.terms import COMPARISONS, Term, text
 
@@ -35,7 +35,7 @@ def respell(term: Term, rng: random.Random) -> Term:
 
 
 @examples(150)
-@given(st.randoms(use_true_random=False), st.integers(0, 2**32))
+@given(randoms(), st.integers(0, 2**32))
 def test_spellings_of_one_filter_share_a_digest(rng: random.Random, seed: int) -> None:
     """Order, repetition, double negation and the side a constant stands on do not show in a digest."""
     space = make_space(rng)
@@ -53,7 +53,7 @@ def _is_cover(filters: Filters) -> bool:
 
 
 @examples(60)
-@given(st.randoms(use_true_random=False))
+@given(randoms())
 def test_a_digest_does_not_depend_on_the_batch(rng: random.Random) -> None:
     """A filter has the same digest alone and among others."""
     space = make_space(rng)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, randoms
 from tests.property.naive import NAIVE_FEATURES, check
 from tests.property.strategies import MAP_KINDS, WIDTH_KINDS, FilterMaker, Trial, make_event, make_space, trials
 from tests.property.terms import Term, text
@@ -83,7 +83,7 @@ def test_covering_boxes_lose_nothing(trial: Trial, clauses: int) -> None:
     check(engine, dict(enumerate(trial.filters)), trial.events)
 
 
-RANDOM = st.randoms(use_true_random=False)
+RANDOM = randoms()
 STEPS = st.lists(st.sampled_from(["add", "add", "remove", "replace", "match"]), max_size=14)
 
 

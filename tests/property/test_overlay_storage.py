@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import randoms
 
 from wherecast.language.events.schema import Schema
 from wherecast.overlay.messages import Entry, Piece, Record, Span
@@ -51,7 +52,7 @@ def test_the_highest_version_stays(pile):
         assert a.last + 1 < b.first or (a.version, a.value) != (b.version, b.value)
 
 
-@given(piles(), st.randoms(use_true_random=False))
+@given(piles(), randoms())
 def test_order_and_repeats_do_not_matter(pile, rng):
     """Pieces join to the same whatever their order, however often they come."""
     again = pile + pile[:2]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples, scaled
+from tests.examples import examples, randoms, scaled
 from tests.property.strategies import FilterMaker, Trial, make_trial, trials
 from tests.property.terms import Term, column, constant, text
 
@@ -164,7 +164,7 @@ def live_through(strategy: str, trial: Trial, servers: int, rng: random.Random) 
 
 @strategies
 @examples(12)
-@given(trial=trials(filters=8, events=8), servers=st.integers(1, 4), rng=st.randoms(use_true_random=False))
+@given(trial=trials(filters=8, events=8), servers=st.integers(1, 4), rng=randoms())
 def test_no_match_is_lost(strategy: str, trial: Trial, servers: int, rng: random.Random) -> None:
     """Through inserts, removals, rebuilding, rebalancing, servers that come and go, and sending."""
     live_through(strategy, trial, servers, rng)
@@ -266,7 +266,7 @@ def test_hot_keys_are_shared_and_every_event_is_matched_once(weights, asked, ser
 
 
 @examples(15)
-@given(trial=trials(filters=8, events=1), rng=st.randoms(use_true_random=False), new=st.sampled_from(list(STRATEGIES)))
+@given(trial=trials(filters=8, events=1), rng=randoms(), new=st.sampled_from(list(STRATEGIES)))
 def test_a_migration_turns_one_placement_into_the_other(trial: Trial, rng: random.Random, new: str) -> None:
     """Carrying out the moves on sets of filters per server gives the placement of the new plan."""
     model = Model.of(trial, rng)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, randoms
 from tests.property.strategies import STRINGS
 
 from wherecast.engine.engine import Engine
@@ -168,7 +168,7 @@ def outcome(work: Any) -> Any:
 
 
 @examples(40)
-@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
+@given(randoms(), st.booleans(), st.booleans())
 @pytest.mark.parametrize("matcher", ["adaptive", "scan", "counting"])
 def test_an_event_alone_is_an_event_of_a_batch(matcher: str, rng: random.Random, strict: bool, has_texts: bool) -> None:
     """Any values, also those that do not fit, in any mapping: the same ids, or the same error at the same place."""

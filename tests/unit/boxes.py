@@ -51,14 +51,17 @@ def truth(boxes: Boxes, events: EventCodes) -> list[list[int]]:
     clause = np.repeat(np.arange(boxes.n_clauses), np.diff(boxes.ptr))[is_last]  # of each constraint
     found = []
     for event in range(events.n_events):
-        held = np.zeros(boxes.attr.size, bool)  # row by row
-        for a, code in enumerate(events.codes[event].tolist()):
-            codes = [code] if code >= 0 else events.list_codes[events.list_ptr[~code] : events.list_ptr[~code + 1]]
-            for c in codes:
+        codes = events.codes[event]
+        own = codes[attribute]  # of each row
+        held = (own >= 0) & (boxes.lo <= own) & (own <= boxes.hi)
+        for a in np.flatnonzero(codes < 0).tolist():
+            for c in events.list_codes[events.list_ptr[~codes[a]] : events.list_ptr[~codes[a] + 1]]:
                 held |= (attribute == a) & (boxes.lo <= c) & (c <= boxes.hi)
         fails = np.ones(clause.size, bool)
         fails[constraint[held]] = False
-        found.append(np.setdiff1d(np.arange(boxes.n_clauses), clause[fails]).tolist())
+        is_found = np.ones(boxes.n_clauses, bool)
+        is_found[clause[fails]] = False
+        found.append(np.flatnonzero(is_found).tolist())
     return found
 
 

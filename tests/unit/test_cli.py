@@ -123,6 +123,16 @@ def test_start_up_imports_no_heavy_library(schema):
         assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_an_engine_loads_no_pandas():
+    """Its users may have it for other things, and it takes a third of a second to load."""
+    script = (
+        "import sys; from wherecast import Engine; e = Engine({'a': 'int'}); e.subscribe(1, 'a > 1'); "
+        "print(e.match({'a': 2}), 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[1]", "False"]
+
+
 def test_internal_error_is_a_message(monkeypatch, schema):
     """A bug of ours is a message on standard error and exit code 1, not a traceback."""
     monkeypatch.setattr("wherecast.cli.check.inspect_filter", lambda *_: 1 / 0)

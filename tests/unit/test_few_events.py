@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.examples import is_fast
 
 from wherecast import Engine
 from wherecast.matchers.adaptive import AdaptiveMatcher
@@ -61,7 +62,8 @@ def test_any_size_of_batch_finds_the_same(filters: list[str], texts: bool) -> No
     expected = found(scan, events, 700)
     assert sum(map(len, expected)) > 300
     for size in (1, 7, 100, 511, 700):
-        assert found(engine, events, size) == expected
+        few = 100 if is_fast() and size < 100 else 700  # a batch takes as long as its call
+        assert found(engine, events[:few], size) == expected[:few]
 
 
 def test_after_changes() -> None:

@@ -202,6 +202,14 @@ def make_routed(index: Index) -> Manifest:
     return index.commit(Manifest(0, schema.to_json(), "bigint", saved, layers, ("price",), 0, "", None, compacted=True))
 
 
+@pytest.fixture(scope="module")
+def routed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an index with a plan and two servers, to be copied."""
+    folder = tmp_path_factory.mktemp("routed")
+    make_routed(Index(folder))
+    return folder
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -240,10 +248,10 @@ def make_routed(index: Index) -> Manifest:
         lambda m: m.update(stranger=1),
     ],
 )
-def test_a_forged_manifest_is_refused(tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+def test_a_forged_manifest_is_refused(routed: Path, tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Checksums that fit do not help: fields have their types, and folders are folders of this index."""
+    shutil.copytree(routed, tmp_path, dirs_exist_ok=True)
     index = Index(tmp_path)
-    make_routed(index)
     index.read()
     forge(index, edit)
     with pytest.raises(IndexStoreError, match=r"contradicts itself|was moved"):

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import random
 import sys
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -196,14 +197,24 @@ def test_a_rule_finds_nothing_else(code, text):
     assert not find(code, text)
 
 
+@cache
+def all_letters() -> str:
+    return "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+
+
 @pytest.mark.parametrize("name", ["lower", "upper", "trim", "ltrim", "rtrim"])
 def test_what_a_function_of_texts_gives_is_left_alone(name):
     """So a text that it changes is never its result; also of letters whose case depends on their neighbours."""
     nearest = FUNCTIONS[name].nearest
-    letters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     pairs = [a + b for a in "aΑ σΣς.İ\u0307" for b in "aΑ σΣς.İ\u0307"]
-    for text in ("".join(letters), " ".join(letters), *pairs):
+    for text in (all_letters(), " ".join(all_letters()), *pairs):
         assert nearest(nearest(text)) == nearest(text)
+
+
+@cache
+def hours_of_four_years() -> pa.Table:
+    start = dt.datetime(2023, 1, 1)  # noqa: DTZ001
+    return pa.table({"t": [start + dt.timedelta(hours=n, seconds=n * 61 % 3600) for n in range(4 * 366 * 24)]})
 
 
 @pytest.mark.parametrize("name", [row.name for row in MOMENT_FUNCTIONS if row.nearest is not None])
@@ -211,9 +222,7 @@ def test_every_part_of_a_moment_is_one_that_it_can_be(name):
     """All hours of four years, one of them a leap year, with minutes and seconds that differ."""
     engine = Engine({"t": "timestamp_ntz"})
     engine.subscribe_many({n: f"{name}(t) = {n}" for n in range(-1, 370)})
-    start = dt.datetime(2023, 1, 1)  # noqa: DTZ001
-    moments = [start + dt.timedelta(hours=n, seconds=n * 61 % 3600) for n in range(4 * 366 * 24)]
-    found = {id for (id,) in engine.match_batch(pa.table({"t": moments})).to_lists()}
+    found = {id for (id,) in engine.match_batch(hours_of_four_years()).to_lists()}
     assert found == {n for n in range(-1, 370) if FUNCTIONS[name].nearest(n) is not None}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.examples import some
 
 from wherecast import Engine, Schema
 from wherecast.errors import EventError, FilterError, SchemaError
@@ -241,9 +242,11 @@ def test_maps_of_different_types_in_one_batch():
     filters = [form.format(text) for form in forms for text in terms]  # many shapes: they are compiled by their terms
     together, alone = Engine(schema), []
     together.subscribe_many(enumerate(filters))
-    for number, text in enumerate(filters):
+    chosen = some(range(len(filters)))
+    for number in chosen:
         engine = Engine(schema)
-        engine.subscribe(number, text)
+        engine.subscribe(number, filters[number])
         alone += engine.match(event)
-    assert sorted(together.match(event)) == alone
-    assert 0 < len(alone) < len(filters)
+    found = together.match(event)
+    assert sorted(set(found) & set(chosen)) == alone
+    assert 0 < len(found) < len(filters)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
+from tests.examples import examples, randoms
 from tests.property.strategies import WIDTH_KINDS, Trial, trials
 from tests.property.terms import text
 
@@ -265,7 +265,7 @@ class TestRefused:
             unpack_programs(facts, arrays | {"texts": pa.array([pattern], pa.large_string())}, SCHEMA)
 
     @examples(300)
-    @given(st.randoms(use_true_random=False))
+    @given(randoms())
     def test_any_change(self, rng: random.Random):
         """Whatever becomes of a stored text: an error or programs, nothing else."""
         facts, arrays = _PACKED

@@ -71,7 +71,7 @@ class AlertMarket:
         self.random = np.random.default_rng(seed)
         letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
         codes = self.random.choice(26**4, TRADED, replace=False)
-        self.symbols = ["".join(letters[(c // 26 ** np.arange(4)) % 26]) for c in codes]
+        self.symbols: list[str] = letters[codes[:, None] // 26 ** np.arange(4) % 26].view("U4").ravel().tolist()
         self._levels = np.exp(self.random.normal(4, 1, TRADED)) + 1
         self._drift = self.random.normal(0, 0.04, TRADED)
         self._seconds = 0.0

@@ -6,7 +6,7 @@ Numba compiles a kernel when it is first called, and keeps the code on disk. The
 is to use one; on one core that takes a minute. So two processes share the work: one goes from texts to filters and servers, the other from
 boxes to a matcher and matches. Neither calls what the other compiles. Then an engine is used in earnest by one process: it finds nearly
 everything on disk and compiles what lies between. The other compiles meanwhile what only some filters ask for: arithmetic, texts, words, topics,
-and filters of many shapes.
+and filters of many shapes. Whoever is ready first compiles what small sets of filters ask for.
 
 Similar vectors and patterns over several events are left to their first use.
 """
@@ -30,7 +30,7 @@ _FILTERS = 400
 def compile_kernels() -> None:
     """Compile what engines usually need; takes a moment if it is on disk."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        for parts in (PARTS, (use_an_engine, use_rarer_filters)):
+        for parts in (PARTS, (use_an_engine, use_rarer_filters, use_small_engines)):
             for done in [pool.submit(part) for part in parts]:
                 done.result()
 
@@ -130,9 +130,28 @@ def use_rarer_filters() -> None:
     )
     events = _events()
     engine.match_batch(events.append_column("note", pa.array([f"one two {n}" for n in range(len(events))])))
+
+
+def use_small_engines() -> None:
+    """Filters with few different conditions: their numbers are bytes, and an event may meet all of them."""
+    from wherecast.engine.engine import Engine
+
+    events = _events()
     few = Engine({"price": "double"})
     few.subscribe("one", "price > 3")
     few.match({"price": 4.0})
+    texts = [f"symbol = 'S{n % 20}' AND price < {n % 10}" for n in range(_FILTERS)]
+    sets: list[list[tuple[int | str, str]]] = [
+        [(n, f"price > {n % 5}") for n in range(40)],
+        list(enumerate(texts)),
+        [(f"s{n}", text) for n, text in enumerate(texts)],
+    ]
+    for filters in sets:
+        engine = Engine({"symbol": "string", "price": "double"})
+        engine.subscribe_many(filters)
+        for some in (events.slice(0, 3), events):
+            engine.match_batch(some).subscription_ids()
+            engine.count(some)
 
 
 def _texts() -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,8 +119,7 @@ def shape_of_clauses(clauses: Sequence[Clause], schema: Schema) -> ShapeClauses:
 def _flat(lists: Iterable[Sequence[int]]) -> tuple[Longs, Longs]:
     """Lists one after the other, and where each begins."""
     lists = list(lists)
-    ptr = np.zeros(len(lists) + 1, np.int64)
-    ptr[1:] = np.cumsum([len(each) for each in lists])
+    ptr = np.array([0, *accumulate(map(len, lists))], np.int64)
     return np.array([item for each in lists for item in each], np.int64), ptr
 
 

@@ -281,8 +281,9 @@ def _string_marks(strings: list[str]) -> npt.NDArray[np.uint64]:
 def _are_whole(filters: Filters) -> Longs:
     """The filters that are kept whole, as the residuals of boxes that cover them."""
     whole = [number for number, program in enumerate(filters.programs) if program.residuals[0].is_whole]
-    clauses = np.flatnonzero(np.isin(filters.program, whole)) if whole else np.zeros(0, np.int64)
-    return np.searchsorted(filters.clause_ptr, clauses, "right") - 1
+    if not whole:
+        return np.zeros(0, np.int64)
+    return np.searchsorted(filters.clause_ptr, np.flatnonzero(np.isin(filters.program, whole)), "right") - 1
 
 
 def _residual_words(filters: Filters) -> ResidualWords:

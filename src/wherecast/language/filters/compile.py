@@ -242,10 +242,10 @@ class Compiler:
         rows = self._readable(batch)
         texts = cut_texts([batch.texts[row] for row in rows.tolist()] if batch.errors else batch.texts)
         shape = number_sequences(texts.ptr, texts.numbers)
-        rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size else shape
         left = np.ones(shape.size, bool)
         groups: list[Group] = []
         parts: list[FilterPart] = []
+        rare = np.flatnonzero(np.bincount(shape)[shape] < FEW_TEXTS) if shape.size >= ENOUGH_TEXTS else shape[:0]
         if rare.size >= ENOUGH_TEXTS:
             found = compile_terms(texts.take(rare), lambda term: self._term(term, batch), self._namer, self.limits)
             if found is not None:
@@ -269,7 +269,8 @@ class Compiler:
                 error = self._refused(text)
                 if error is not None:
                     batch.errors[row] = error
-        return np.delete(np.arange(len(batch.texts)), list(batch.errors))
+        rows = np.arange(len(batch.texts))
+        return np.delete(rows, list(batch.errors)) if batch.errors else rows
 
     def _term(self, term: Term, batch: _Batch) -> Iterable[tuple[Group, TermForm]]:
         """A term for all texts that have it; those for which it does not compile are in no group.
@@ -487,6 +488,9 @@ def _by_shape(
     if not left.any():
         return
     here = np.flatnonzero(left)
+    if shape.size == 1:
+        yield texts.skeleton(0), here, [[literal] for literal in texts.literals.tolist()]
+        return
     order = here[np.argsort(shape[here], kind="stable")]
     literal_ptr = texts.literal_ptr
     for members in np.split(order, np.flatnonzero(np.diff(shape[order])) + 1):

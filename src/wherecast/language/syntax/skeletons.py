@@ -143,7 +143,9 @@ def cut_texts(texts: Sequence[str]) -> CutTexts:
             continue
         numbers += map(known.__getitem__, pieces)
         sizes.append(-len(pieces))  # of a whole chunk
-    flat, ptr = _apart(np.array(numbers, np.int64), np.array(sizes, np.int64), known)
+    flat, ptr = np.array(numbers, np.int64), np.array([0, len(numbers)])
+    if len(texts) != 1:
+        flat, ptr = _apart(flat, np.array(sizes, np.int64), known)
     return CutTexts(list(known), flat, ptr, np.fromiter(literals, object, len(literals)))
 
 
