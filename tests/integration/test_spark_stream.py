@@ -186,23 +186,27 @@ def test_a_local_checkpoint_is_written_without_processes(spark: SparkSession, tm
     build(spark, tmp_path, "broadcast")
     write_events(tmp_path / "events", ["S1"], 1)
 
-    def manager(checkpoint: str) -> str:
+    def managers(checkpoint: str) -> set[str]:
         query = start(
             spark, tmp_path, checkpoint=str(tmp_path / checkpoint), sink=ws.Parquet(str(tmp_path / checkpoint / "out"))
         )
         try:
             query.processAllAvailable()
-            logs: Any = query.query._jsq.streamingQuery()
-            return str(logs.offsetLog().fileManager().getClass().getSimpleName())
+            run: Any = query.query._jsq.streamingQuery()
+            source = run.sources().head()
+            log = source.getClass().getDeclaredField("metadataLog")
+            log.setAccessible(True)
+            logs = [run.offsetLog(), run.commitLog(), log.get(source)]
+            return {str(log.fileManager().getClass().getSimpleName()) for log in logs}
         finally:
             query.stop()
 
-    assert manager("one") == "FileSystemBasedCheckpointFileManager"
+    assert managers("one") == {"FileSystemBasedCheckpointFileManager"}
     assert spark.conf.get(setting, "") == ""
     chosen = str(file_manager(spark)).replace("FileSystemBased", "FileContextBased")
     spark.conf.set(setting, chosen)
     try:
-        assert manager("two") == "FileContextBasedCheckpointFileManager"
+        assert managers("two") == {"FileContextBasedCheckpointFileManager"}
         assert spark.conf.get(setting) == chosen
     finally:
         spark.conf.unset(setting)

@@ -90,6 +90,8 @@ def dead_letters_of(stream: str) -> str:
 #: Spark's setting for the class that writes the files of checkpoints.
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _starting = threading.Lock()
+#: A start does not wait longer than that for Spark to make the sources.
+_SOURCES_S = 10.0
 
 
 class Checkpoint:
@@ -103,7 +105,9 @@ class Checkpoint:
         """Start a query that has its checkpoint here."""
         writer = writer.option("checkpointLocation", self.url)
         with _starting, self._written_quickly(spark):
-            return writer.start()
+            query = writer.start()
+            _await_sources(query)
+            return query
 
     @contextmanager
     def _written_quickly(self, spark: SparkSession) -> Iterator[None]:
@@ -179,6 +183,13 @@ class Checkpoint:
                 continue
             return sorted(line for line in lines if json.loads(line).get("batchId") == count)
         return []
+
+
+def _await_sources(query: StreamingQuery) -> None:
+    """Wait until Spark has made the sources, in a thread of its own: those of files have a log, which takes the settings of that moment."""
+    end = time.monotonic() + _SOURCES_S
+    while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def _log_offset(offset: str) -> Any:
