@@ -72,8 +72,7 @@ class Numbers:
     def observe(self, frame: DataFrame) -> DataFrame:
         """Collect what tasks have counted in the answers of a frame.
 
-        One aggregate of a column that is NULL but on the first event of a piece: an aggregate for each number, over all events, takes
-        Spark twice the time.
+        One aggregate, of a column that is NULL but on the first event of a piece: every further aggregate costs Spark time on every event.
         """
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
