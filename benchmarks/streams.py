@@ -8,7 +8,8 @@
   micro-batch has as many events as the batch, so both are one job of the same size.
 - wide: 50 columns of which filters use 4, beside all 50 passed through `mapInArrow`; nothing is kept.
 - routed: pairs over 8 servers beside broadcast, counted.
-- small: micro-batches of 1,000 events, beside Spark alone with the same sink: the no-op one, and Parquet.
+- small: micro-batches of 1,000 events, beside Spark alone with the same sink, the no-op one and Parquet: as Spark comes, and with its
+  checkpoint written as ours is.
 - sizes: micro-batches of other sizes, to Parquet: what `maxFilesPerTrigger` and its like decide.
 - sync: a million rules, 1,000 of them changed; then nothing.
 
@@ -36,6 +37,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wherecast import spark as ws
 from wherecast.bench.workloads.reference import make_workload
+from wherecast.spark.stream import Checkpoint
 
 #: Seconds of each round, by the name of a way.
 Taken = dict[str, list[float]]
@@ -44,7 +46,7 @@ SERVERS = 8
 WIDE = 50
 #: Files of a batch, and micro-batches of a stream.
 FILES, STREAMED = 4, 3
-SIZES = (1_000, 10_000, 100_000, 400_000)
+SIZES = (1_000, 10_000, 100_000, 400_000, 1_000_000)
 STRATEGIES = ("broadcast", "event-space")
 
 
@@ -206,12 +208,16 @@ def small(bars: Bars) -> None:
         return lambda events: index.stream(events, sink, str(checkpoint), output="lists", trigger=now).query
 
     def started(writer: DataStreamWriter) -> StreamingQuery:
+        return Checkpoint(str(checkpoint)).start(writer.trigger(availableNow=True), bars.spark)
+
+    def as_it_comes(writer: DataStreamWriter) -> StreamingQuery:
         return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
     def save(events: DataFrame, batch: int) -> None:
         events.write.parquet(f"{out}/{batch}")
 
     ways: dict[str, Callable[[DataFrame], StreamingQuery]] = {
+        "no-op as Spark comes": lambda events: as_it_comes(events.writeStream.format("noop")),
         "no-op": lambda events: started(events.writeStream.format("noop")),
         "matches to nowhere": matched(Nowhere()),
         "events to Parquet": lambda events: started(events.writeStream.foreachBatch(save)),
@@ -227,7 +233,12 @@ def small(bars: Bars) -> None:
             steps = [json.loads(p.json)["durationMs"] for p in query.recentProgress][n // 2 :]
             found[name] = [step["triggerExecution"] for step in steps]
             print(name, {k: median(s.get(k, 0) for s in steps) for k in steps[-1]}, file=sys.stderr, flush=True)
-    for name, other in (("matches to nowhere", "no-op"), ("matches to Parquet", "events to Parquet")):
+    pairs = (
+        ("matches to nowhere", "no-op as Spark comes"),
+        ("matches to nowhere", "no-op"),
+        ("matches to Parquet", "events to Parquet"),
+    )
+    for name, other in pairs:
         ours, theirs = median(found[name]), median(found[other])
         print(f"{name}: {ours:.0f} ms, {other}: {theirs:.0f} ms, {ours - theirs:+.0f} ms (bar +100)", flush=True)
     extra = median(found["matches to Parquet"]) - median(found["no-op"])
@@ -235,7 +246,7 @@ def small(bars: Bars) -> None:
 
 
 def sizes(bars: Bars) -> None:
-    """Lists to Parquet, in micro-batches from 1,000 events to 400,000."""
+    """Lists to Parquet, in micro-batches from 1,000 events to a million."""
     index, folders = bars.index(), {size: bars.write(f"sized-{size}", 6 * size, 6) for size in SIZES}
     schema = bars.spark.read.parquet(str(folders[SIZES[0]])).schema
     for round_ in range(2):

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -445,6 +446,33 @@ def test_compaction_counts_the_plan_anew(spark: SparkSession, tmp_path: Path) ->
         "errors": 0,
         "matches": 2,
     }
+
+
+#: Which events come as known to be bad: none, the first (whose answer tells what was counted), all.
+KNOWN = {"none": "NULL", "the first": "IF(note = 'a', 'cannot be read', NULL)", "all": "'cannot be read'"}
+
+
+@pytest.mark.parametrize("known", KNOWN)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_numbers_count_every_event_once(
+    spark: SparkSession, built: Callable[[str], str], strategy: str, known: str
+) -> None:
+    """Tasks count in pieces, whatever the result keeps: good events, bad ones, matches; in empty partitions, too."""
+    volumes = [*map(Decimal, EVENTS["volume"].to_pylist()), Decimal("2.5"), Decimal(3)]  # one does not fit
+    others = pa.table({"symbol": ["A", "B"], "price": [1.0, 2.0], "note": ["h", "i"]})
+    table = pa.concat_tables([EVENTS.drop_columns("volume"), others])
+    rows = frame(spark, table.append_column("volume", pa.array(volumes, pa.decimal128(20, 2))))
+    events = rows.selectExpr("*", f"{KNOWN[known]} AS __wherecast_error").repartition(4, "symbol")
+    for on_error, output in (("keep", "pairs"), ("skip", "lists"), ("skip", "counts")):
+        kept = ws.match(events, built(strategy), on_error="keep").collect()
+        errors = sum(row.error is not None for row in kept)
+        numbers = ws.Numbers()
+        ws.match(events, built(strategy), on_error=on_error, output=output, numbers=numbers).collect()
+        found = numbers.get()
+        assert (found["events"], found["errors"], found["matches"]) == (9, errors, len(kept) - errors)
+        assert (found["candidates"] > 0) == (known != "all")
+        assert found["dropped"] <= 9 - errors <= found["sent"] + found["dropped"]
+    assert errors == {"none": 1, "the first": 2, "all": 9}[known]
 
 
 def test_cleaning_keeps_what_is_needed(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
 
 from wherecast import spark as ws
 from wherecast.engine.engine import Engine
 from wherecast.errors import SubscriptionError
 from wherecast.spark.stream import BatchRunner
-from wherecast.spark.versions import from_arrow, to_arrow
+from wherecast.spark.versions import file_manager, from_arrow, spark_version, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,6 +149,67 @@ def test_a_batch_costs_one_job(spark: SparkSession, tmp_path: Path, monkeypatch:
     query.awaitTermination()
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))) == len(calls) == 3
     assert calls[1] < MOST_CALLS
+
+
+@pytest.mark.skipif(spark_version() < (4, 1), reason="older versions pass whole rows and make no column")
+def test_the_column_of_matches_is_made_once_for_a_version(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of one version share it; a new version has a new one, whose matches are those of the new rules."""
+    made: list[Any] = []
+    make: Any = functions
+
+    def make_counted(*args: Any) -> Any:
+        made.append(args)
+        return arrow_udf(*args)
+
+    arrow_udf = make.arrow_udf
+    build(spark, tmp_path, "broadcast")
+    monkeypatch.setattr(make, "arrow_udf", make_counted)
+    write_events(tmp_path / "events", ["S1", "S2"], 3)
+    start_and_end(spark, tmp_path)
+    assert len(made) == 1
+    log = from_arrow(spark, pa.table({"sequence": [1], "op": ["upsert"], "id": [777], "filter": ["price >= 0"]}))
+    made.clear()  # changes may make columns of their own
+    ws.apply_changes(log, str(tmp_path / "index"))
+    changed = len(made)
+    write_events(tmp_path / "events", ["S1", "S2"], 2, seed=1)
+    start_and_end(spark, tmp_path)
+    assert len(made) == changed + 1
+    assert found(spark, tmp_path)[100 * 50, 777] == 1
+    assert sum(id == 777 for _, id in found(spark, tmp_path)) == 2 * 50
+
+
+def test_a_local_checkpoint_is_written_without_processes(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark renames its files by Hadoop's FileSystem; the session is as it was, and so is a choice that somebody has made."""
+    setting = "spark.sql.streaming.checkpointFileManagerClass"
+    build(spark, tmp_path, "broadcast")
+    write_events(tmp_path / "events", ["S1"], 1)
+
+    def managers(checkpoint: str) -> set[str]:
+        query = start(
+            spark, tmp_path, checkpoint=str(tmp_path / checkpoint), sink=ws.Parquet(str(tmp_path / checkpoint / "out"))
+        )
+        try:
+            query.processAllAvailable()
+            run: Any = query.query._jsq.streamingQuery()
+            source = run.sources().head()
+            log = source.getClass().getDeclaredField("metadataLog")
+            log.setAccessible(True)
+            logs = [run.offsetLog(), run.commitLog(), log.get(source)]
+            return {str(log.fileManager().getClass().getSimpleName()) for log in logs}
+        finally:
+            query.stop()
+
+    assert managers("one") == {"FileSystemBasedCheckpointFileManager"}
+    assert spark.conf.get(setting, "") == ""
+    chosen = str(file_manager(spark)).replace("FileSystemBased", "FileContextBased")
+    spark.conf.set(setting, chosen)
+    try:
+        assert managers("two") == {"FileContextBasedCheckpointFileManager"}
+        assert spark.conf.get(setting) == chosen
+    finally:
+        spark.conf.unset(setting)
 
 
 def test_a_new_checkpoint_does_not_take_over_an_old_sink(spark: SparkSession, tmp_path: Path) -> None:

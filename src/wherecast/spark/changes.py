@@ -514,8 +514,9 @@ def follow_changes(
     check_change_columns(changes, index.read())
     reports = Reports(index, checkpoint, ChangeReport)
     runner = ChangeRunner(index, place, dead_letters, reports, most_layers, keep_versions, check_files)
-    writer = changes.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
-    return ChangesQuery((writer.trigger(**trigger) if trigger else writer).start(), reports, index)
+    writer = changes.writeStream.foreachBatch(runner)
+    writer = writer.trigger(**trigger) if trigger else writer
+    return ChangesQuery(place.start(writer, changes.sparkSession), reports, index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ IDS, SERVER, SERVERS = f"{PREFIX}_ids", f"{PREFIX}_server", f"{PREFIX}_servers"
 ID, WHY = "id", "why"
 #: Why an event cannot be used; NULL if it can.
 ERROR = f"{PREFIX}_error"
-#: Candidates of a piece of a batch, on its first event; 0 on the others.
-CANDIDATES = f"{PREFIX}_candidates"
+#: What was counted in a piece of a batch, as a JSON object on its first event; NULL on the others.
+TALLY = f"{PREFIX}_tally"
 #: Column of an event that came as a message: the text of one that cannot be read, for the dead letters; NULL otherwise.
 MESSAGE = f"{PREFIX}_message"
 

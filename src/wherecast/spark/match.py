@@ -8,11 +8,13 @@ Nothing is reported twice: a subscription may live on several servers, but no ev
 sends an event to the owner of its bucket, and to the residual server, which has other subscriptions; filter-set has every
 subscription once.
 
-What matching took and found (`Numbers`) is counted while the result is computed, by Spark's observations.
+What matching took and found (`Numbers`) is counted by the tasks, a piece of a batch at a time, and comes back by Spark's observations.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -20,7 +22,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from wherecast.errors import SchemaError
 from wherecast.language.events.schema import Schema
 from wherecast.spark.columns import (
-    CANDIDATES,
     ERROR,
     FOUND,
     ID,
@@ -28,6 +29,7 @@ from wherecast.spark.columns import (
     PREFIX,
     SERVER,
     SERVERS,
+    TALLY,
     WHY,
     NameRule,
     Names,
@@ -47,7 +49,7 @@ from wherecast.spark.versions import add_column, repartition_by_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
     from wherecast.partition.plan import Plan
 
@@ -67,19 +69,26 @@ class Numbers:
     def __init__(self) -> None:
         self._observations: list[Observation] = []
 
-    def observe(self, frame: DataFrame, **numbers: str) -> DataFrame:
-        """Count on the way: SQL aggregates by the name of their number. Every call costs Spark a few milliseconds."""
+    def observe(self, frame: DataFrame) -> DataFrame:
+        """Collect what tasks have counted in the answers of a frame.
+
+        One aggregate, of a column that is NULL but on the first event of a piece: every further aggregate costs Spark time on every event.
+        """
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
         self._observations.append(Observation())
-        return frame.observe(self._observations[-1], *(F.expr(f"{sql} AS {name}") for name, sql in numbers.items()))
+        told = f"concat_ws(',', collect_list({_ANSWER}.{TALLY})) AS told"
+        return frame.observe(self._observations[-1], F.expr(told))
 
     def get(self) -> dict[str, int]:
         """The numbers by name; waits until the result has been computed."""
-        found = {name: int(value or 0) for part in self._observations for name, value in part.get.items()}
-        # Where events stay, each counts for one server; that is not worth counting row by row.
-        return {"sent": found["events"], "dropped": 0, **found}
+        found: Counter[str] = Counter()
+        for part in self._observations:
+            for counted in json.loads(f"[{part.get.get('told') or ''}]"):  # without any, where nothing came that far
+                found.update(counted)
+        # Where events stay, each counts for one server; tasks do not count that.
+        return {name: found[name] for name in NAMES} | ({} if "sent" in found else {"sent": found["events"]})
 
 
 _EVENT, _ANSWER, _MATCH = f"{PREFIX}_event", f"{PREFIX}_answer", f"{PREFIX}_match"
@@ -178,9 +187,7 @@ def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
 
 def _match_here(events: DataFrame, task: MatchTask, used: Mapping[str, Path], numbers: Numbers | None) -> DataFrame:
     found = _answered(events, task, used)
-    if numbers is None:
-        return found
-    return numbers.observe(found, events="count(1)", errors=f"count({_part(task, ERROR)})", **_outcome(task))
+    return found if numbers is None else numbers.observe(found)
 
 
 def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> DataFrame:
@@ -192,15 +199,6 @@ def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> D
 def _part(task: MatchTask, name: str) -> str:
     """Where a part of an answer is, as SQL: a plain answer is a column, any other a struct. A step that unpacks it costs more than it saves."""
     return name if task.is_plain else f"{_ANSWER}.{name}"
-
-
-def _outcome(task: MatchTask) -> dict[str, str]:
-    """Numbers of what tasks answer, as SQL."""
-    ids = _part(task, IDS)
-    return {
-        "candidates": f"sum({_part(task, CANDIDATES)})",
-        "matches": f"sum({ids})" if task.counts else f"sum(size({ids}))",
-    }
 
 
 def _match_routed(
@@ -233,10 +231,7 @@ def _match_routed(
     )
     servers, error = _part(task, SERVERS), _part(task, ERROR)
     if numbers is not None:
-        each = f"int({servers} IS NOT NULL)" if plan.sends_to_one else f"size({servers})"
-        dropped = f"count_if({each} = 0 AND {error} IS NULL)"
-        traffic = {"events": "count(1)", "sent": f"sum({each})", "dropped": dropped}
-        routed = numbers.observe(routed, **traffic, errors=f"count({error})")
+        routed = numbers.observe(routed)
     n = len(task.manifest.servers)
     server = servers if plan.sends_to_one else f"explode_outer({servers})"
     sent = routed.selectExpr(*own, f"{server} AS {SERVER}", *([] if task.is_plain else [f"{error} AS {ERROR}"]))
@@ -246,7 +241,7 @@ def _match_routed(
     sent = repartition_by_id(sent, n, F.coalesce(F.col(SERVER), anywhere))
     result = _answered(sent, task, used)
     if numbers is not None:
-        result = numbers.observe(result, **_outcome(task))
+        result = numbers.observe(result)
     return _bring_together(result, task, own) if is_split else result
 
 
@@ -266,12 +261,12 @@ def _bring_together(result: DataFrame, task: MatchTask, own: list[str]) -> DataF
 
 
 def _route_type(task: MatchTask, plan: Plan) -> DataType:
-    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
     servers: DataType = IntegerType() if plan.sends_to_one else ArrayType(IntegerType())
     if task.is_plain:
         return servers
-    return StructType([StructField(SERVERS, servers), StructField(ERROR, StringType())])
+    return StructType([StructField(SERVERS, servers), *_said_beside(task)])
 
 
 def _answer_type(task: MatchTask) -> DataType:
@@ -283,11 +278,18 @@ def _answer_type(task: MatchTask) -> DataType:
         why = [StructField(WHY, StringType())] if task.explain else []
         rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
         found = StructType([StructField(ID, found), *why, *rules])
-    tally = [StructField(CANDIDATES, LongType())] if task.tally else []
     ids = LongType() if task.counts else ArrayType(found)
     if task.is_plain:
         return ids
-    return StructType([StructField(IDS, ids), *tally, StructField(ERROR, StringType())])
+    return StructType([StructField(IDS, ids), *_said_beside(task)])
+
+
+def _said_beside(task: MatchTask) -> list[StructField]:
+    """What an answer says apart from what was found."""
+    from pyspark.sql.types import StringType, StructField
+
+    names = [ERROR, TALLY] if task.tally else [ERROR]
+    return [StructField(name, StringType()) for name in names]
 
 
 def _shape(

@@ -26,8 +26,10 @@ import hashlib
 import json
 import logging
 import secrets
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -43,9 +45,12 @@ from wherecast.spark.progress import BatchReport, ReportingQuery, Reports
 from wherecast.spark.servers import Rebalancer
 from wherecast.spark.sinks.sink import Sink
 from wherecast.spark.store import IndexStoreError, Store
+from wherecast.spark.versions import file_manager
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _log = logging.getLogger(__name__)
 
@@ -82,12 +87,44 @@ def dead_letters_of(stream: str) -> str:
     return f"{stream}/dead-letters"
 
 
+#: Spark's setting for the class that writes the files of checkpoints.
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_starting = threading.Lock()
+#: A start does not wait longer than that for Spark to make the sources.
+_SOURCES_S = 10.0
+
+
 class Checkpoint:
     """The checkpoint folder of a stream."""
 
     def __init__(self, path: str) -> None:
         self._store = Store(path)
         self.url = path if "://" in path else self._store.url  # for Spark, whose working directory may be another
+
+    def start(self, writer: DataStreamWriter, spark: SparkSession) -> StreamingQuery:
+        """Start a query that has its checkpoint here."""
+        writer = writer.option("checkpointLocation", self.url)
+        with _starting, self._written_quickly(spark):
+            query = writer.start()
+            _await_sources(query)
+            return query
+
+    @contextmanager
+    def _written_quickly(self, spark: SparkSession) -> Iterator[None]:
+        """Queries that are started meanwhile write a local checkpoint without starting processes; the session stays as it was.
+
+        By default Spark calls Hadoop's FileContext, which starts processes for each file on a local disk: 75 ms a file, three files a batch.
+        Hadoop's FileSystem renames as well and takes 14 to 30 ms. Elsewhere, as on HDFS, only FileContext can replace a file.
+        """
+        manager = file_manager(spark)
+        if self._store.local is None or manager is None or spark.conf.get(_FILE_MANAGER, "") != "":
+            yield
+            return
+        spark.conf.set(_FILE_MANAGER, manager)
+        try:
+            yield
+        finally:
+            spark.conf.unset(_FILE_MANAGER)
 
     def stream(self) -> str | None:
         """The id of the stream; None before its first start."""
@@ -146,6 +183,13 @@ class Checkpoint:
                 continue
             return sorted(line for line in lines if json.loads(line).get("batchId") == count)
         return []
+
+
+def _await_sources(query: StreamingQuery) -> None:
+    """Wait until Spark has made the sources, in a thread of its own: those of files have a log, which takes the settings of that moment."""
+    end = time.monotonic() + _SOURCES_S
+    while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def _log_offset(offset: str) -> Any:
@@ -322,12 +366,12 @@ def stream(
     runner = BatchRunner(
         index, place, pins, sink, output, view, dead_letters, rebalancer, reports, chosen, check_files, columns
     )
-    writer = events.writeStream.foreachBatch(runner).option("checkpointLocation", place.url)
+    writer = events.writeStream.foreachBatch(runner)
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
         writer = writer.queryName(name)
-    return MatchQuery(writer.start(), reports)
+    return MatchQuery(place.start(writer, events.sparkSession), reports)
 
 
 def _view(frame: DataFrame) -> str:

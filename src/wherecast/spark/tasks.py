@@ -8,6 +8,8 @@ Tasks get the address of the index and a manifest, nothing else; what they open 
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +23,7 @@ from wherecast.engine.engine import Engine
 from wherecast.engine.matches import Matches
 from wherecast.errors import EventError
 from wherecast.language.events.events import EventBatch
-from wherecast.spark.columns import CANDIDATES, ERROR, ID, IDS, PREFIX, SERVER, SERVERS, WHY, rule_field
+from wherecast.spark.columns import ERROR, ID, IDS, PREFIX, SERVER, SERVERS, TALLY, WHY, rule_field
 from wherecast.spark.index import Index
 from wherecast.spark.manifest import Manifest
 from wherecast.spark.rules import RuleTable, arrow_form, columns_of
@@ -67,7 +69,7 @@ class MatchTask:
     counts: bool
     explain: bool
     tally: bool
-    """Whether candidates are counted."""
+    """Whether the first answer of a piece says what was counted in it: once in Python is cheaper than row by row in Spark."""
     strict: bool
     """An event that does not fit the schema fails the task; otherwise it carries its error."""
     rules: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ class MatchTask:
 
     @property
     def is_plain(self) -> bool:
-        """Whether an answer is what was found and nothing else: no error can be told, and nobody counts candidates."""
+        """Whether an answer is what was found and nothing else: no error can be told, and nobody counts."""
         return self.strict and not self.tally
 
     @property
@@ -102,33 +104,46 @@ class MatchTask:
             events = EventBatch.read(plan.schema, _attributes(good), on_error="raise" if self.strict else "skip")
             routes = plan.route(events)
             rows = events.rows[routes.event_ids]
+            sent = np.bincount(rows, minlength=good.num_rows)
             if plan.sends_to_one:
                 server = np.full(good.num_rows, -1, np.int32)
                 server[rows] = routes.servers
                 servers = pa.array(server, mask=server < 0)
             else:
-                counts = np.bincount(rows, minlength=good.num_rows)
-                servers = pa.ListArray.from_arrays(pa.array(_offsets(counts)), pa.array(routes.servers, pa.int32()))
-            errors = _error_column(_errors(events.errors), good.num_rows)
-            yield self._answer({SERVERS: servers, ERROR: errors}, known)
+                servers = pa.ListArray.from_arrays(pa.array(_offsets(sent)), pa.array(routes.servers, pa.int32()))
+            errors = _errors(events.errors)
+            found = {SERVERS: servers, ERROR: _error_column(errors, good.num_rows)}
+            dropped = int(np.count_nonzero(sent == 0)) - len(errors)
+            counted = Counter({**_traffic(found, known), "sent": rows.size, "dropped": dropped})
+            yield self._answer(found, known, counted)
 
     def _match(self, batch: pa.RecordBatch, pace: Pace) -> pa.Array:
         """The answers to a batch; the pace becomes what suits events like these."""
         good, known = self._set_apart(batch)
-        found = self._match_served(good) if SERVER in good.schema.names else self._find(self._open(0), good)
-        total = pc.sum(found[IDS]).as_py() if self.counts else len(found[IDS].flatten())
-        share = max((total or 0) / _MATCHES, found[IDS].nbytes / _BYTES) / max(batch.num_rows, 1)
+        counted: Counter[str] = Counter()
+        if SERVER in good.schema.names:
+            found = self._match_served(good, counted)
+        else:
+            found = self._find(self._open(0), good, counted)
+            counted.update(_traffic(found, known))  # of events that were sent here, routing has told it
+        total = (pc.sum(found[IDS]).as_py() if self.counts else len(found[IDS].flatten())) or 0
+        share = max(total / _MATCHES, found[IDS].nbytes / _BYTES) / max(batch.num_rows, 1)
         pace.events = max(1, int(1 / max(share, 0.01 / _MATCHES)))
-        return self._answer(found, known)
+        counted["matches"] += total
+        return self._answer(found, known, counted)
 
-    def _answer(self, found: dict[str, pa.Array], known: pa.Array | None) -> pa.Array:
-        """What is found of events as one column, with the errors that came with them."""
+    def _answer(self, found: dict[str, pa.Array], known: pa.Array | None, counted: Counter[str]) -> pa.Array:
+        """What is found of events as one column, with the errors that came with them, and what was counted."""
         if self.is_plain:
             return next(iter(found.values()))
         spread = found if known is None else _beside(found, known)
+        if self.tally:
+            n = len(spread[ERROR])
+            told = pa.array([json.dumps(counted)] * min(n, 1), pa.string())
+            spread = {**spread, TALLY: pa.concat_arrays([told, pa.nulls(n - len(told), pa.string())])}
         return pa.StructArray.from_arrays(list(spread.values()), list(spread))
 
-    def _match_served(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    def _match_served(self, batch: pa.RecordBatch, counted: Counter[str]) -> dict[str, pa.Array]:
         """What events match on their servers. One that was sent to none matches nothing."""
         column = batch.column(SERVER)
         numbers = column.fill_null(-1).to_numpy()
@@ -136,7 +151,7 @@ class MatchTask:
         for server in np.unique(numbers).tolist():
             mine = np.flatnonzero(numbers == server)
             some = batch if mine.size == batch.num_rows else batch.take(pa.array(mine))
-            parts.append(self._nothing(some.num_rows) if server < 0 else self._find(self._open(server), some))
+            parts.append(self._nothing(some.num_rows) if server < 0 else self._find(self._open(server), some, counted))
             rows.append(mine)
         if len(parts) == 1:
             return parts[0]
@@ -162,8 +177,8 @@ class MatchTask:
             raise EventError(str(errors.drop_null()[0]))
         return batch.select(names).filter(pc.is_null(errors)), errors
 
-    def _find(self, server: Served, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """What events match, and what is wrong with them."""
+    def _find(self, server: Served, batch: pa.RecordBatch, counted: Counter[str]) -> dict[str, pa.Array]:
+        """What events match, and what is wrong with them; their candidates are counted."""
         events = _attributes(batch)
         matches = server.engine.match_batch(events, on_error="raise" if self.strict else "skip")
         counts = np.zeros(batch.num_rows, np.int64)  # some may have been left out of matching
@@ -172,9 +187,7 @@ class MatchTask:
             IDS: pa.array(counts) if self.counts else self._lists(server, events, matches, counts)
         }
         if self.tally:
-            total = np.zeros(batch.num_rows, np.int64)
-            total[:1] = round(server.engine.candidates(events.slice(0, _TALLIED)) * batch.num_rows)
-            found[CANDIDATES] = pa.array(total)
+            counted["candidates"] += round(server.engine.candidates(events.slice(0, _TALLIED)) * batch.num_rows)
         found[ERROR] = _error_column(_errors(matches.errors), batch.num_rows)
         return found
 
@@ -214,13 +227,20 @@ class MatchTask:
 
     def _nothing(self, n: int) -> dict[str, pa.Array]:
         none = pa.array(np.zeros(n, np.int64)) if self.counts else _empty_lists(n, self._found_type())
-        tally = {CANDIDATES: pa.array(np.zeros(n, np.int64))} if self.tally else {}
-        return {IDS: none, **tally, ERROR: pa.nulls(n, pa.string())}
+        return {IDS: none, ERROR: pa.nulls(n, pa.string())}
 
 
 def _attributes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a batch that are attributes; where there are none, something with as many rows."""
     return batch.select([n for n in batch.schema.names if not n.startswith(PREFIX)] or batch.schema.names)
+
+
+def _traffic(found: dict[str, pa.Array], known: pa.Array | None) -> dict[str, int]:
+    """How many events there are, and how many of them have an error: one that is found, or a known one that they came with."""
+    errors = len(found[ERROR]) - found[ERROR].null_count
+    if known is None:
+        return {"events": len(found[ERROR]), "errors": errors}
+    return {"events": len(known), "errors": errors + len(known) - known.null_count}
 
 
 def _beside(found: dict[str, pa.Array], known: pa.Array) -> dict[str, pa.Array]:

@@ -9,6 +9,7 @@
 | `is_valid_utf8`, `make_valid_utf8` | 4.0 | bytes decoded by Java |
 | the zone of `to_arrow_schema` | 4.2 | set afterwards |
 | `VARIANT` | 4.0 | no column has it |
+| the package of Spark's classes for checkpoints | 4.1 | another one |
 | table functions over Arrow batches | 4.1 | refused (`require`) |
 | JSON read without bending values (variants, `try_cast`) | 4.0 | refused (`require`) |
 
@@ -154,6 +155,14 @@ def make_valid_utf8(text: Column) -> Column:
 def is_variant(kind: DataType) -> bool:
     """Whether a type is VARIANT."""
     return kind.typeName() == "variant"
+
+
+def file_manager(spark: SparkSession) -> str | None:
+    """Spark's class that writes checkpoints by Hadoop's FileSystem; None on Spark Connect, whose server may be of another version."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return None
+    package = "streaming.checkpointing" if spark_version() >= (4, 1) else "streaming"
+    return f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
 
 
 #: Turns batches of rows into arrays with a value for each row, in their order; cut as it likes.
