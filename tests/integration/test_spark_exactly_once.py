@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -17,11 +18,12 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyarrow import fs
-from tests.integration.stream_driver import Job
+from tests.integration.stream_driver import Job, Meeting, Reaper
 from tests.integration.stream_job import (
     CHANGE_EVERY,
     INTO,
     MATRIX,
+    NOT_COMMITTED,
     SHARE,
     Cell,
     check_matches,
@@ -214,6 +216,28 @@ def test_killed_at_every_point(
             finish(drive(tmp_path, jobs, fleet.spark), tmp_path, -signal.SIGKILL)
         finish(drive(tmp_path, [Job(folder_of(tmp_path, cell)) for cell in fleet.cells], fleet.spark), tmp_path, 0)
         check_outcomes(tmp_path, fleet, lambda cell: len(KILLS[cell]) // CHANGE_EVERY, subtests)
+
+
+def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that is at its point waits there until all are at theirs; before, it passes all points."""
+    deaths: list[float] = []
+    monkeypatch.setattr(Reaper, "die", lambda _, delay_s=0.0: deaths.append(delay_s))
+    jobs = [Job(Path("a"), "appended", 1), Job(Path("b"), NOT_COMMITTED, 2)]
+    meeting = Meeting(jobs)
+
+    def arrive(job: Job, number: int, point: str) -> None:
+        meeting.enter(job, number)
+        meeting.at(point)
+
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(arrive, jobs[1], 1, NOT_COMMITTED).result()
+        threads.submit(arrive, jobs[1], 2, "appended").result()
+        first = threads.submit(arrive, jobs[0], 1, "appended")
+        assert not wait([first], timeout=0.1).done
+        assert deaths == []
+        threads.submit(arrive, jobs[1], 2, NOT_COMMITTED).result()
+        first.result()
+    assert deaths == [0.0, 0.0]
 
 
 def test_two_drivers_on_one_checkpoint(tmp_path: Path) -> None:
