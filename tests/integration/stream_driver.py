@@ -46,6 +46,10 @@ from wherecast.spark.versions import from_arrow, to_arrow
 COLUMNS = "row bigint, symbol string, price double, __wherecast_error string"
 
 
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Reaper:
     """Kills this process at one point of one batch."""
 
@@ -66,9 +70,9 @@ class Reaper:
     def die(self, delay_s: float = 0.0) -> None:
         """Kill this process now, or while the caller goes on."""
         if delay_s:
-            threading.Timer(delay_s, self.die).start()
+            threading.Timer(delay_s, die).start()
         else:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
     def around(self, owner: Any, name: str, before: str | None = None, after: str | None = None,
                only: Callable[..., bool] = lambda *_: True) -> None:  # fmt: skip

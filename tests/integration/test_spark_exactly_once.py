@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,10 +19,12 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyarrow import fs
-from tests.integration.stream_driver import Job, Meeting, Reaper
+from tests.integration import stream_driver
+from tests.integration.stream_driver import Job, Meeting
 from tests.integration.stream_job import (
     CHANGE_EVERY,
     INTO,
+    MATCHING,
     MATRIX,
     NOT_COMMITTED,
     SHARE,
@@ -220,8 +223,8 @@ def test_killed_at_every_point(
 
 def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that is at its point waits there until all are at theirs; before, it passes all points."""
-    deaths: list[float] = []
-    monkeypatch.setattr(Reaper, "die", lambda _, delay_s=0.0: deaths.append(delay_s))
+    deaths: list[str] = []
+    monkeypatch.setattr(stream_driver, "die", lambda: deaths.append("killed"))
     jobs = [Job(Path("a"), "appended", 1), Job(Path("b"), NOT_COMMITTED, 2)]
     meeting = Meeting(jobs)
 
@@ -237,7 +240,18 @@ def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
         assert deaths == []
         threads.submit(arrive, jobs[1], 2, NOT_COMMITTED).result()
         first.result()
-    assert deaths == [0.0, 0.0]
+    assert deaths == ["killed"] * 2
+
+
+def test_a_stream_dies_in_the_midst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on once all are at their points, and is killed meanwhile."""
+    killed = threading.Event()
+    monkeypatch.setattr(stream_driver, "die", killed.set)
+    job = Job(Path("a"), MATCHING, 1)
+    meeting = Meeting([job])
+    meeting.enter(job, 1)
+    meeting.soon(MATCHING, 0.01)
+    assert killed.wait(60)
 
 
 def test_two_drivers_on_one_checkpoint(tmp_path: Path) -> None:
