@@ -24,6 +24,9 @@ PARALLEL  := -n $(JOBS) --dist worksteal
 # The variable stops an announcement about MkDocs 2.
 SITE      := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 LOCKS     := requirements-build.lock requirements.lock
+NO_ARCHIVE := 'no archive of classes: JVMs start more slowly; `$(BIN)/python -m tests.class_archive` says why'
+# Versions of Spark with Delta and Iceberg: USUAL and ON_S3 in tests/lakes.py.
+LAKES     := 3.5 4.1
 # Schemathesis takes half a second to load in each process; one integration test uses it.
 FAST      := tests/unit tests/property -p no:schemathesis -m "not spark and not kafka and not slow"
 
@@ -58,7 +61,7 @@ test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark a
 	$(BIN)/python -m tests.class_archive >/dev/null 2>&1 & archive=$$!; \
 	echo '$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS)'; \
 	$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS) || status=$$?; \
-	wait $$archive || echo 'no archive of classes: JVMs start more slowly; `$(BIN)/python -m tests.class_archive` says why'; \
+	wait $$archive || echo $(NO_ARCHIVE); \
 	echo '$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS)'; \
 	$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS) || status=$$?; \
 	exit $$status
@@ -72,8 +75,10 @@ test-spark-versions: $(INSTALLED) ## Run the tests of matching, streams, rules a
 		$(BIN)/python -m tests.spark_versions.run $$(basename $$lock .lock) $(ARGS) || status=$$?; \
 	done; exit $$status
 
+# CELLS=delta-s3 runs the cells of that name (MATRIX in tests/integration/stream_job.py).
 kills: $(INSTALLED) ## Kill streams at every point into every sink on every store, and the executors of clusters; `make test` has a share
-	WHERECAST_KILLS=all $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m tests.class_archive >/dev/null 2>&1 && $(BIN)/python -m tests.class_archive $(LAKES) >/dev/null 2>&1 || echo $(NO_ARCHIVE)
+	WHERECAST_KILLS=$(or $(CELLS),all) $(PYTEST) tests/integration/test_spark_exactly_once.py $(PARALLEL) $(ARGS)
 
 soak: $(INSTALLED) ## Load engines and streams for MINUTES with faults and kills, and compare all answers with an oracle
 	$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(ARGS)

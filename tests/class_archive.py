@@ -1,22 +1,33 @@
-"""Keep the classes that Spark loads for a stream, so that the JVMs of tests start quickly: `python -m tests.class_archive`.
+"""Keep the classes that Spark loads for a stream, so that the JVMs of tests start quickly: `python -m tests.class_archive [VERSION ...]`.
 
 Theory of operation. A JVM with a Spark session reads, checks and links thousands of classes before its first job. Java can
 write them to a file when it ends, and map that file when it starts (class data sharing). `make test` has a small stream run once
-for each Spark and Java, and keeps its classes in the user's cache. Without the file everything runs the same, and a driver takes about 7 CPU seconds more.
+for each Spark and Java, and keeps its classes in the user's cache; without a VERSION that is the installed Spark. Without the file everything runs the same, and a driver takes about 7 CPU seconds more.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from tests.spark_settings import JVM, class_archive
+from tests.spark_versions.run import environment
 
 from wherecast.spark.session import find_java
 
 
-def main() -> None:
+def main(versions: list[str]) -> None:
+    """Make the archives of some versions of Spark, unless they are there."""
+    for version in versions:
+        subprocess.run([sys.executable, "-m", "tests.class_archive"], env=environment(version), check=True)
+    if not versions:
+        make_archive()
+
+
+def make_archive() -> None:
     """Make the archive of the installed Spark, unless it is there."""
     archive = class_archive()
     if archive.exists() or not has_base():
@@ -44,7 +55,7 @@ def run_stream(folder: Path) -> None:
     from tests.integration.stream_job import Cell, make_job
 
     make_job(folder, Cell("parquet", strategy="event-space"), 2)
-    stream_driver.main(folder, "none", -1, "local[1]")
+    stream_driver.main("local[1]", [stream_driver.Job(folder)])
     gateway = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -52,4 +63,4 @@ def run_stream(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

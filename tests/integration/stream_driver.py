@@ -1,8 +1,11 @@
-"""A stream in a process of its own, which can be told to die at a certain point of a certain batch.
+"""Streams in a process of their own, which can be told to die at a certain point of a certain batch of each.
 
-Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver FOLDER POINT BATCH [MASTER]`. The folder has
+Run by test_spark_exactly_once.py: `python -m tests.integration.stream_driver MASTER FOLDER POINT BATCH [FOLDER POINT BATCH ...]`. To
+start a driver takes longer than a batch, so several streams share one: each waits at its own point, and the process dies when all are there.
+
+The folder of a stream has
 `events/` (one file per batch), `changes.parquet`, `subscriptions.parquet`, `strategy` and `sink` (parquet, foreach, jdbc, delta, iceberg or broker); matches go to
-`matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` it runs to the end. Changes with a sequence number up to n are
+`matches/`, dead letters to `dead/`, or to tables of these names in the database that `jdbc` names. With the point `none` all run to the end; on a cluster they then begin each batch together. Changes with a sequence number up to n are
 applied when batch n begins, every third batch; the number of the batch is then in the file `begun`. Where there is a file `store`, it has the
 URL for index, checkpoint and output; where there is a file `catalog`, the database of Iceberg's tables.
 """
@@ -16,10 +19,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pyspark
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.integration.stream_job import CHANGE_EVERY, MATCHING, NOT_COMMITTED, SCHEMA
 from tests.jars.artifacts import jdbc_jars
@@ -57,11 +61,18 @@ class Reaper:
 
     def at(self, point: str) -> None:
         if self.is_due(point):
-            die()
+            self.die()
 
     def soon(self, point: str, delay_s: float) -> None:
         if self.is_due(point):
+            self.die(delay_s)
+
+    def die(self, delay_s: float = 0.0) -> None:
+        """Kill this process now, or while the caller goes on."""
+        if delay_s:
             threading.Timer(delay_s, die).start()
+        else:
+            die()
 
     def around(self, owner: Any, name: str, before: str | None = None, after: str | None = None,
                only: Callable[..., bool] = lambda *_: True) -> None:  # fmt: skip
@@ -79,21 +90,64 @@ class Reaper:
         setattr(owner, name, method)
 
 
-def base_of(folder: Path) -> str:
-    """Where index, checkpoint and output are: in the folder, or at the URL that `store` names."""
-    return (folder / "store").read_text() if (folder / "store").exists() else str(folder)
+class Meeting(Reaper):
+    """Kills this process when each of its streams is at its own point; until then they wait there.
+
+    A batch runs in a thread, which says whose it is (`enter`). Other threads of the process never die.
+    """
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._all_here, self._delays, self._thread = threading.Barrier(len(jobs)), list[float](), threading.local()
+
+    def enter(self, job: Job, number: int) -> None:
+        """From now on this thread works on a batch of a stream."""
+        self._thread.point = job.point if number == job.batch else None
+
+    def is_due(self, point: str) -> bool:
+        return getattr(self._thread, "point", None) == point
+
+    def die(self, delay_s: float = 0.0) -> None:
+        """Wait for the others; who is to die in the midst of something goes on when all are there, the others stay."""
+        self._thread.point = None
+        self._delays.append(delay_s)
+        self._all_here.wait()
+        if not delay_s and any(self._delays):
+            threading.Event().wait()  # for the end, which comes by another thread
+        super().die(delay_s)
 
 
-def hook_parquet(reaper: Reaper, folder: Path) -> None:
+class Job(NamedTuple):
+    """A stream, and where it dies."""
+
+    folder: Path
+    point: str = "none"
+    batch: int = -1
+
+    @property
+    def base(self) -> str:
+        """Where index, checkpoint and output are: in the folder, or at the URL that `store` names."""
+        return self.read("store") or str(self.folder)
+
+    @property
+    def sink(self) -> str:
+        return self.read("sink")
+
+    def read(self, name: str) -> str:
+        """What a file of the folder says; empty where there is none."""
+        file = self.folder / name
+        return file.read_text() if file.exists() else ""
+
+
+def hook_parquet(reaper: Reaper) -> None:
     """Points on the way of a batch into a Parquet sink, for the matches and for the dead letters."""
     for prefix in ("", "dead "):
-        place = f"{base_of(folder)}/{'dead' if prefix else 'matches'}"
+        folder = "/dead" if prefix else "/matches"
 
-        def here(owner: Store | Parquet, *_: Any, place: str = place) -> bool:
-            return (owner.path if isinstance(owner, Parquet) else owner.url) == place
+        def here(owner: Store | Parquet, *_: Any, folder: str = folder) -> bool:
+            return (owner.path if isinstance(owner, Parquet) else owner.url).endswith(folder)
 
-        def manifest(store: Store, name: str, *_: Any, place: str = place) -> bool:
-            return store.url == place and name.removesuffix(".json")[-1].isdigit()
+        def manifest(store: Store, name: str, *_: Any, folder: str = folder) -> bool:
+            return store.url.endswith(folder) and name.removesuffix(".json")[-1].isdigit()
 
         reaper.around(Parquet, "write", before=f"{prefix}before the write", only=here)
         reaper.around(Store, "sync", before=f"{prefix}rows written", after=f"{prefix}rows durable", only=here)
@@ -142,11 +196,11 @@ def hook_broker(reaper: Reaper) -> None:
     reaper.around(ws.Broker, "write", after="all handed over")
 
 
-def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> None:
+def hook_batches(reaper: Reaper, begin: Callable[[BatchRunner, int], None]) -> None:
     """All points on the way of a batch; `begin` is called at its beginning."""
     reaper.around(clean_module.Pins, "pin", before="before the pin", after="after the pin")
     reaper.around(os, "link", before="pin drafted", only=lambda _, target: "/pins/" in str(target))
-    hook_parquet(reaper, folder)
+    hook_parquet(reaper)
     hook_jdbc(reaper)
     hook_lake(reaper)
     hook_broker(reaper)
@@ -158,11 +212,9 @@ def hook_batches(reaper: Reaper, folder: Path, begin: Callable[[int], None]) -> 
         return work(runner, *arguments)
 
     def run_batch(runner: BatchRunner, events: Any, number: int) -> None:
-        begin(number)
+        begin(runner, number)
         run(runner, events, number)
-        reaper.soon(NOT_COMMITTED, 0.0)
-        if reaper.is_due(NOT_COMMITTED):
-            time.sleep(5)
+        reaper.at(NOT_COMMITTED)
 
     BatchRunner._run, BatchRunner.__call__ = work_slowly, run_batch  # type: ignore[method-assign]
 
@@ -190,75 +242,116 @@ class Files:
             self.reaper.at(f"{self.prefix}function half done" if number == 0 else f"{self.prefix}function ends")
 
 
-def settings_of(folder: Path, kind: str) -> dict[str, str]:
-    """What a session needs for a sink and a store."""
-    base, catalog = base_of(folder), folder / "catalog"
+def settings_of(jobs: list[Job]) -> dict[str, str]:
+    """What a session needs for the sinks and stores of some streams."""
     needed = []
-    if kind == "jdbc":
+    if any(job.sink == "jdbc" for job in jobs):
         needed.append({"spark.jars": ",".join(map(str, jdbc_jars()))})
-    if kind in ("delta", "iceberg"):
-        kept = catalog.read_text() if catalog.exists() else None
-        needed.append(lake_settings(pyspark.__version__, f"{base}/lake", kept))
-    if base.startswith("s3a:"):
+    # The settings of Iceberg come last: its tables are found by the catalog, those of Delta by their paths.
+    lakes = sorted((job for job in jobs if job.sink in ("delta", "iceberg")), key=lambda job: job.sink)
+    needed += [lake_settings(pyspark.__version__, f"{job.base}/lake", job.read("catalog") or None) for job in lakes]
+    if any(job.base.startswith("s3a:") for job in jobs):
         needed.append(s3a_settings(pyspark.__version__, dict(os.environ)))
-    jars = ",".join(settings["spark.jars"] for settings in needed)
+    jars = dict.fromkeys(jar for settings in needed for jar in settings["spark.jars"].split(","))
     return {name: value for settings in needed for name, value in settings.items()} | (
-        {"spark.jars": jars} if jars else {}
+        {"spark.jars": ",".join(jars)} if jars else {}
     )
 
 
-def main(folder: Path, point: str, batch: int, master: str) -> None:
-    reaper = Reaper(point, batch)
-    clean_module._KEPT = 1_000_000  # the test looks at all of them
-    kind = (folder / "sink").read_text()
-    base = base_of(folder)
-    tables = {"delta": f"delta.`{base}/%s`", "iceberg": f"{CATALOG}.db.%s"}.get(kind)
-    session = ws.create_session("driver", master, **SETTINGS, **settings_of(folder, kind))
-    index = Index(f"{base}/index")
+def build(session: SparkSession, job: Job) -> Index:
+    """The index of a stream, built in its first life."""
+    index = Index(f"{job.base}/index")
     if not index.versions():
-        strategy: Any = (folder / "strategy").read_text()
-        subscriptions = from_arrow(session, pq.read_table(folder / "subscriptions.parquet"))
+        strategy: Any = job.read("strategy")
+        subscriptions = from_arrow(session, pq.read_table(job.folder / "subscriptions.parquet"))
         ws.build_index(subscriptions, SCHEMA, index.url, strategy=strategy, servers=2)
-    all_changes = from_arrow(session, pq.read_table(folder / "changes.parquet"))
+    return index
 
-    def begin(number: int) -> None:
-        reaper.now = number
-        (folder / "begun").write_text(str(number))
-        if number % CHANGE_EVERY == 0:
-            changes_module.apply_changes(all_changes.where(F.col("sequence") <= number), index)
 
-    hook_batches(reaper, folder, begin)
+def make_sinks(job: Job, reaper: Reaper) -> tuple[Any, Any]:
+    """Where the matches of a stream go, and its dead letters."""
+    base, url = job.base, job.read("jdbc")
+    kinds: dict[str, Callable[[str], Any]] = {
+        "parquet": lambda name: ws.Parquet(f"{base}/{name}"),
+        "jdbc": lambda name: ws.Jdbc(url, name),
+        "delta": lambda name: ws.Delta(f"{base}/{name}"),
+        "iceberg": lambda name: ws.Iceberg(f"{CATALOG}.db.{name}"),
+        "foreach": lambda name: ws.Foreach(Files(reaper, job.folder / name, "dead " if name == "dead" else "")),
+    }
+    if job.sink == "broker":
+        return ws.Broker(*job.read("broker").split()), kinds["parquet"]("dead")
+    return kinds[job.sink]("matches"), kinds[job.sink]("dead")
+
+
+def start(session: SparkSession, job: Job, index: Index, reaper: Reaper) -> Any:
+    """The query of a stream."""
+    sink, dead = make_sinks(job, reaper)
     source = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
-    sink: Any = ws.Parquet(f"{base}/matches")
-    dead: Any = ws.Parquet(f"{base}/dead")
-    if kind == "jdbc":
-        sink, dead = (ws.Jdbc((folder / "jdbc").read_text(), table) for table in ("matches", "dead"))
-    if kind == "delta":
-        sink, dead = (ws.Delta(f"{base}/{name}") for name in ("matches", "dead"))
-    if kind == "iceberg":
-        sink, dead = (ws.Iceberg(f"{CATALOG}.db.{name}") for name in ("matches", "dead"))
-    if kind == "broker":
-        sink = ws.Broker(*(folder / "broker").read_text().split())
-    if kind == "foreach":
-        sink = ws.Foreach(Files(reaper, folder / "matches", ""))
-        dead = ws.Foreach(Files(reaper, folder / "dead", "dead "))
-    query = ws.stream(
-        source.parquet(str(folder / "events")),
+    return ws.stream(
+        source.parquet(str(job.folder / "events")),
         index,
         sink,
-        f"{base}/checkpoint",
+        f"{job.base}/checkpoint",
         columns=["owner"],
         dead_letters=dead,
         trigger={"availableNow": True},
     )
-    query.awaitTermination()
-    if tables is not None:  # for who reads Parquet only
-        for name in ("matches", "dead"):
-            if kind == "iceberg":
-                session.catalog.refreshTable(tables % name)  # batches are written by sessions of their own
-            session.table(tables % name).coalesce(1).write.parquet(str(folder / "exported" / name))
+
+
+def export(session: SparkSession, job: Job) -> None:
+    """Write the tables of a lake for those who read Parquet only."""
+    tables = {"delta": f"delta.`{job.base}/%s`", "iceberg": f"{CATALOG}.db.%s"}.get(job.sink)
+    for name in ("matches", "dead") if tables is not None else ():
+        if job.sink == "iceberg":
+            session.catalog.refreshTable(tables % name)  # batches are written by sessions of their own
+        session.table(tables % name).coalesce(1).write.parquet(str(job.folder / "exported" / name))
+
+
+def wait(queries: list[Any], is_doomed: bool) -> None:
+    """Until all streams are through. When one fails, or misses the point where it is to die, others may wait for it: the process ends at once."""
+    while any(query.isActive for query in queries):
+        time.sleep(0.1)
+        ended = [query.exception() for query in queries if not query.isActive]
+        if any(ended) or (ended and is_doomed):
+            print(*(error or "a stream missed its point" for error in ended), sep="\n", file=sys.stderr, flush=True)
+            os._exit(1)
+    for query in queries:
+        query.awaitTermination()  # raises what ended it
+
+
+def main(master: str, jobs: list[Job]) -> None:
+    reaper = Meeting(jobs)
+    clean_module._KEPT = 1_000_000  # the test looks at all of them
+    session = ws.create_session("driver", master, **SETTINGS, **settings_of(jobs))
+    indexes = [build(session, job) for job in jobs]
+    job_of = {index.url: job for index, job in zip(indexes, jobs, strict=True)}
+    all_changes = {job: from_arrow(session, pq.read_table(job.folder / "changes.parquet")) for job in jobs}
+    together = None if master.startswith("local") else threading.Barrier(len(jobs))
+
+    def begin(runner: BatchRunner, number: int) -> None:
+        job = job_of[runner.index.url]
+        reaper.enter(job, number)
+        if together is not None:
+            together.wait()
+        (job.folder / "begun").write_text(str(number))
+        if number % CHANGE_EVERY == 0:
+            changes_module.apply_changes(all_changes[job].where(F.col("sequence") <= number), runner.index)
+
+    hook_batches(reaper, begin)
+    queries = [start(session, job, index, reaper) for job, index in zip(jobs, indexes, strict=True)]
+    wait(queries, is_doomed=any(job.point != "none" for job in jobs))
+    for job in jobs:
+        export(session, job)
     session.stop()
 
 
+def read_jobs(arguments: list[str]) -> list[Job]:
+    """The streams that a command names, three arguments for each."""
+    return [
+        Job(Path(folder), point, int(batch))
+        for folder, point, batch in zip(arguments[::3], arguments[1::3], arguments[2::3], strict=True)
+    ]
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else "local[2]")
+    main(sys.argv[1], read_jobs(sys.argv[2:]))

@@ -120,10 +120,10 @@ def main(folder: Path, point: str, batch: int) -> None:
         ws.build_index(subscriptions, SCHEMA, index.url, strategy="event-space", servers=2)
     keep_what_is_removed(folder)
 
-    def begin(_: int) -> None:
+    def begin(*_: Any) -> None:
         reaper.now += 1
 
-    hook_batches(reaper, folder, begin)
+    hook_batches(reaper, begin)
     changes_module.apply_changes = journaled(folder, "a")
     events = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
     changes = session.readStream.schema(CHANGES).option("maxFilesPerTrigger", 1).parquet(str(folder / "changes-a"))

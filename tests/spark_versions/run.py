@@ -65,6 +65,8 @@ def main(version: str, arguments: list[str]) -> int:
         return 2
     files = [f"tests/integration/test_spark_{name}.py" for name in TESTS]
     print(f"Spark {version}", flush=True)
+    archive = [sys.executable, "-m", "tests.class_archive"]  # without one JVMs start more slowly
+    subprocess.run(archive, cwd=ROOT, env=environment(version), check=False, capture_output=True)
     return run_tests(version, arguments or [file for file in files if (ROOT / file).exists()]).returncode
 
 

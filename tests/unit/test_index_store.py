@@ -181,6 +181,19 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, damage, message: str) -> 
         index.read()
 
 
+def test_a_flipped_bit_of_the_first_line_is_noticed(tmp_path: Path) -> None:
+    """The checksum covers what is behind the first line; no bit of the line itself can be another, that of the format included."""
+    index = Index(tmp_path)
+    index.commit(make_manifest(index, (1, "price > 1")))
+    [file] = (tmp_path / "versions").iterdir()
+    content = file.read_bytes()
+    for bit in range(8 * (content.index(b"\n") + 1)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(IndexStoreError):
+            Manifest.from_bytes(bytes(damaged), f"bit {bit}")
+
+
 def forge(index: Index, edit: Callable[[dict[str, Any]], object], format_version: int = 3) -> None:
     """Edit the newest manifest and give it the checksum that fits."""
     name = f"versions/{index.latest():09d}.json"
@@ -288,7 +301,8 @@ def test_an_index_of_format_1_is_read(tmp_path: Path) -> None:
 
     def downgrade(fields: dict[str, Any]) -> None:
         fields["plan"] = fields["plan"]["folder"]
-        del fields["gaps"]
+        for name in ("gaps", "columns", "id_column", "filter_column", "quarantine", "synced"):
+            del fields[name]
 
     forge(index, downgrade, format_version=1)
     old = index.read()

@@ -5,7 +5,8 @@ one. Whoever can write a manifest can write its checksum too. So every field is 
 names: a manifest cannot lead a reader out of its index.
 
 Format 2 added the checksum of the plan and the gaps in the sequence of changes, format 3 the columns of rules and the
-quarantine. Indexes of older formats are read as before: they have none of these.
+quarantine. Indexes of older formats are read as before: they have none of these. The checksum does not cover the number of the format, but
+the fields tell it once more, so damage to it is noticed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from wherecast.spark.store import LAYERS, PLANS, QUARANTINES, IndexStoreError
 FORMAT = "wherecast-index"
 FORMAT_VERSION = 3
 _READABLE = (1, 2, 3)
+#: A field that every manifest of a format has, and none before.
+_BROUGHT = {2: "gaps", 3: "columns"}
 _NUMBER = re.compile("[0-9a-f]{16}")
 _NONE = type(None)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -171,7 +174,7 @@ class Manifest:
         if not is_genuine(FORMAT, body, header.get("hmac")):
             raise IndexStoreError(f"{place} is not signed with a key of {KEY_VARIABLE}; check who wrote it")
         try:
-            return _read_fields(json.loads(body))
+            return _read_fields(json.loads(body), version)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise IndexStoreError(
                 f"{place} contradicts itself ({error!s:.200}); use an older version or build again"
@@ -186,8 +189,11 @@ def _header(body: bytes) -> bytes:
     return json.dumps(header).encode() + b"\n"
 
 
-def _read_fields(stored: Any) -> Manifest:
-    """A manifest of its JSON. Raises ValueError, KeyError or TypeError if that is not one."""
+def _read_fields(stored: Any, version: int) -> Manifest:
+    """A manifest of its JSON. Raises ValueError, KeyError or TypeError if that is not one, or not of this format version."""
+    told = max((number for number, name in _BROUGHT.items() if name in stored), default=1)
+    if told != version:
+        raise ValueError(f"format {version} in its first line, the fields of format {told} behind it")
     found = {**_DEFAULTS, **stored}
     plan, quarantine = found["plan"], found["quarantine"]
     if isinstance(plan, str):  # format 1
