@@ -84,14 +84,9 @@ def _of_clock(unit: int, count: int) -> Any:
 
 def _of_clock_steps(unit: int, count: int) -> Callable[[Steps, Call], Register]:
     def write(steps: Steps, call: Call) -> Register:
-        whole = steps.units(steps.wall(call.args[0]), unit)
-        return steps.step(kinds.DIFFERENCE, whole, _times(steps, steps.units(whole, count), count))
+        return steps.units(steps.rest(steps.wall(call.args[0]), unit * count), unit)
 
     return write
-
-
-def _times(steps: Steps, units: Register, unit: int) -> Register:
-    return steps.step(kinds.TIMES, units, steps.constant(unit))
 
 
 def _days_between_steps(steps: Steps, call: Call) -> Register:
@@ -179,7 +174,8 @@ def _date_trunc_steps(steps: Steps, call: Call) -> Register:
     unit, fixed = _CLOCK_UNITS.get(steps.literal(text).lower(), 0), steps.zone.fixed_us
     if moment.type is not _TIMESTAMP or unit < _SECOND_US or fixed is None:
         return steps.refuse()
-    short = _times(steps, steps.units(steps.wall(moment), unit), unit)
+    wall = steps.wall(moment)
+    short = steps.step(kinds.DIFFERENCE, wall, steps.rest(wall, unit))
     return steps.step(kinds.DIFFERENCE, short, steps.constant(fixed)) if fixed else short
 
 
