@@ -28,7 +28,7 @@ NOT, BOTH, EITHER, IS_NULL, IS_TRUE = 30, 31, 32, 33, 34
 CHOOSE, FIRST, NULL = 35, 36, 37
 
 #: Rows at a time: a handful of registers fit into the first cache.
-BLOCK = 512
+BLOCK = 1024
 #: Words of memory for a register: its values, its mask of bytes, and the mask that its operands have in common.
 REGISTER_WORDS = BLOCK + 2 * (BLOCK // 8)
 
