@@ -182,3 +182,47 @@ def test_moments_before_1970_and_after() -> None:
     assert recipe is not None
     found = recipe.run(find_values(EventBatch.read(_SCHEMA, table), column.attributes), 12)
     assert found.values.tolist() == [*days.tolist(), *days.tolist()]
+
+
+@pytest.mark.parametrize("farthest", [2**49, 253_402_300_799_999_999])
+@pytest.mark.parametrize(("call", "unit", "count"), [("hour", 3_600, 24), ("minute", 60, 60), ("second", 1, 60)])
+def test_moments_around_units(call: str, unit: int, count: int, farthest: int) -> None:
+    """The last microsecond of an hour, minute or second belongs to it; moments near 1970 are computed in another way than those far from it."""
+    unit *= 1_000_000
+    most = farthest // unit - 1
+    units = np.concatenate(
+        [np.random.default_rng(1).integers(-min(most, 62_135_596_800_000_000 // unit), most, 2000), [-1, 0, 1]]
+    )
+    micros = np.concatenate([units * unit - 1, units * unit, units * unit + 1])
+    column = _column(f"{call}(w) = 1", _SCHEMA)
+    recipe = column.recipe(_SCHEMA.zone)
+    assert recipe is not None
+    for size in (micros.size, BLOCK - 1, BLOCK, BLOCK + 1, 1, 0):
+        events = EventBatch.read(_SCHEMA, pa.table({"w": pa.array(micros[:size], pa.timestamp("us"))}))
+        found = recipe.run(find_values(events, column.attributes), size)
+        assert found.values.tolist() == (micros[:size] // unit % count).tolist()
+
+
+@pytest.mark.parametrize("kind", ["tinyint", "smallint", "int", "bigint"])
+def test_whole_parts_around_limits(kind: str) -> None:
+    """A double is cut off towards zero; it is NULL where its whole part does not fit, and NaN has none."""
+    column = _column(f"cast(x AS {kind}) = 1", _SCHEMA)
+    recipe = column.recipe(_SCHEMA.zone)
+    assert recipe is not None
+    limits = [float(2 ** (bits - 1)) for bits in (8, 16, 32, 51, 52, 53, 54, 64)]
+    edges = [sign * limit for limit in limits for sign in (1, -1)]
+    near = [
+        value for edge in edges for value in (edge, edge - 1, edge + 1, edge - 0.5, edge + 0.5, np.nextafter(edge, 0))
+    ]
+    values = [*near, *_INFINITE, 0.0, -0.0, 0.9, -0.9, 5e-324]
+    events = EventBatch.read(_SCHEMA, pa.table({"x": pa.array(values, pa.float64())}))
+    _check(column, recipe, events, _SCHEMA, kind)
+    most = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}[kind]
+    found = recipe.run(find_values(events, column.attributes), len(values))
+    # Spark casts by Java's rules, by which 2 ** 63 becomes the last 64-bit integer.
+    exact = [int(v) if np.isfinite(v) else most + 1 for v in values]
+    fits = [-most <= v < most or (kind == "bigint" and v == most) for v in exact]
+    assert found.valid.tolist() == fits
+    assert found.values[found.valid].tolist() == [
+        min(v, most - 1) for v, is_fit in zip(exact, fits, strict=True) if is_fit
+    ]

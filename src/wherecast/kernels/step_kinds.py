@@ -19,8 +19,9 @@ GREATER, NOT_LESS, EQUAL = 15, 16, 17
 #: Steps on integers; sums, differences and products are NULL where 64 bits do not hold them, `WITHIN` where it is not between two others.
 ADD_LONGS, SUBTRACT_LONGS, MULTIPLY_LONGS, WITHIN = 20, 21, 22, 23
 GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS = 24, 25, 26
-#: How often a positive integer is in another, rounded down: the day of a moment. A product that 64 bits are known to hold.
-UNITS, TIMES, DIFFERENCE = 27, 28, 29
+#: How often a positive integer is in another, rounded down: the day of a moment. What is left of it: the time of day. A difference that 64 bits are
+#: known to hold.
+UNITS, RESTS, DIFFERENCE = 27, 28, 29
 #: Conditions.
 NOT, BOTH, EITHER, IS_NULL, IS_TRUE = 30, 31, 32, 33, 34
 #: The second where the first is true, else the third; the first, or the second where that is NULL; NULL.

@@ -18,11 +18,38 @@ An attribute whose values have 64 bits is read where Arrow has them: its registe
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from wherecast.kernels.arrays import Bools, Ints, Longs
+from wherecast.kernels.arithmetic import (
+    add_longs,
+    add_numbers,
+    divide_doubles,
+    find_rests,
+    find_units,
+    keep_within,
+    longs_to_doubles,
+    multiply_longs,
+    multiply_numbers,
+    negate_doubles,
+    round_to_floats,
+    sizes_between,
+    subtract_longs,
+    subtract_numbers,
+    truncate_doubles,
+    words_to_keys,
+)
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs
+from wherecast.kernels.conditions import (
+    are_equal,
+    are_greater,
+    are_not_less,
+    are_null,
+    are_true,
+    choose_values,
+    combine,
+    decide,
+    negate,
+)
 from wherecast.kernels.jit import Scalar, array_at, hot, hot_helper, inlined
 from wherecast.kernels.step_kinds import (
     ADD,
@@ -52,11 +79,11 @@ from wherecast.kernels.step_kinds import (
     NOT_LESS_LONGS,
     NULL,
     REGISTER_WORDS,
+    RESTS,
     SUBTRACT,
     SUBTRACT_LEFT_LONG,
     SUBTRACT_LONGS,
     SUBTRACT_RIGHT_LONG,
-    TIMES,
     TO_DOUBLE,
     TO_FLOAT,
     TRUNCATE,
@@ -107,7 +134,7 @@ def run_steps(
                 may_be_null = True
                 valid[:start] = True
             known = array_at(masks[last], size, np.bool_)
-            _join(known, known, valid[start : start + size])
+            combine(known, known, True, valid[start : start + size])
         elif may_be_null:
             valid[start : start + size] = True
     return may_be_null
@@ -126,7 +153,7 @@ def _read(column: Longs, how: Scalar, start: Scalar, size: Scalar, own: Scalar, 
     elif how == AS_INTS:
         _widen(array_at(column[0] + 4 * first, size, np.int32), values)
     else:
-        _take_sizes(array_at(column[0] + 4 * first, size + 1, np.int32), values)
+        sizes_between(array_at(column[0] + 4 * first, size + 1, np.int32), values)
     if column[2] == 0:
         return own, np.int64(0)
     _spread_bits(array_at(column[2], (first + size + 7) >> 3, np.uint8), first, known)
@@ -140,13 +167,7 @@ def _widen(values: Ints, out: Longs) -> None:
 
 
 @inlined
-def _take_sizes(offsets: Ints, out: Longs) -> None:
-    for i in range(out.size):
-        out[i] = offsets[i + 1] - offsets[i]
-
-
-@inlined
-def _spread_bits(bits: Any, first: Scalar, out: Bools) -> None:
+def _spread_bits(bits: Bytes, first: Scalar, out: Bools) -> None:
     for i in range(out.size):
         out[i] = (bits[(first + i) >> 3] >> ((first + i) & 7)) & 1
 
@@ -159,408 +180,166 @@ def _do_step(step: Ints, own: Scalar, mask: Scalar, size: Scalar, at: Longs, mas
         _do_condition(step, own, mask, size, at, masks, ones)
         return
     masks[own] = _meet(masks[i], masks[k], mask + BLOCK, size)
+    fits = array_at(mask, size, np.bool_)
     if kind >= ADD_LONGS:
-        a, b = array_at(at[i], size, np.int64), array_at(at[k], size, np.int64)
-        _do_integers(step, a, b, own, mask, at, masks)
-        return
-    a, b, out = (
-        array_at(at[i], size, np.float64),
-        array_at(at[k], size, np.float64),
-        array_at(at[own], size, np.float64),
-    )
-    if kind <= MULTIPLY_LEFT_LONG:
-        _do_arithmetic(kind, a, b, array_at(at[i], size, np.int64), array_at(at[k], size, np.int64), out)
-    elif kind == DIVIDE:
-        _mask_further(_divide(a, b, out, array_at(mask, size, np.bool_), masks[own]), own, mask, masks)
-    elif kind == TO_DOUBLE:
-        _to_double(array_at(at[i], size, np.int64), out)
-    elif kind == TO_FLOAT:
-        _to_float(a, out)
-    elif kind == NEGATE:
-        _negate(a, out)
+        others = _do_integers(step, fits, at, at[own])
+    elif kind <= MULTIPLY_LEFT_LONG:
+        others = _do_mixed(step, size, at, at[own])
     else:
-        _do_whole(step, a, b, own, mask, at, masks)
+        others = _do_doubles(step, fits, at, at[own])
+    if others:
+        if masks[own]:
+            combine(fits, array_at(masks[own], size, np.bool_), False, fits)
+        masks[own] = mask
 
 
 @hot_helper
-def _do_arithmetic(kind: Scalar, a: Any, b: Any, a_longs: Any, b_longs: Any, out: Any) -> None:
+def _do_mixed(step: Ints, size: Scalar, at: Longs, own: Scalar) -> Scalar:
+    """Arithmetic on doubles, of which one side may be integers; all results fit."""
+    kind, i, k = step[0], step[1], step[2]
+    a, b, out = array_at(at[i], size, np.float64), array_at(at[k], size, np.float64), array_at(own, size, np.float64)
+    a_longs, b_longs = array_at(at[i], size, np.int64), array_at(at[k], size, np.int64)
     if kind == ADD:
-        _add(a, b, out)
+        add_numbers(a, b, out)
     elif kind == ADD_RIGHT_LONG:
-        _add(a, b_longs, out)
+        add_numbers(a, b_longs, out)
     elif kind == ADD_LEFT_LONG:
-        _add(a_longs, b, out)
+        add_numbers(a_longs, b, out)
     elif kind == SUBTRACT:
-        _subtract(a, b, out)
+        subtract_numbers(a, b, out)
     elif kind == SUBTRACT_RIGHT_LONG:
-        _subtract(a, b_longs, out)
+        subtract_numbers(a, b_longs, out)
     elif kind == SUBTRACT_LEFT_LONG:
-        _subtract(a_longs, b, out)
+        subtract_numbers(a_longs, b, out)
     elif kind == MULTIPLY:
-        _multiply(a, b, out)
+        multiply_numbers(a, b, out)
     elif kind == MULTIPLY_RIGHT_LONG:
-        _multiply(a, b_longs, out)
+        multiply_numbers(a, b_longs, out)
     else:
-        _multiply(a_longs, b, out)
+        multiply_numbers(a_longs, b, out)
+    return np.int64(0)
 
 
 @hot_helper
-def _do_whole(step: Ints, a: Any, b: Any, own: Scalar, mask: Scalar, at: Longs, masks: Longs) -> None:
-    """Steps that make integers or conditions of doubles."""
-    kind, out = step[0], array_at(at[own], a.size, np.int64)
+def _do_doubles(step: Ints, fits: Bools, at: Longs, own: Scalar) -> Scalar:
+    """Other steps that read doubles, or make some; returns how many results do not fit."""
+    kind, size = step[0], fits.size
+    a, b = array_at(at[step[1]], size, np.float64), array_at(at[step[2]], size, np.float64)
+    a_longs, out, out_longs = (
+        array_at(at[step[1]], size, np.int64),
+        array_at(own, size, np.float64),
+        array_at(own, size, np.int64),
+    )
+    if kind == DIVIDE:
+        return divide_doubles(a, b, out, fits)
     if kind == TRUNCATE:
-        below = array_at(at[step[3]], a.size, np.float64)
-        has_nulls = _truncate(a, b[0], below[0], out, array_at(mask, a.size, np.bool_), masks[own])
-        _mask_further(has_nulls, own, mask, masks)
+        return truncate_doubles(a, b[0], array_at(at[step[3]], size, np.float64)[0], out_longs, fits)
+    if kind == TO_DOUBLE:
+        longs_to_doubles(a_longs, out)
+    elif kind == TO_FLOAT:
+        round_to_floats(a, out)
+    elif kind == NEGATE:
+        negate_doubles(a, out)
     elif kind == KEY:
-        _key(array_at(at[step[1]], a.size, np.int64), out)
+        words_to_keys(a_longs, out_longs)
     elif kind == GREATER:
-        _greater(a, b, out)
+        are_greater(a, b, out_longs)
     elif kind == NOT_LESS:
-        _not_less(a, b, out)
+        are_not_less(a, b, out_longs)
     else:
-        _equal(a, b, out)
+        are_equal(a, b, out_longs)
+    return np.int64(0)
 
 
 @hot_helper
-def _do_integers(step: Ints, a: Any, b: Any, own: Scalar, mask: Scalar, at: Longs, masks: Longs) -> None:
-    kind, out = step[0], array_at(at[own], a.size, np.int64)
-    fits = array_at(mask, a.size, np.bool_)
+def _do_integers(step: Ints, fits: Bools, at: Longs, own: Scalar) -> Scalar:
+    """Steps on integers; returns how many results do not fit."""
+    kind, size = step[0], fits.size
+    a, b, out = (
+        array_at(at[step[1]], size, np.int64),
+        array_at(at[step[2]], size, np.int64),
+        array_at(own, size, np.int64),
+    )
     if kind == ADD_LONGS:
-        _mask_further(_add_longs(a, b, out, fits, masks[own]), own, mask, masks)
-    elif kind == SUBTRACT_LONGS:
-        _mask_further(_subtract_longs(a, b, out, fits, masks[own]), own, mask, masks)
-    elif kind == MULTIPLY_LONGS:
-        _mask_further(_multiply_longs(a, b, out, fits, masks[own]), own, mask, masks)
-    elif kind == WITHIN:
-        high = array_at(at[step[3]], a.size, np.int64)
-        _mask_further(_within(a, b[0], high[0], out, fits, masks[own]), own, mask, masks)
-    elif kind == GREATER_LONGS:
-        _greater_longs(a, b, out)
+        return add_longs(a, b, out, fits)
+    if kind == SUBTRACT_LONGS:
+        return subtract_longs(a, b, out, fits)
+    if kind == MULTIPLY_LONGS:
+        return multiply_longs(a, b, out, fits)
+    if kind == WITHIN:
+        return keep_within(a, b[0], array_at(at[step[3]], size, np.int64)[0], out, fits)
+    if kind == GREATER_LONGS:
+        are_greater(a, b, out)
     elif kind == NOT_LESS_LONGS:
-        _not_less_longs(a, b, out)
+        are_not_less(a, b, out)
     elif kind == EQUAL_LONGS:
-        _equal_longs(a, b, out)
+        are_equal(a, b, out)
     elif kind == UNITS:
-        _units(a, b[0], out)
-    elif kind == TIMES:
-        _multiply(a, b, out)
+        find_units(a, b[0], out)
+    elif kind == RESTS:
+        find_rests(a, b[0], out)
     else:
-        _subtract(a, b, out)
+        subtract_numbers(a, b, out)
+    return np.int64(0)
 
 
-# -- masks ---------------------------------------------------------------------------------------------------------------
-
-
-@hot_helper
+@inlined
 def _meet(first: Scalar, other: Scalar, mask: Scalar, size: Scalar) -> Scalar:
     """Where the mask of rows that two masks have is: it is one of them, or made."""
     if first in (0, other):
         return other
     if other == 0:
         return first
-    a, b, out = array_at(first, size, np.bool_), array_at(other, size, np.bool_), array_at(mask, size, np.bool_)
-    for i in range(out.size):
-        out[i] = a[i] & b[i]
+    a, b = array_at(first, size, np.bool_), array_at(other, size, np.bool_)
+    combine(a, b, False, array_at(mask, size, np.bool_))
     return mask
-
-
-@inlined
-def _mask_further(has_nulls: Scalar, own: Scalar, mask: Scalar, masks: Longs) -> None:
-    """Take the mask that a step has made, if it was needed."""
-    if has_nulls:
-        masks[own] = mask
-
-
-@inlined
-def _keep_known(others: Scalar, fits: Bools, known: Scalar) -> Scalar:
-    """Leave only rows that were not NULL before; returns whether others did not fit."""
-    if others and known:
-        before = array_at(known, fits.size, np.bool_)
-        for i in range(fits.size):
-            fits[i] &= before[i]
-    return others > 0
-
-
-# -- doubles -------------------------------------------------------------------------------------------------------------
-
-
-@hot_helper
-def _add(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] + b[i]
-
-
-@hot_helper
-def _subtract(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] - b[i]
-
-
-@hot_helper
-def _multiply(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] * b[i]
-
-
-@hot_helper
-def _divide(a: Any, b: Any, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    zeros = np.int64(0)
-    for i in range(out.size):
-        is_zero = b[i] == 0.0
-        fits[i] = not is_zero
-        zeros += is_zero
-        out[i] = a[i] / (1.0 if is_zero else b[i])
-    return _keep_known(zeros, fits, known)
-
-
-@hot_helper
-def _to_double(a: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i]
-
-
-@hot_helper
-def _to_float(a: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = np.float32(a[i])
-
-
-@hot_helper
-def _negate(a: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = -a[i]
-
-
-_LAST = 2**63 - 1
-
-
-@hot_helper
-def _truncate(a: Any, above: Scalar, below: Scalar, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    """The whole parts of doubles between two limits; 2 ** 63 is as good as the last integer."""
-    others = np.int64(0)
-    for i in range(out.size):
-        is_inside = above < a[i] < below
-        fits[i] = is_inside
-        others += not is_inside
-        out[i] = (_LAST if a[i] >= 2.0**63 else np.int64(a[i])) if is_inside else 0
-    return _keep_known(others, fits, known)
-
-
-_INFINITY = 0x7FF0000000000000
-
-
-@hot_helper
-def _key(words: Any, out: Any) -> None:
-    """As `events.keys.float_keys`."""
-    for i in range(out.size):
-        size = words[i] & np.int64(_LAST)
-        key = words[i] ^ ((words[i] >> 63) & np.int64(_LAST))
-        out[i] = np.int64(_LAST) if size > np.int64(_INFINITY) else (np.int64(0) if size == 0 else key)
-
-
-@hot_helper
-def _greater(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = (a[i] > b[i]) | ((a[i] != a[i]) & (b[i] == b[i]))
-
-
-@hot_helper
-def _not_less(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = (a[i] >= b[i]) | (a[i] != a[i])
-
-
-@hot_helper
-def _equal(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = (a[i] == b[i]) | ((a[i] != a[i]) & (b[i] != b[i]))
-
-
-# -- integers ------------------------------------------------------------------------------------------------------------
-
-
-@hot_helper
-def _add_longs(a: Any, b: Any, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    """Overflow: both have one sign, the sum has the other."""
-    others = np.int64(0)
-    for i in range(out.size):
-        total = a[i] + b[i]
-        is_wrong = ((a[i] ^ total) & (b[i] ^ total)) < 0
-        out[i], fits[i] = total, not is_wrong
-        others += is_wrong
-    return _keep_known(others, fits, known)
-
-
-@hot_helper
-def _subtract_longs(a: Any, b: Any, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    others = np.int64(0)
-    for i in range(out.size):
-        total = a[i] - b[i]
-        is_wrong = ((a[i] ^ b[i]) & (a[i] ^ total)) < 0
-        out[i], fits[i] = total, not is_wrong
-        others += is_wrong
-    return _keep_known(others, fits, known)
-
-
-@hot_helper
-def _multiply_longs(a: Any, b: Any, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    """Doubles are off by less than one part in 2 ** 52: far from the limit they decide, near it a division does."""
-    others = np.int64(0)
-    for i in range(out.size):
-        size = abs(np.float64(a[i]) * np.float64(b[i]))
-        product = a[i] * b[i]
-        is_wrong = size >= 2.0**62
-        out[i], fits[i] = product, not is_wrong
-        others += is_wrong
-    if others:
-        for i in range(out.size):
-            if not fits[i]:
-                size = abs(np.float64(a[i]) * np.float64(b[i]))
-                # Divided by the larger one, which is neither 0 nor -1 here.
-                large, small = (a[i], b[i]) if abs(np.float64(a[i])) >= abs(np.float64(b[i])) else (b[i], a[i])
-                fits[i] = size <= 2.0**64 and out[i] % large == 0 and out[i] // large == small
-    return _keep_known(others, fits, known)
-
-
-@hot_helper
-def _within(a: Any, low: Scalar, high: Scalar, out: Any, fits: Bools, known: Scalar) -> Scalar:
-    others = np.int64(0)
-    for i in range(out.size):
-        is_inside = low <= a[i] <= high
-        out[i], fits[i] = a[i], is_inside
-        others += not is_inside
-    return _keep_known(others, fits, known)
-
-
-@hot_helper
-def _greater_longs(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] > b[i]
-
-
-@hot_helper
-def _not_less_longs(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] >= b[i]
-
-
-@hot_helper
-def _equal_longs(a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] == b[i]
-
-
-@hot_helper
-def _units(a: Any, unit: Scalar, out: Any) -> None:
-    """Whole units, by products of doubles: a division takes three times as long.
-
-    The quotient of a double is off by less than one as long as a unit is a second or more; the rest tells which way.
-    """
-    inverse = 1.0 / np.float64(unit)
-    for i in range(out.size):
-        whole = np.int64(np.floor(np.float64(a[i]) * inverse))
-        rest = a[i] - whole * unit  # of the lowest unit, which begins before 64 bits do, both wrap around
-        out[i] = whole - np.int64(rest < 0) + np.int64(rest >= unit)
-
-
-# -- conditions, and what looks at NULLs itself --------------------------------------------------------------------------
 
 
 @hot_helper
 def _do_condition(step: Ints, own: Scalar, mask: Scalar, size: Scalar, at: Longs, masks: Longs, ones: Scalar) -> None:
-    kind, i, k, m = step[0], step[1], step[2], step[3]
+    """Steps on conditions, and those that look at NULLs themselves."""
+    kind, i, k = step[0], step[1], step[2]
     a, b, out = array_at(at[i], size, np.int64), array_at(at[k], size, np.int64), array_at(at[own], size, np.int64)
     has_a, has_b = array_at(masks[i] or ones, size, np.bool_), array_at(masks[k] or ones, size, np.bool_)
     made = array_at(mask, size, np.bool_)
     masks[own] = 0
     if kind == NOT:
         masks[own] = masks[i]
-        _not(a, out)
+        negate(a, out)
     elif kind == NULL:
         masks[own] = mask
         made[:] = False
     elif kind == IS_NULL:
-        _is_null(has_a, out)
+        are_null(has_a, out)
     elif kind == IS_TRUE:
-        _is_true(a, has_a, out)
+        are_true(a, has_a, out)
     elif kind == CHOOSE:
-        c, has_c = array_at(at[m], size, np.int64), array_at(masks[m] or ones, size, np.bool_)
-        if masks[i]:
-            _choose(a, has_a, b, c, out)
-        else:
-            _choose_by(a, b, c, out)
-        if masks[k] or masks[m]:
-            masks[own] = mask
-            _choose_mask(a, has_a, has_b, has_c, made)
+        _choose(step, own, mask, size, at, masks, ones)
     elif kind == FIRST:
-        _choose_by(has_a, a, b, out)
+        choose_values(has_a, a, b, out)
         if masks[i] and masks[k]:
             masks[own] = mask
-            _join(has_a, has_b, made)
+            combine(has_a, has_b, True, made)
     elif masks[i] or masks[k]:
         masks[own] = mask
-        _decide(a, has_a, b, has_b, kind == EITHER, out, made)
+        decide(a, has_a, b, has_b, kind == EITHER, out, made)
     else:
-        _combine(a, b, kind == EITHER, out)
+        combine(a, b, kind == EITHER, out)
 
 
 @hot_helper
-def _not(a: Any, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = 1 - a[i]
-
-
-@hot_helper
-def _is_null(known: Bools, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = not known[i]
-
-
-@hot_helper
-def _is_true(a: Any, known: Bools, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = (a[i] != 0) & known[i]
-
-
-@hot_helper
-def _choose(condition: Any, known: Bools, a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        first, other = a[i], b[i]  # both are read, so that nothing branches
-        out[i] = first if (condition[i] != 0) & known[i] else other
-
-
-@hot_helper
-def _choose_mask(condition: Any, known: Bools, has_a: Bools, has_b: Bools, out: Bools) -> None:
-    for i in range(out.size):
-        first, other = has_a[i], has_b[i]
-        out[i] = first if (condition[i] != 0) & known[i] else other
-
-
-@hot_helper
-def _choose_by(use_first: Any, a: Any, b: Any, out: Any) -> None:
-    for i in range(out.size):
-        first, other = a[i], b[i]
-        out[i] = first if use_first[i] else other
-
-
-@hot_helper
-def _join(a: Bools, b: Bools, out: Bools) -> None:
-    for i in range(out.size):
-        out[i] = a[i] | b[i]
-
-
-@hot_helper
-def _combine(a: Any, b: Any, is_or: Scalar, out: Any) -> None:
-    for i in range(out.size):
-        out[i] = a[i] | b[i] if is_or else a[i] & b[i]
-
-
-@hot_helper
-def _decide(a: Any, has_a: Bools, b: Any, has_b: Bools, is_or: Scalar, out: Any, known: Bools) -> None:
-    """AND and OR where NULLs are: one side may decide alone."""
-    winner = np.int64(is_or)
-    for i in range(out.size):
-        is_decided = ((a[i] == winner) & has_a[i]) | ((b[i] == winner) & has_b[i])
-        known[i] = is_decided | (has_a[i] & has_b[i])
-        out[i] = winner if is_decided else 1 - winner
+def _choose(step: Ints, own: Scalar, mask: Scalar, size: Scalar, at: Longs, masks: Longs, ones: Scalar) -> None:
+    """The second where the first is true, else the third."""
+    i, k, m = step[1], step[2], step[3]
+    condition, out = array_at(at[i], size, np.int64), array_at(at[own], size, np.int64)
+    a, b = array_at(at[k], size, np.int64), array_at(at[m], size, np.int64)
+    if masks[i] == 0 and masks[k] == 0 and masks[m] == 0:
+        choose_values(condition, a, b, out)
+        return
+    use_first = array_at(mask + BLOCK, size, np.bool_)
+    are_true(condition, array_at(masks[i] or ones, size, np.bool_), use_first)
+    choose_values(use_first, a, b, out)
+    if masks[k] or masks[m]:
+        has_a, has_b = array_at(masks[k] or ones, size, np.bool_), array_at(masks[m] or ones, size, np.bool_)
+        choose_values(use_first, has_a, has_b, array_at(mask, size, np.bool_))
+        masks[own] = mask

@@ -13,7 +13,9 @@ This module is imported where it is called: what only checks filters does not lo
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 
 from wherecast.kernels import texts as kernels
 from wherecast.kernels.arrays import Bools, Bytes, Longs
-from wherecast.kernels.jit import frozen
+from wherecast.kernels.jit import direct, frozen
 from wherecast.language.events.types import Type
 from wherecast.language.functions.regexes import check_pattern, replacement_pieces
 from wherecast.language.nullable import Nullable, arrow_valid, is_valid_everywhere, valid_everywhere
@@ -50,6 +52,11 @@ def string_buffers(values: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
 def _are_ascii(offsets: Longs, data: Bytes) -> bool:
     """Whether texts have no other letters; what NULLs hide counts too."""
     return int(data[offsets[0] : offsets[-1]].max(initial=0)) < 128
+
+
+def _count_bytes(texts: pa.Array) -> int:
+    offsets, _ = string_buffers(texts)
+    return int(offsets[-1]) - int(offsets[0])
 
 
 def _made_of(texts: pa.Array, offsets: Longs, data: Bytes) -> pa.Array:
@@ -88,18 +95,20 @@ def _numbers(texts: pa.Array, values: npt.NDArray[Any]) -> Nullable:
 
 
 def _cased(
-    by_kernel: Callable[..., bool], by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
+    letter: str, by_arrow: Callable[[pa.Array], pa.Array], one: Callable[[str], str]
 ) -> Callable[[pa.Array], pa.Array]:
+    """Turns ASCII letters into the other case, from a letter on, in one pass that tells whether there are others, too."""
+    first = ord(letter)
+
     def compute(texts: pa.Array) -> pa.Array:
-        offsets, data = string_buffers(texts)
-        start, end = int(offsets[0]), int(offsets[-1])
-        if start == end:
+        (valid, offsets, data), n, is_large = texts.buffers(), len(texts), texts.type.id == _LARGE_STRING
+        width = 8 if is_large else 4
+        end = offsets.slice((texts.offset + n) * width, width).to_pybytes() if n else b""
+        if not any(end):
             return texts
-        out = np.empty(end, np.uint8)  # every text stays where it is
-        if by_kernel(data[start:end], out[start:]):
-            valid, ends, _ = texts.buffers()
-            buffers = [valid, ends, pa.py_buffer(out)]
-            return pa.Array.from_buffers(texts.type, len(texts), buffers, texts.null_count, texts.offset)
+        out = pa.allocate_buffer(int.from_bytes(end, sys.byteorder))  # every text stays where it is
+        if _switch_case()(offsets.address, is_large, texts.offset, n, data.address, first, out.address):
+            return pa.Array.from_buffers(texts.type, n, [valid, offsets, out], texts.null_count, texts.offset)
         cased = by_arrow(texts)
         others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
         own = pa.array([one(text) for text in texts.filter(others).to_pylist()], texts.type)
@@ -108,9 +117,17 @@ def _cased(
     return compute
 
 
+_LARGE_STRING = pa.large_string().id
+
+
+@cache
+def _switch_case() -> Callable[..., bool]:
+    return direct(kernels.switch_case, *(0,) * 7)
+
+
 octet_length, reverse = pc.binary_length, pc.utf8_reverse
-lower = _cased(kernels.lower_ascii, pc.ascii_lower, str.lower)
-upper = _cased(kernels.upper_ascii, pc.ascii_upper, str.upper)
+lower = _cased("A", pc.ascii_lower, str.lower)
+upper = _cased("a", pc.ascii_upper, str.upper)
 
 
 def length(texts: pa.Array) -> Nullable:
@@ -249,7 +266,7 @@ lpad, rpad = _padded(True), _padded(False)
 
 
 def repeat(texts: Text, times: int) -> pa.Array | None:
-    if isinstance(texts, str) or (len(texts) and np.ptp(string_buffers(texts)[0]) * times > _MOST_MADE):
+    if isinstance(texts, str) or _count_bytes(texts) * times > _MOST_MADE:
         return None
     return pc.binary_repeat(texts, max(times, 0))
 
@@ -276,7 +293,7 @@ def _of_one_kind(*texts: Text) -> list[Any]:
     """Arrays and scalars of strings, or of large ones if one is large or all together have too many bytes."""
     arrays = [text for text in texts if not isinstance(text, str)]
     rows = len(arrays[0]) if arrays else 0
-    size = sum(rows * len(t.encode()) if isinstance(t, str) else int(np.ptp(string_buffers(t)[0])) for t in texts)
+    size = sum(rows * len(t.encode()) if isinstance(t, str) else _count_bytes(t) for t in texts)
     is_small = size <= _MOST_BYTES and all(pa.types.is_string(array.type) for array in arrays)
     kind = pa.string() if is_small else pa.large_string()
     return [pa.scalar(t, kind) if isinstance(t, str) else t if is_small else t.cast(kind) for t in texts]
@@ -362,8 +379,9 @@ def regexp_replace(texts: Text, pattern: Text, new: Text) -> pa.Array | None:
         return None
     pieces = replacement_pieces(new, check_pattern(pattern).compiled.groups)
     groups = sum(isinstance(piece, int) for piece in pieces)
-    size = int(np.ptp(string_buffers(texts)[0])) if len(texts) else 0
-    if size * (1 + groups + len(new.encode())) > _MOST_MADE or any(isinstance(p, int) and p > 9 for p in pieces):
+    if _count_bytes(texts) * (1 + groups + len(new.encode())) > _MOST_MADE or any(
+        isinstance(p, int) and p > 9 for p in pieces
+    ):
         return None
     written = "".join(f"\\{p}" if isinstance(p, int) else p.replace("\\", "\\\\") for p in pieces)
     return pc.replace_substring_regex(texts, plain, written)

@@ -10,6 +10,7 @@ shortest text that reads back as itself, which Java does from version 19 on.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -166,12 +167,15 @@ def _truncated(values: Values, valid: Bools, low: int, high: int) -> tuple[Value
     from wherecast.kernels.arithmetic import truncate_doubles  # noqa: PLC0415 - what only checks filters does not load Numba
     from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
 
-    # The nearest doubles whose whole parts are too low or too high.
-    above = min(low - 1.0, np.nextafter(float(low), -np.inf))
-    below = max(high + 1.0, np.nextafter(float(high), np.inf))
+    above, below = truncation_limits(low, high)
     out, fits = np.empty(values.size, np.int64), np.empty(values.size, bool)
     others = truncate_doubles(frozen(np.ascontiguousarray(values)), above, below, out, fits)
     return out, valid & fits if others else valid
+
+
+def truncation_limits(low: int, high: int) -> tuple[float, float]:
+    """The nearest doubles whose whole parts are too low or too high for integers from `low` to `high`."""
+    return min(low - 1.0, math.nextafter(low, -math.inf)), max(high + 1.0, math.nextafter(high, math.inf))
 
 
 def _decimal_maker(source: Type, scale: int, digits: Digits) -> Callable[[Any], int | None]:

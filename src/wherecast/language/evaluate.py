@@ -314,7 +314,7 @@ def _doubles(of: Arith, node: Node, operand: Nullable, beside: Nullable) -> Any:
 
 
 #: Operations that a kernel computes in one pass for doubles and integers.
-_MIXED = {"+": "add_doubles", "-": "subtract_doubles", "*": "multiply_doubles"}
+_MIXED = {"+": "add_numbers", "-": "subtract_numbers", "*": "multiply_numbers"}
 
 
 def _compute_doubles(op: str, a: Any, b: Any) -> Any:

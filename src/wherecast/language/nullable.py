@@ -284,7 +284,7 @@ def _chosen(use_first: Bools, first: Nullable, other: Nullable) -> npt.NDArray[A
     a, b = first.values, other.values
     if use_first.size < MANY_ROWS or a.dtype != b.dtype or a.dtype not in _CHOSEN_BY_KERNEL:
         return np.where(use_first, a, b)
-    from wherecast.kernels.choose import choose_or_one, choose_values  # noqa: PLC0415 - it loads Numba
+    from wherecast.kernels.conditions import choose_or_one, choose_values  # noqa: PLC0415 - it loads Numba
     from wherecast.kernels.jit import frozen  # noqa: PLC0415 - as above
 
     out = np.empty(use_first.size, a.dtype)

@@ -16,6 +16,7 @@ import numpy as np
 
 from wherecast.kernels import step_kinds as kinds
 from wherecast.kernels.arrays import Ints, Longs
+from wherecast.language.casts import truncation_limits
 from wherecast.language.events.keys import DAY_US
 from wherecast.language.events.types import FLOATS, INTEGERS, MOMENTS, NUMBERS, WIDTH_OF, Type, integer_range
 from wherecast.language.events.zone import Zone
@@ -169,7 +170,12 @@ class Steps:
         return self.step(kinds.DIFFERENCE, moment, self.constant(-fixed)) if fixed else moment
 
     def units(self, moment: Register, unit: int) -> Register:
+        """How many whole units have passed."""
         return self.step(kinds.UNITS, moment, self.constant(unit))
+
+    def rest(self, moment: Register, unit: int) -> Register:
+        """What has passed of the last unit."""
+        return self.step(kinds.RESTS, moment, self.constant(unit))
 
     def refuse(self) -> Register:
         raise NotPlainError
@@ -267,11 +273,8 @@ def _cast(steps: Steps, node: Cast) -> Register:
     if source is Type.NULL:
         return steps.typed(node.item, target)
     if target in INTEGERS and source in FLOATS:
-        low, high = integer_range(WIDTH_OF[target])
-        # The nearest doubles whose whole parts are too low or too high.
-        above = min(low - 1.0, float(np.nextafter(float(low), -np.inf)))
-        below = max(high + 1.0, float(np.nextafter(float(high), np.inf)))
-        return steps.step(kinds.TRUNCATE, steps.value(node.item), steps.constant(above), steps.constant(below))
+        limits = truncation_limits(*integer_range(WIDTH_OF[target]))
+        return steps.step(kinds.TRUNCATE, steps.value(node.item), *map(steps.constant, limits))
     if target in INTEGERS and source in INTEGERS:
         return _within(steps, steps.value(node.item), target)
     if target is Type.DOUBLE and source in (*FLOATS, *INTEGERS):

@@ -6,6 +6,9 @@ import numpy as np
 
 from wherecast.kernels.arrays import Longs
 
+#: Microseconds of a second, a minute and an hour.
+SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
+
 
 def civil(days: Longs) -> tuple[Longs, Longs, Longs]:
     """Year, month and day."""

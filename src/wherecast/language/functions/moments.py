@@ -6,7 +6,7 @@ The calendar is the proleptic Gregorian one, computed for all days at once (`fun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,11 @@ import numpy as np
 
 from wherecast.kernels import step_kinds as kinds
 from wherecast.kernels.arrays import Longs
-from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, instants, offset_pieces, walls
+from wherecast.language.events.keys import DAY_US, KEY_MAX, KEY_MIN, offset_pieces, walls
 from wherecast.language.events.types import MOMENTS, Type
 from wherecast.language.events.zone import Zone
 from wherecast.language.expression import Call, Cast, Node, Param, Span
-from wherecast.language.functions.calendar import civil, days_of
+from wherecast.language.functions.calendar import HOUR_US, MINUTE_US, SECOND_US, civil, days_of
 from wherecast.language.functions.formats import DEFAULT_FORMAT, check_format, read_moment, write_moments
 from wherecast.language.functions.row import (
     BIGINT,
@@ -39,16 +39,16 @@ from wherecast.language.functions.row import (
     literal,
     objects,
     retyped,
+    rows_by_text,
     vectorised,
 )
+from wherecast.language.functions.truncation import truncate_days, truncate_moments, truncation_steps
 from wherecast.language.nullable import Nullable, as_moments, filler, repeated
 
 if TYPE_CHECKING:
     from wherecast.language.steps import Register, Steps
 
 _INT, _BIGINT, _DATE, _TIMESTAMP = Type.INT, Type.BIGINT, Type.DATE, Type.TIMESTAMP
-_SECOND_US = 1_000_000
-_HOUR_US, _MINUTE_US = 3600 * _SECOND_US, 60 * _SECOND_US
 
 
 def _month_size(year: Longs, month: Longs) -> Longs:
@@ -84,103 +84,13 @@ def _of_clock(unit: int, count: int) -> Any:
 
 def _of_clock_steps(unit: int, count: int) -> Callable[[Steps, Call], Register]:
     def write(steps: Steps, call: Call) -> Register:
-        whole = steps.units(steps.wall(call.args[0]), unit)
-        return steps.step(kinds.DIFFERENCE, whole, _times(steps, steps.units(whole, count), count))
+        return steps.units(steps.rest(steps.wall(call.args[0]), unit * count), unit)
 
     return write
 
 
-def _times(steps: Steps, units: Register, unit: int) -> Register:
-    return steps.step(kinds.TIMES, units, steps.constant(unit))
-
-
 def _days_between_steps(steps: Steps, call: Call) -> Register:
     return steps.step(kinds.DIFFERENCE, *map(steps.days, call.args))
-
-
-# -- truncation -------------------------------------------------------------------------------------------------------
-
-_DAY_UNITS = {
-    **dict.fromkeys(("year", "yyyy", "yy"), "year"),
-    "quarter": "quarter",
-    **dict.fromkeys(("month", "mm", "mon"), "month"),
-    "week": "week",
-}
-_CLOCK_UNITS = {
-    **dict.fromkeys(("day", "dd"), DAY_US),
-    "hour": _HOUR_US,
-    "minute": _MINUTE_US,
-    "second": _SECOND_US,
-    "millisecond": 1000,
-    "microsecond": 1,
-}
-
-
-def _first_days(unit: str, days: Longs) -> Longs:
-    """The first day of the year, quarter, month or week that a day is in."""
-    if unit == "week":
-        return days - (days + 3) % 7
-    year, month, day = civil(days)
-    if unit == "month":
-        return days - day + 1
-    return days_of(year, 1 if unit == "year" else (month - 1) // 3 * 3 + 1)
-
-
-def _by_unit(units: Nullable) -> Iterator[tuple[str, Any]]:
-    """Each unit with its rows."""
-    if units.is_constant:
-        yield units.values[0], slice(None)
-        return
-    for text in set(units.values.tolist()):
-        yield text, np.flatnonzero(units.values == text)
-
-
-def _trunc(_call: Call, args: Sequence[Nullable], _zone: Zone) -> Nullable:
-    days, units = args
-    out, valid = days.values.copy(), all_valid(args).copy()
-    for text, rows in _by_unit(units):
-        unit = _DAY_UNITS.get(text.lower())
-        if unit is None:
-            valid[rows] = False
-        else:
-            out[rows] = _first_days(unit, days.values[rows])
-    return Nullable(out, valid)
-
-
-def _date_trunc(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
-    units, moments = args
-    out, valid = moments.values.copy(), all_valid(args).copy()
-    for text, rows in _by_unit(units):
-        unit = text.lower()
-        if unit in _DAY_UNITS:
-            days = walls(zone, moments.values[rows]) // DAY_US
-            out[rows] = instants(zone, _first_days(_DAY_UNITS[unit], days) * DAY_US)
-        elif unit in _CLOCK_UNITS:
-            out[rows] = _truncated(moments.values[rows], _CLOCK_UNITS[unit], zone)
-        else:
-            valid[rows] = False
-    return Nullable(out, valid)
-
-
-def _truncated(moments: Longs, unit: int, zone: Zone) -> Longs:
-    if unit <= _SECOND_US:
-        return moments // unit * unit
-    local = walls(zone, moments)
-    short = local // unit * unit
-    if zone.fixed_us is not None:
-        return short - zone.fixed_us if zone.fixed_us else short
-    # A wall clock that occurs twice keeps its offset, as in java.time, if that offset holds there.
-    same_offset = moments - (local - short)
-    return np.where(walls(zone, same_offset) == short, same_offset, instants(zone, short))
-
-
-def _date_trunc_steps(steps: Steps, call: Call) -> Register:
-    text, moment = call.args
-    unit, fixed = _CLOCK_UNITS.get(steps.literal(text).lower(), 0), steps.zone.fixed_us
-    if moment.type is not _TIMESTAMP or unit < _SECOND_US or fixed is None:
-        return steps.refuse()
-    short = _times(steps, steps.units(steps.wall(moment), unit), unit)
-    return steps.step(kinds.DIFFERENCE, short, steps.constant(fixed)) if fixed else short
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
@@ -307,7 +217,7 @@ def _unix_timestamp(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullabl
     values, valid = args[0]
     if kind is not Type.TIMESTAMP_NTZ:
         values = as_moments(values, kind, Type.TIMESTAMP, zone)
-    return Nullable(values // _SECOND_US + ((values < 0) & (values % _SECOND_US != 0)), valid)
+    return Nullable(values // SECOND_US + ((values < 0) & (values % SECOND_US != 0)), valid)
 
 
 def _moment(unit: int) -> Any:
@@ -324,7 +234,7 @@ def _moment(unit: int) -> Any:
 def _date_format(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     moments, forms = args
     out, valid = filler(Type.STRING, moments.valid.size), all_valid(args)
-    for form, rows in _by_unit(forms):
+    for form, rows in rows_by_text(forms):
         out[rows] = write_moments(moments.values[rows], form, zone)
     return Nullable(out, valid)
 
@@ -332,7 +242,7 @@ def _date_format(_call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
 def _from_unixtime(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     seconds, *forms = args
     with np.errstate(over="ignore"):
-        moments = Nullable(seconds.values * np.int64(_SECOND_US), seconds.valid)  # Java does not check it, either
+        moments = Nullable(seconds.values * np.int64(SECOND_US), seconds.valid)  # Java does not check it, either
     return _date_format(call, [moments, *(forms or [repeated(DEFAULT_FORMAT, object, moments.valid.size)])], zone)
 
 
@@ -436,7 +346,7 @@ def _extract(call: Call, args: Sequence[Nullable], zone: Zone) -> Nullable:
     if call.unit == "SECOND":
         if kind is not Type.TIMESTAMP_NTZ:
             values = walls(zone, as_moments(values, kind, Type.TIMESTAMP, zone))
-        return Nullable(objects((values % _MINUTE_US).tolist()), valid)
+        return Nullable(objects((values % MINUTE_US).tolist()), valid)
     days = as_days(values, kind, zone)
     return Nullable((days + 3) % 7 + 1 if call.unit == "DAYOFWEEK_ISO" else _year(days - (days + 3) % 7 + 3), valid)
 
@@ -480,9 +390,9 @@ MOMENT_FUNCTIONS = (
         "dayofyear", _day_of_year, "the day of the year, 1 to 366", "dayofyear(day) > 180", nearest=among(range(1, 367))
     ),
     _part("weekofyear", _week, "the week of ISO 8601, 1 to 53", "weekofyear(day) = 1", nearest=among(range(1, 54))),
-    _clock("hour", _HOUR_US, 24, "0 to 23, of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
-    _clock("minute", _MINUTE_US, 60, "0 to 59", "minute(time) = 0"),
-    _clock("second", _SECOND_US, 60, "0 to 59", "second(time) = 0"),
+    _clock("hour", HOUR_US, 24, "0 to 23, of the wall clock in the schema's time zone", "hour(time) BETWEEN 9 AND 17"),
+    _clock("minute", MINUTE_US, 60, "0 to 59", "minute(time) = 0"),
+    _clock("second", SECOND_US, 60, "0 to 59", "second(time) = 0"),
     replace(
         function(
             "extract",
@@ -577,7 +487,7 @@ MOMENT_FUNCTIONS = (
         DAY,
         _UNIT,
         result=_DATE,
-        evaluate=_trunc,
+        evaluate=truncate_days,
         says="the first day of the `'year'`, `'quarter'`, `'month'` or `'week'`; NULL for other units",
         example="trunc(day, 'month') = '2024-01-01'",
     ),
@@ -587,8 +497,8 @@ MOMENT_FUNCTIONS = (
         _UNIT,
         INSTANT,
         result=_TIMESTAMP,
-        evaluate=_date_trunc,
-        steps=_date_trunc_steps,
+        evaluate=truncate_moments,
+        steps=truncation_steps,
         says="the same for timestamps, also to the `'day'`, `'hour'`, `'minute'`, `'second'`, `'millisecond'`, `'microsecond'`",
         example="date_trunc('hour', time) = '2024-01-31 10:00:00'",
     ),
@@ -684,7 +594,7 @@ MOMENT_FUNCTIONS = (
         "t",
         _ONLY_INSTANT,
         result=_BIGINT,
-        evaluate=vectorised(lambda t: t // _SECOND_US),
+        evaluate=vectorised(lambda t: t // SECOND_US),
         says="the same of an instant, rounded down",
         example="unix_seconds(time) % 60 = 0",
     ),
@@ -729,7 +639,7 @@ MOMENT_FUNCTIONS = (
         "n",
         BIGINT,
         result=_TIMESTAMP,
-        evaluate=_moment(_SECOND_US),
+        evaluate=_moment(SECOND_US),
         says="the instant so many seconds after 1970",
         example="timestamp_seconds(volume) > time",
     ),

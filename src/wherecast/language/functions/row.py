@@ -12,7 +12,7 @@ ANSI mode would end the query, the value is NULL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -335,6 +335,15 @@ def nothing(kind: Type, length: int) -> Nullable:
 
 def all_valid(args: Sequence[Nullable]) -> Bools:
     return reduce(both_valid, (arg.valid for arg in args))
+
+
+def rows_by_text(texts: Nullable) -> Iterator[tuple[str, Any]]:
+    """Each text with the rows that have it."""
+    if texts.is_constant:
+        yield texts.values[0], slice(None)
+        return
+    for text in set(texts.values.tolist()):
+        yield text, np.flatnonzero(texts.values == text)
 
 
 def objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
