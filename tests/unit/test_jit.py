@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import signal
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -216,6 +218,31 @@ def test_compiled_code_is_kept_until_its_source_changes(tmp_path: Path, monkeypa
     assert stamp(low="WIDTH = 8\n") != first
     assert stamp(high=texts["high"] + "# more\n") != first
     assert stamp() == first
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
+def test_kept_code_is_loaded_without_what_compiling_needs(tmp_path: Path) -> None:
+    """A process that finds its code does not import Numba's compiler of arrays; one that then compiles a caller of it does, and may."""
+    (tmp_path / "doubling.py").write_text(
+        "import numpy as np\nfrom wherecast.kernels.jit import jit\n\n\n"
+        "@jit\ndef twice(values):\n    return values * 2\n\n\n"
+        "@jit\ndef four_times(values):\n    return twice(twice(values))\n"
+    )
+    compilers = "import sys; print('numba.np.arraymath' in sys.modules, end=' ')"
+    parts = ["import numpy as np, doubling", "print(*doubling.twice(np.arange(3)), end=' ')", compilers]
+    calling = [*parts, "print(*doubling.four_times(np.arange(3)), end=' ')", compilers]
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", "; ".join(script)],
+            capture_output=True, text=True, check=True, cwd=tmp_path, env={**os.environ, "NUMBA_CACHE_DIR": ""},
+        ).stdout.split()
+        for script in (parts, parts, calling, calling)
+    ]  # fmt: skip
+    twice, four_times = ["0", "2", "4"], ["0", "4", "8"]
+    assert said[0] == [*twice, "True"]
+    assert said[1] == [*twice, "False"]
+    assert said[2] == [*twice, "False", *four_times, "True"]
+    assert said[3] == [*twice, "False", *four_times, "False"]
 
 
 @jit

@@ -569,12 +569,15 @@ def choose_tests(
     for c in range(n_columns):
         present += start[c] < start[c + 1]
     mapped = find_mapped(start, members.size, width)
+    n_mapped = np.int64(0)
+    for c in range(n_columns):
+        n_mapped += mapped[c]
     work = np.empty(members.size, np.float32)
     mapped_share = 0.0
     for i in range(members.size):
         checks = STRAY_CYCLES * left_over(members[i], ptr, number, column, passed, used, mapped, width)
         guarded = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, number, column, passed, used)
-        by_maps = mapped.sum() * costs[3] / 64 + checks
+        by_maps = n_mapped * costs[3] / 64 + checks
         work[i] = min(by_maps, guarded)
         mapped_share += (by_maps < guarded) / members.size
     best = np.empty(members.size, np.float32)
