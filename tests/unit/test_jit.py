@@ -121,9 +121,9 @@ def expected_guards(guards: Any, own: Any) -> tuple[int, int]:
     return found, sure
 
 
-@pytest.mark.parametrize("size", [1, 15, 16, 17, 63, 64])
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 15, 16, 17, 63, 64])
 def test_guards_of_a_word(size: int) -> None:
-    """Also 16 at a time, with a rest. Events with lists go another way."""
+    """Also 8 or 16 at a time, with a rest. Events with lists go another way."""
     for _ in range(20):
         guards = RNG.integers(0, 2**32, size, np.uint32) & np.uint32(0xFFFF8007)
         own = RNG.integers(0, 2 * SINGLE, 8).astype(np.int32)

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles, Words
-from wherecast.kernels.jit import HAS_COMPRESS, ONE, ZERO, Scalar, config, inlined, jit, match_guards
+from wherecast.kernels.jit import GUARD_LANES, ONE, ZERO, Scalar, config, inlined, jit, match_guards
 
 #: Parts of a packed guard: column | whether nothing else is left to check | first bucket | last bucket.
 DECIDES_AT, FIRST_AT, LAST_AT = 15, 16, 24
@@ -42,8 +42,8 @@ SHIFT_MASK = (1 << SHIFT_BITS) - 1
 #: Words of the marks of a column's fine buckets. They come after the marks of all columns' buckets.
 FINE_WORDS = 256
 _HALF = 128
-#: Whether 16 guards are looked at at a time.
-_AT_ONCE = HAS_COMPRESS and not config.DISABLE_JIT
+#: Whether several guards are looked at at a time.
+_AT_ONCE = GUARD_LANES > 0 and not config.DISABLE_JIT
 _B16, _LOW16 = np.uint64(16), np.uint64(0xFFFF)
 
 #: The buckets of codes as tables have them: bucket | SINGLE.
@@ -123,7 +123,7 @@ def find_guarded(guards: Ints, first: Scalar, end: Scalar, own: Ints) -> tuple[S
     """
     found, sure = ZERO, ZERO
     if _AT_ONCE:
-        for at in range(first, end, 16):
+        for at in range(first, end, GUARD_LANES):
             both = match_guards(guards, at, end - at, own)
             found |= (both & _LOW16) << np.uint64(at - first)
             sure |= (both >> _B16) << np.uint64(at - first)
