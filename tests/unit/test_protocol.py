@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import wherecast.engine.segment
+import wherecast.index.build
 import wherecast.matchers.adaptive
 from wherecast import Engine
 from wherecast.matchers.protocol import Matcher
@@ -30,7 +31,7 @@ def test_every_matcher_has_the_defaults_of_the_base(name):
 def test_boxes_are_packed_once(monkeypatch):
     """A segment packs its boxes and the matcher checks candidates against the same arrays, also after planning."""
     calls = []
-    for module in (wherecast.engine.segment, wherecast.matchers.adaptive):
+    for module in (wherecast.index.build, wherecast.matchers.adaptive):
         pack = module.pack_boxes
         monkeypatch.setattr(module, "pack_boxes", lambda boxes, pack=pack: calls.append(boxes) or pack(boxes))
     engine = loaded()

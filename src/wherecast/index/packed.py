@@ -113,8 +113,8 @@ def pack_boxes(boxes: Boxes) -> PackedBoxes:
     identity = boxes.n_clauses == boxes.n_filters and np.array_equal(boxes.filter_ids, np.arange(boxes.n_filters))
     owners = _NONE if identity else boxes.filter_ids
     residuals = boxes.residuals if np.any(boxes.residuals >= 0) else _NONE
-    rows = _number_rows(boxes)
-    return PackedBoxes(*_stored(boxes.ptr, *rows, boxes.n_attributes), owners, residuals, boxes.n_filters, boxes.widths)
+    rows = _stored(boxes.ptr, *_number_rows(boxes), boxes.n_attributes)
+    return PackedBoxes(*rows, owners, residuals, boxes.n_filters, boxes.widths)
 
 
 def pack_numbered(filters: NumberedFilters, table: Boxes) -> PackedBoxes:
@@ -122,15 +122,18 @@ def pack_numbered(filters: NumberedFilters, table: Boxes) -> PackedBoxes:
     ptr, number = _numbered_rows(filters, np.diff(table.ptr))
     found = _distinct_rows(table, [slice(0, table.attr.size)], number.size)
     if found is None:
-        rows: Any = np.zeros(0, np.uint8), *(_taken(column, number) for column in (table.attr, table.lo, table.hi))
+        place = np.zeros(0, np.uint8)
+        attr, lo, hi = (_taken(column, number) for column in (table.attr, table.lo, table.hi))
     else:
         keys, narrow = found
         own = np.searchsorted(keys, _row_keys(table, slice(0, table.attr.size))).astype(narrow)
-        rows = _taken(own, number), *_rows_of(keys)
+        place = _taken(own, number)
+        attr, lo, hi = _rows_of(keys)
     owners = _NONE
     if not np.array_equal(filters.clause_ptr, np.arange(filters.n_filters + 1)):
         owners = np.repeat(np.arange(filters.n_filters, dtype=np.int32), np.diff(filters.clause_ptr))
-    return PackedBoxes(*_stored(ptr, *rows, table.n_attributes), owners, _NONE, filters.n_filters, table.widths)
+    rows = _stored(ptr, place, attr, lo, hi, table.n_attributes)
+    return PackedBoxes(*rows, owners, _NONE, filters.n_filters, table.widths)
 
 
 def _numbered_rows(filters: NumberedFilters, sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Any]:
@@ -157,10 +160,10 @@ def _taken(values: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[An
 
 def _stored(
     ptr: npt.NDArray[np.int64], number: npt.NDArray[Any], attr: npt.NDArray[Any], lo: Any, hi: Any, n_attributes: int
-) -> list[npt.NDArray[Any]]:
+) -> Rows:
     """The first five arrays of packed boxes, as small as they can be."""
     small = attr.astype(np.int8) if n_attributes <= 128 else attr
-    return side_by_side([ptr.astype(np.int32), number, small, lo, _NONE if np.array_equal(lo, hi) else hi])
+    return Rows(*side_by_side([ptr.astype(np.int32), number, small, lo, _NONE if np.array_equal(lo, hi) else hi]))
 
 
 def _number_rows(boxes: Boxes) -> tuple[npt.NDArray[Any], npt.NDArray[np.int16], Any, Any]:
