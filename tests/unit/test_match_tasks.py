@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from tests.unit.index_versions import make_ruled_index
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
 from wherecast.spark import tasks
-from wherecast.spark.columns import CANDIDATES, ERROR, IDS, SERVER
+from wherecast.spark.columns import ERROR, IDS, SERVER, TALLY
 from wherecast.spark.index import Index
 from wherecast.spark.layers import write_layer
 from wherecast.spark.manifest import Manifest
@@ -37,8 +39,16 @@ def answers(task: MatchTask, **columns: Any) -> list[dict[str, Any]]:
     return found
 
 
+def counted(found: list[dict[str, Any]]) -> Counter[str]:
+    """What the pieces of a batch have counted."""
+    total: Counter[str] = Counter()
+    for row in found:
+        total.update(json.loads(row[TALLY] or "{}"))
+    return total
+
+
 def test_answers_are_in_the_order_of_events(task: MatchTask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a batch is cut into pieces; candidates are on the first event of a piece."""
+    """However a batch is cut into pieces; the first event of a piece has what was counted in it."""
     prices = [0.0, 2.5, 9.0, None, 1.5] * 7
     wanted = [[], [1, 2], [1, 2, 3], [], [1]] * 7
     for most in (1, 3, 1_000):
@@ -47,9 +57,13 @@ def test_answers_are_in_the_order_of_events(task: MatchTask, monkeypatch: pytest
         found = answers(task, price=prices)
         assert [row[IDS] for row in found] == wanted
         assert {row[ERROR] for row in found} == {None}
-        assert found[0][CANDIDATES] > 0
-    counted = answers(replace(task, counts=True, tally=False), price=prices)
-    assert [row[IDS] for row in counted] == list(map(len, wanted))
+        numbers = counted(found)
+        assert (numbers["events"], numbers["errors"], numbers["matches"]) == (35, 0, 42)
+        assert numbers["candidates"] > 0
+        assert found[0][TALLY] is not None
+    only = answers(replace(task, counts=True, tally=False), price=prices)
+    assert [row[IDS] for row in only] == list(map(len, wanted))
+    assert TALLY not in only[0]
 
 
 def test_events_that_are_known_to_be_bad(task: MatchTask) -> None:
@@ -59,7 +73,8 @@ def test_events_that_are_known_to_be_bad(task: MatchTask) -> None:
         found = answers(one, price=pa.array([9.0, 9.0, None, None]), **{ERROR: errors})
         assert [row[ERROR] for row in found] == errors
         assert [row[IDS] or 0 for row in found] == ([3, 0, 0, 0] if one.counts else [[1, 2, 3], 0, 0, 0])
-        assert [row[CANDIDATES] is None for row in found] == [False] * 4
+        numbers = counted(found)
+        assert (numbers["events"], numbers["errors"], numbers["matches"]) == (4, 2, 3)
     assert [row[IDS] for row in answers(task, price=[9.0], **{ERROR: ["broken"]})] == [[]]
     assert answers(task, price=[2.5], **{ERROR: pa.array([None], pa.string())})[0][IDS] == [1, 2]
     with pytest.raises(EventError, match="broken"):
