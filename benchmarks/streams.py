@@ -300,6 +300,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
+    if asked.command != "prepare" and not (asked.work / "stock" / "truth.json").exists():
+        parser.error(f"there is no workload in {asked.work}; make it first: python benchmarks/streams.py prepare")
     COMMANDS[asked.command](Bars(asked.work.resolve(), asked.events, asked.rounds))
 
 
