@@ -28,8 +28,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -102,29 +101,23 @@ class Checkpoint:
         self.url = path if "://" in path else self._store.url  # for Spark, whose working directory may be another
 
     def start(self, writer: DataStreamWriter, spark: SparkSession) -> StreamingQuery:
-        """Start a query that has its checkpoint here."""
-        writer = writer.option("checkpointLocation", self.url)
-        with _starting, self._written_quickly(spark):
-            query = writer.start()
-            _await_sources(query)
-            return query
-
-    @contextmanager
-    def _written_quickly(self, spark: SparkSession) -> Iterator[None]:
-        """Queries that are started meanwhile write a local checkpoint without starting processes; the session stays as it was.
+        """Start a query that has its checkpoint here. On a local disk it is written quickly; the session's settings stay as they were.
 
         By default Spark calls Hadoop's FileContext, which starts processes for each file on a local disk: 75 ms a file, three files a batch.
         Hadoop's FileSystem renames as well and takes 14 to 30 ms. Elsewhere, as on HDFS, only FileContext can replace a file.
         """
-        manager = file_manager(spark)
-        if self._store.local is None or manager is None or spark.conf.get(_FILE_MANAGER, "") != "":
-            yield
-            return
-        spark.conf.set(_FILE_MANAGER, manager)
-        try:
-            yield
-        finally:
-            spark.conf.unset(_FILE_MANAGER)
+        writer = writer.option("checkpointLocation", self.url)
+        manager = None if self._store.local is None else file_manager(spark)
+        with _starting:
+            if manager is None or spark.conf.get(_FILE_MANAGER, "") != "":
+                return writer.start()
+            spark.conf.set(_FILE_MANAGER, manager)
+            try:
+                query = writer.start()
+                _await_sources(query)
+                return query
+            finally:
+                spark.conf.unset(_FILE_MANAGER)
 
     def stream(self) -> str | None:
         """The id of the stream; None before its first start."""
