@@ -43,11 +43,13 @@ LONGEST = (
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark whatever uses the session, so that no test of the fast part can start Spark by accident.
 
     Of the tests that run with every matcher, the fast part has those of the default and of the simplest.
     """
+    from tests.examples import left_to_others
+
     from wherecast.matchers.registry import MATCHERS
 
     papers = MATCHERS.keys() - {"adaptive", "scan"}
@@ -59,6 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if any(isinstance(value, str) and value in papers for value in parameters):
             item.add_marker(pytest.mark.slow)
+    left_out = left_to_others(items, getattr(config, "workerinput", {}).get("testrunuid"))
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -175,6 +176,7 @@ def residual_of(text: str) -> tuple[Node, LiteralValues]:
 _KINDS = [(pa.string(), pa.string()), (pa.string(), pa.large_string()), (pa.large_string(), pa.large_string())]
 
 
+@pytest.mark.slow
 @examples(60)
 @given(rows=_ROWS, kinds=st.sampled_from(_KINDS))
 def test_every_expression(rows: list[Row], kinds: tuple[pa.DataType, pa.DataType]) -> None:

@@ -311,6 +311,7 @@ def run(count: int, seed: int) -> None:
         assert peak_bytes(Compiler(SCHEMA), text) < MAX_BYTES, text[:200]
 
 
+@pytest.mark.slow
 def test_random_texts():
     """Random and mutated texts compile or are refused in their place, with bounded work and within 50 MB."""
     run(scaled(3_000), seed=1)
@@ -332,6 +333,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MONSTERS]
 )

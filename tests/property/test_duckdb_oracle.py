@@ -72,6 +72,7 @@ def make_shared_trial(rng: random.Random, kinds: tuple[str, ...]) -> Trial:
     return Trial(space, [maker.condition() for _ in range(FILTERS)], events)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kinds", [FULL_KINDS, LATER_KINDS], ids=["first", "later"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_shared_filter_means_what_duckdb_says(seed: int, kinds: tuple[str, ...]) -> None:

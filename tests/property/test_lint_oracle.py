@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from tests.examples import examples
 from tests.property.naive import NAIVE_FEATURES, evaluate
@@ -28,6 +29,7 @@ def check(found: LintFindings, matches: Callable[[int, int], bool], events: int)
                 assert not here or matches(finding.other, event), finding
 
 
+@pytest.mark.slow
 @examples(150)
 @given(trials(filters=12, events=12, features=NAIVE_FEATURES))
 def test_findings_are_true_of_every_event(trial: Trial) -> None:
@@ -46,6 +48,7 @@ def test_findings_are_true_of_every_event(trial: Trial) -> None:
         check(found, lambda number, at: known[number, at], len(trial.events))
 
 
+@pytest.mark.slow
 @examples(100)
 @given(trials(filters=6, events=8, features=NAIVE_FEATURES))
 def test_conjunctions_are_covered_by_their_parts(trial: Trial) -> None:

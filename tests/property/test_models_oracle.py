@@ -134,6 +134,7 @@ def check(engine: Engine, conditions: Sequence[Condition], events: Sequence[Even
     assert [sorted(engine.match(event)) for event in events] == expected, texts
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("leaves", LEAVES)
 def test_models_equal_the_naive_evaluator(leaves: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a batch and alone, after changes, after merging and after a snapshot; a filter's own text means the same.

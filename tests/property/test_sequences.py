@@ -69,6 +69,7 @@ def test_batches_do_not_matter(watched, batches, lateness):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_many_keys_grow_and_leave_memory(monkeypatch):
     """Thousands of states that come and go, with arrays that are far too small at first, give what the naive replay gives."""
     monkeypatch.setattr(sequence_state, "_FREE_WORDS", 64)

@@ -167,6 +167,7 @@ def outcome(work: Any) -> Any:
     return sorted(found, key=repr)
 
 
+@pytest.mark.sampled
 @examples(40)
 @given(randoms(), st.booleans(), st.booleans())
 @pytest.mark.parametrize("matcher", ["adaptive", "scan", "counting"])

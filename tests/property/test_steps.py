@@ -144,6 +144,7 @@ def test_steps_equal_evaluation(table: pa.Table, first: int, schema: Schema) -> 
         _check(column, recipe, events, schema, text)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_expressions(seed: int) -> None:

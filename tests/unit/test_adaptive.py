@@ -77,6 +77,7 @@ def test_random_sets(
     check(boxes, events, costs, events if sampled else None)
 
 
+@pytest.mark.sampled
 @PLANS
 @pytest.mark.parametrize(
     ("widths", "arrays", "tested"),
@@ -112,6 +113,7 @@ def test_cells_that_become_leaves_are_opened_again() -> None:
     assert matcher.stats()["nodes"] == 1
 
 
+@pytest.mark.slow
 def test_many_optional_columns_are_filed_by_what_an_event_has() -> None:
     """3 of 200 columns per clause, 20 of them in an event: nearly all clauses are looked up, few are met."""
     rng = np.random.default_rng(4)
@@ -123,6 +125,7 @@ def test_many_optional_columns_are_filed_by_what_an_event_has() -> None:
     assert matcher.stats()["candidates_per_event"] < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", [False, True])
 def test_guards_stand_for_the_rarest_constraint_that_is_left(listed: bool, large: int) -> None:
     """Points, ranges, lists and NULL beside each slot, in columns of fewer and of more codes than a guard has buckets."""
@@ -240,6 +243,7 @@ def test_output_grows(large: int) -> None:
     assert np.array_equal(np.sort(ids[-large:]), np.arange(large))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize(
     ("arrays", "tested"), [([2], 0.4), ([], 0.4), ([], 1.0)], ids=["lists", "several forms", "one form, so in order"]

@@ -70,6 +70,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("text", "written"), TEXTS, ids=[text[:40] for text, _ in TEXTS])
 def test_a_filter_comes_back_as_a_text_of_the_same_meaning(text: str, written: str | None) -> None:
     """From the log, from a segment and from all items: one text, which compiles to the same filter."""
@@ -86,6 +87,7 @@ def test_a_filter_comes_back_as_a_text_of_the_same_meaning(text: str, written: s
         assert compiler.compile(back).digests == compiler.compile(text).digests
 
 
+@pytest.mark.slow
 def test_a_snapshot_gives_the_same_texts(tmp_path) -> None:
     """What is saved and opened answers as the engine that saved it."""
     engine = Engine(SCHEMA)

@@ -32,6 +32,7 @@ def holds(test, event):
     return test.attribute in event and HOLDS[test.kind](event[test.attribute], test.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", workloads.NAMES)
 def test_tests_mean_what_the_texts_mean(name, monkeypatch):
     """Alternatives of tests, evaluated one by one, match what the engine matches for the SQL."""

@@ -42,6 +42,7 @@ def texts(count: int, seed: int = 1) -> list[str]:
     return [" AND ".join(term() for _ in range(rng.randrange(1, 5))) for _ in range(count)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rows", [1, 7, 100])
 @pytest.mark.parametrize("with_sample", [False, True])
 def test_blocks_change_nothing(monkeypatch, rows, with_sample):
@@ -69,6 +70,7 @@ def test_no_clauses_are_described():
     assert columns.attribute.size == conditions.column.size == 0
 
 
+@pytest.mark.slow
 def test_describing_takes_little_more_than_it_gives(monkeypatch):
     """What is computed on the way does not grow with the number of clauses."""
     monkeypatch.setattr(adaptive_conditions, "BLOCK_ROWS", 1 << 12)

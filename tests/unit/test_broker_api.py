@@ -134,6 +134,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BODIES)
 def test_events_come_in_every_form(call, name):
     """JSON, NDJSON, Arrow and CloudEvents give the same matches; the envelope of a CloudEvent is kept."""
@@ -174,6 +175,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WRONG)
 def test_bad_bodies_are_refused(call, name):
     """Whatever is sent, the answer is a problem, and nothing gets into the log."""
@@ -418,6 +420,7 @@ def test_a_subscription_expires_by_itself(call, monkeypatch):
     call("POST", f"{SPACE}/publish", 200, json=IBM)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damage", ["none", "pointer", "files", "missing"])
 def test_a_restart_serves_what_was_there(tmp_path, damage):
     """Engines come from their snapshots, or from the store where those are damaged; subscriptions and events are all there."""

@@ -43,6 +43,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_publish_is_answered_alike_on_both_ways(call, monkeypatch, name):
     """The way around FastAPI gives the status, the headers and the body of the endpoint; only ids and positions differ."""

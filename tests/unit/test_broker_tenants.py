@@ -96,6 +96,7 @@ class SessionCaller:
         return self.client.request(method, path, headers=headers, **kwargs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [lambda call: call, SessionCaller], ids=["token", "session"])
 def test_a_foreigner_reaches_nothing(call, by):
     """Every operation on a thing of a tenant answers another tenant's admin with 403 or 404, and changes nothing."""
@@ -137,6 +138,7 @@ def test_every_operation_needs_a_token(call):
         assert answer.status_code == 401, (method, path)
 
 
+@pytest.mark.slow
 def test_every_statement_names_the_tenant(call):
     """Whatever is asked of a table with tenants compares its tenant, or gives it: the queries cannot forget it.
 

@@ -18,6 +18,7 @@ from wherecast.language.syntax.limits import Limits
 from wherecast.matchers.registry import MATCHERS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("matcher", MATCHERS)
 @pytest.mark.parametrize("topic", TABLES)
 def test_each_filter_matches_its_rows(topic: str, matcher: str, tmp_path: Path) -> None:
@@ -35,6 +36,7 @@ def test_each_filter_matches_its_rows(topic: str, matcher: str, tmp_path: Path) 
         assert set(engine.match(event)) == expected, event
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("topic", TABLES)
 def test_each_filter_alone_and_as_a_cover(topic: str) -> None:
     """A filter means the same alone in its engine, and with at most one clause."""

@@ -69,6 +69,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
 def test_help_has_examples(command):
     """Every command explains itself, with an example."""
@@ -111,6 +112,7 @@ def test_wrong_call_is_2(args):
     assert not args or (result.stderr and not result.stdout)
 
 
+@pytest.mark.slow
 def test_start_up_imports_no_heavy_library(schema):
     """Help and check load neither Arrow nor Numba, pandas, Spark or plotting."""
     heavy = "{'pyarrow', 'numba', 'pandas', 'pyspark', 'matplotlib', 'duckdb'}"
@@ -123,6 +125,7 @@ def test_start_up_imports_no_heavy_library(schema):
         assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_an_engine_loads_no_pandas():
     """Its users may have it for other things, and it takes a third of a second to load."""
     script = (
@@ -355,6 +358,7 @@ def test_interrupted_run_leaves_no_file(many, tmp_path):
     assert not list(Path(tmp_path).glob(".*.partial"))
 
 
+@pytest.mark.slow
 def test_help_into_a_closed_pipe():
     """Even help may be cut short."""
     done = subprocess.run(

@@ -154,6 +154,7 @@ def read_matches(path):
 # -- formats ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("subscriptions", "events", "out"),
     [(a, b, SUFFIXES[(i + j) % len(SUFFIXES)]) for i, a in enumerate(SUFFIXES) for j, b in enumerate(SUFFIXES)],

@@ -58,6 +58,7 @@ def plan(files, *more: object, suffix: str = "csv", code: int = 0):
     )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("strategy", ["auto", "broadcast", "event-space", "filter-set"])
 def test_plan_and_evaluate(files, strategy, suffix):

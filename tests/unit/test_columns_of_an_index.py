@@ -61,6 +61,7 @@ SETS = [
 _TEXTS = ["x", " x ", "X", "axb", "yx", "x y", "xy", "xay", "12", "12\n", "1a", "", "ẞx", "😀x"]
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("_one_use_is_enough")
 @pytest.mark.parametrize(("filter", "column", "says_all"), SETS)
 def test_a_text_that_is_computed_has_columns_of_its_own(
@@ -139,6 +140,7 @@ GUARDED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("filter", GUARDED)
 def test_a_negated_text_test_does_not_hide_the_rest_of_its_clause(filter: str) -> None:
     """No event that fails the other condition is a candidate."""

@@ -152,6 +152,7 @@ def test_check_shows_what_compile_does():
         compiler.check("nosuch = 1")
 
 
+@pytest.mark.slow
 def test_a_large_shape_is_not_kept():
     """It does not push the small ones out."""
     compiler = Compiler(SCHEMA, Limits(terms=20_000))

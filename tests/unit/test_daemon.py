@@ -38,6 +38,7 @@ def test_other_errors_of_a_worker_are_told() -> None:
         daemon._until_closed(worker)(None, True)
 
 
+@pytest.mark.slow
 def test_workers_are_forked_from_frozen_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """When workers are forked, collections no longer look at what is imported, and workers end quietly."""
     frozen: list[bool] = []

@@ -38,6 +38,7 @@ def test_faulty_receivers_get_everything_once(tmp_path, seed):
     assert max(receiver.taken.values()) > 1  # answers were lost, so some came more than once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(2)))
 def test_crashes_of_the_process_lose_nothing(tmp_path, seed):
     """A process that dies again and again, with tries under way: everything is delivered in the end, under one id."""
@@ -59,6 +60,7 @@ def test_crashes_of_the_process_lose_nothing(tmp_path, seed):
     assert {row.message or row.id for row in rows.values()} <= set(receiver.taken)
 
 
+@pytest.mark.slow
 def test_a_dead_endpoint_ends_in_dead_letters_after_days(tmp_path):
     """Tries go on for three days, seldomer and seldomer; then there are dead letters, and a replay has the same ids."""
     sent = []
@@ -153,6 +155,7 @@ def test_retry_after_is_honoured(tmp_path):
     assert tries[1] - tries[0] >= 600_000
 
 
+@pytest.mark.slow
 def test_order_is_kept_where_asked(tmp_path):
     """An ordered subscriber gets each event after the one before it has ended, whatever fails."""
     receiver = FaultyReceiver(5, hangs=0.05)
@@ -184,6 +187,7 @@ def test_a_breaker_leaves_an_endpoint_alone(tmp_path):
     assert world.states() == {"delivered": 300}
 
 
+@pytest.mark.slow
 def test_one_hanging_endpoint_does_not_delay_others(tmp_path):
     """Deliveries to endpoints that work end as quickly beside one that hangs as without it."""
 
@@ -246,6 +250,7 @@ def test_due_tenants_are_found_by_index(tmp_path):
     assert not any("SCAN subscribers" in step for step in plan), plan
 
 
+@pytest.mark.slow
 def test_tenants_have_fair_shares(tmp_path):
     """A tenant with many slow deliveries does not keep another one waiting."""
     ends = {}

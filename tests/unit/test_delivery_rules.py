@@ -148,6 +148,7 @@ def call(tmp_path_factory):
         yield found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "body",
     [

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 
+@pytest.mark.slow
 def test_container_file():
     """The linter has nothing to say, what is copied exists and is not ignored, and the command is one of the program."""
     linter = Path(sys.executable).parent / "hadolint"

@@ -129,6 +129,7 @@ def test_commands_run(path, shell):
             assert not output or sorted(printed.splitlines()) == sorted(output.splitlines())
 
 
+@pytest.mark.slow
 def test_example_of_the_architecture_page(shell):
     """The command of the worked example runs."""
     (shell.place / "schema.json").write_text('{"symbol": "string", "price": "double"}')
@@ -167,6 +168,7 @@ def test_language_examples_compile(engine, text):
     engine.subscribe(text, text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", [line for block in fences(LANGUAGE, "sql") for line in block.splitlines()])
 def test_normal_form_is_the_same_filter(engine, text):
     """What `wherecast check` prints as the normal form compiles to the very filter it describes."""
@@ -244,6 +246,7 @@ def test_links_lead_somewhere(path):
         assert module in NO_MODULES or found, module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WALKS, ids=name_of)
 def test_walks_name_what_is_there(path):
     """Each function and class that a walk through the code names is defined in the module that stands behind it."""

@@ -22,6 +22,7 @@ def findings(*args: str) -> tuple[int, dict[str, dict[str, str]]]:
     return done.exit_code, {row["name"]: row for row in json.loads(done.stdout)}
 
 
+@pytest.mark.slow
 def test_a_sound_machine():
     """Where everything is there, nothing is a problem, and the command succeeds."""
     code, found = findings()
@@ -51,6 +52,7 @@ def test_without_java(monkeypatch):
     assert "JAVA_HOME" in found["java"]["advice"]
 
 
+@pytest.mark.slow
 def test_full_disk(monkeypatch):
     """Little room is a problem before it is an error in the middle of a job."""
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 20))
@@ -68,6 +70,7 @@ def test_no_place_for_kernels(monkeypatch, tmp_path):
     assert "NUMBA_CACHE_DIR" in found["kernel cache"]["advice"]
 
 
+@pytest.mark.slow
 def test_matching_that_fails(monkeypatch):
     """An engine that does not work, or answers wrongly, is a problem."""
 
@@ -80,6 +83,7 @@ def test_matching_that_fails(monkeypatch):
     assert "wrong answer" in findings()[1]["matching"]["found"]
 
 
+@pytest.mark.slow
 def test_port_in_use(monkeypatch):
     """A port that somebody listens on is named."""
     with socket.socket() as taken:

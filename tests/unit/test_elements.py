@@ -29,6 +29,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("text", "name", "holds", "is_indexed"), CASES, ids=[case[0] for case in CASES])
 def test_exists(text, name, holds, is_indexed):
     engine = Engine(SCHEMA)

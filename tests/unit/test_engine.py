@@ -144,6 +144,7 @@ def test_events_with_wrong_values(engine):
         engine.match([1, 2])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text_ids", [False, True], ids=["integers", "strings"])
 @pytest.mark.parametrize("segments", [1, 2])
 def test_runs_of_any_length_are_copied_whole(engine, segments, text_ids):
@@ -177,6 +178,7 @@ def test_matches_stay_those_of_their_version(engine):
     assert 10 not in engine.match({"volume": 0})
 
 
+@pytest.mark.sampled
 @EVERY_MATCHER
 def test_threads_find_the_same(engine):
     """A batch cut over threads gives what one thread gives, ids and counts."""
@@ -246,6 +248,7 @@ def test_unknown_matcher():
         Engine(SCHEMA, matcher="nope")
 
 
+@pytest.mark.sampled
 def test_readers_see_whole_changes_only(engine):
     """While a writer replaces batches, every match sees each of them wholly or not at all."""
     group = [f"s{i}" for i in range(20)]
@@ -311,6 +314,7 @@ class TestSaved:
         with pytest.raises(SnapshotError, match="not a saved engine"):
             Engine.open(tmp_path / "other")
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize(
         ("name", "change"),
         [

@@ -91,6 +91,7 @@ def test_an_engine_is_laid_over_several(matcher: str) -> None:
     check(delta, 4, 5)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ids", [[1, 2, 3], ["a", "b", "c"], [1, "1", "b"]], ids=["integers", "strings", "both"])
 @pytest.mark.parametrize("kept_in", ["segment", "log"])
 def test_an_id_in_both_is_refused(matcher: str, ids: list[Any], kept_in: str) -> None:

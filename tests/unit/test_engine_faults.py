@@ -171,6 +171,7 @@ def write(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, caplo
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("matcher", ["adaptive", pytest.param("scan", marks=pytest.mark.slow)])
 def test_faults_here_and_there(write: Write, matcher: str) -> None:
     """Some steps of each write, chosen at random, and the last ones, where it is published."""

@@ -38,6 +38,7 @@ def typed(ids: Any) -> list[tuple[type, Any]]:
 # -- as given ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("matcher", ["adaptive", "scan"])
 @pytest.mark.parametrize("parts", [1, 2, 3], ids=["one segment", "two segments", "a log"])
 @pytest.mark.parametrize(
@@ -141,6 +142,7 @@ DOORS: dict[str, Callable[[Engine, Any], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(("id", "message"), BAD_IDS)
 def test_bad_ids_are_refused_at_every_door(door: str, id: Any, message: str) -> None:
@@ -159,6 +161,7 @@ SOURCES: dict[str, Callable[[list[Any], list[Any]], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(("id", "message"), BAD_IDS)

@@ -75,6 +75,7 @@ class Writer:
             self.model = after
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("matcher", "turns", "n_readers"),
     [

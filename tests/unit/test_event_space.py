@@ -301,6 +301,7 @@ class TestLoad:
             new.carry_over(old)
             assert new.seen.sum() == seen
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize(
         ("skew", "servers"),
         [("one key with a tenth", 50), ("three keys with all", 20), ("zipf", 50), ("one key", 7), ("halves", 16)],

@@ -707,6 +707,7 @@ def test_arrow_equals_python(data):
         assert arrow.equals(python)
 
 
+@pytest.mark.slow
 def test_pandas_is_not_imported():
     """Importing the module does not load pandas (PyArrow does when it first makes an array, where pandas is there)."""
     code = "import sys, wherecast.language.events.events; print('pandas' in sys.modules)"

@@ -54,6 +54,7 @@ def found(engine: Engine, events: pa.RecordBatch, size: int) -> list[list[object
     return lists
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("filters", [gated(), mixed(), [*gated(), *mixed()]], ids=["gated", "mixed", "both"])
 @pytest.mark.parametrize("texts", [False, True])
 def test_any_size_of_batch_finds_the_same(filters: list[str], texts: bool) -> None:
@@ -66,6 +67,7 @@ def test_any_size_of_batch_finds_the_same(filters: list[str], texts: bool) -> No
         assert found(engine, events[:few], size) == expected[:few]
 
 
+@pytest.mark.slow
 def test_after_changes() -> None:
     """Dead subscriptions are left out, and several segments are put together."""
     engine = make(gated())
@@ -79,6 +81,7 @@ def test_after_changes() -> None:
         assert found(engine, events, size) == found(scan, events, 300)
 
 
+@pytest.mark.slow
 def test_more_matches_than_room() -> None:
     """Many more matches than the plan expects are found, too, and many subscriptions of one filter."""
     texts = [f"symbol = 'A' AND price < {1000 + n}" for n in range(9_000)]

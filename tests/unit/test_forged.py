@@ -95,6 +95,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path
     return save
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("matcher", "shape", "array", "at", "value"), LIES)
 def test_a_lie_is_refused(saved, tmp_path, matcher, shape, array, at, value):
     """A value that would lead a kernel out of an array, or in a circle, is refused when the file is opened."""

@@ -56,6 +56,7 @@ def test_rows_are_complete(row):
     assert Compiler(SCHEMA).compile(row.example).clause_ptr.size == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_call_comes_back_from_a_snapshot_and_from_text(row):
     """A filter is stored, and written as text, so that the same residuals and the same filter come back."""
@@ -119,6 +120,7 @@ def _columns(rng, zone):
     ), days
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "zone",
     [

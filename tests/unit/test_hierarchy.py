@@ -118,6 +118,7 @@ class TestUpdates:
         assert tree.deliver(EVENTS)[0][server, 6]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("summary", ["bloom", "dictionary"])
 @pytest.mark.parametrize("open_filter", [False, True])
 @pytest.mark.parametrize("policy", ["replicate", "residual"])

@@ -147,6 +147,7 @@ def test_a_lease_is_renewed(index: Index, monkeypatch: pytest.MonkeyPatch) -> No
     assert index.store.names(LEASES) == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("content", [b"", b"{", b"7", b'{"version": 1}', b"\xff"])
 def test_a_damaged_lease_means_nothing(index: Index, content: bytes) -> None:
     """Its writer's host went down while writing it."""

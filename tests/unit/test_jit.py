@@ -220,6 +220,7 @@ def test_compiled_code_is_kept_until_its_source_changes(tmp_path: Path, monkeypa
     assert stamp() == first
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
 def test_kept_code_is_loaded_without_what_compiling_needs(tmp_path: Path) -> None:
     """A process that finds its code does not import Numba's compiler of arrays; one that then compiles a caller of it does, and may."""
@@ -254,6 +255,7 @@ def spin(turns: int) -> Any:
     return found, found
 
 
+@pytest.mark.slow
 def test_an_interrupt_during_a_kernel_is_an_interrupt() -> None:
     """And no SystemError of Numba's, which does not look for it while it makes the result an object."""
     assert len(spin(1)) == 2

@@ -80,6 +80,7 @@ Why not:
 <!-- lab:end -->"""
 
 
+@pytest.mark.slow
 def test_a_section_is_this_text(entry):
     """Claims beside ours, reasons, settings, counts beside times; cells cannot break the table."""
     assert render_section([entry], "paper") == SECTION
@@ -215,6 +216,7 @@ def test_reports_judge_what_is_stored(register, tmp_path):  # noqa: F811
     assert "### Table 1: toy-one" in render_section([first, second], "small")
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_bytes_each_time():
     """So that pages that are kept in a repository change only with their results."""
     rows = run(Settings(), silent)

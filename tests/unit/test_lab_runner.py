@@ -33,6 +33,7 @@ def results(tmp_path):
     return Results(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_run_leaves_rows_record_and_figures(register, results):  # noqa: F811
     """Rows come back as they were found, from Parquet and CSV; every figure is there in both formats."""
     (experiment,) = register(toy("toy-one"), formats=FORMATS)

@@ -178,6 +178,7 @@ KEPT = {
 BETWEEN_FILTERS = {"equal", "covered"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("code", "text", "piece", "advice"), [(c, *row) for c, rows in BROKEN.items() for row in rows])
 def test_a_rule_finds_what_it_is_about(code, text, piece, advice):
     """Once, at its place, with what to write instead."""
@@ -191,6 +192,7 @@ def test_a_rule_finds_what_it_is_about(code, text, piece, advice):
     assert advice in f"{found.message}; {found.advice}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("code", "text"), [(c, text) for c, texts in KEPT.items() for text in texts])
 def test_a_rule_finds_nothing_else(code, text):
     """What looks like it and is right is left alone."""
@@ -202,6 +204,7 @@ def all_letters() -> str:
     return "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["lower", "upper", "trim", "ltrim", "rtrim"])
 def test_what_a_function_of_texts_gives_is_left_alone(name):
     """So a text that it changes is never its result; also of letters whose case depends on their neighbours."""
@@ -217,6 +220,7 @@ def hours_of_four_years() -> pa.Table:
     return pa.table({"t": [start + dt.timedelta(hours=n, seconds=n * 61 % 3600) for n in range(4 * 366 * 24)]})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [row.name for row in MOMENT_FUNCTIONS if row.nearest is not None])
 def test_every_part_of_a_moment_is_one_that_it_can_be(name):
     """All hours of four years, one of them a leap year, with minutes and seconds that differ."""
@@ -284,6 +288,7 @@ NOT_COVERED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("narrow", "wide"), COVERED)
 def test_covered(narrow, wide):
     """The narrow one names the wide one, in any order and among others; the wide one is not covered."""

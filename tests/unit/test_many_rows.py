@@ -108,6 +108,7 @@ def values_of(text: str, events: EventBatch) -> list[Any]:
     return [str(v) if is_there else None for v, is_there in zip(values.tolist(), valid.tolist(), strict=True)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("letters", ["aBcXyZ[@`{ ", "aBcéÉßİ日😀"], ids=["ascii", "others"])
 @pytest.mark.parametrize("text", _EXPRESSIONS)
 def test_many_rows_have_the_values_of_few(text: str, letters: str) -> None:

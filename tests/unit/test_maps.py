@@ -98,6 +98,7 @@ def test_a_shared_key_is_a_column() -> None:
     assert engine[4] == "map_contains_key(labels, 'team') AND n = 1 AND labels['team'] = 'team4'"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "kind", ["string", "double", "real", "bigint", "boolean", "date", "timestamp", "binary", "decimal(9,2)"]
 )

@@ -47,6 +47,7 @@ CASES = [(form, *case) for form in FORMS for case in BAD] + [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "event", "message"), CASES)
 def test_told_once(form, event, message, caplog):
     """Once per engine and name, as a warning of `wherecast.events`; the attribute is NULL, as it is when it is missing."""
@@ -63,6 +64,7 @@ def test_told_once(form, event, message, caplog):
     assert len(caplog.records) == 2  # another engine tells it again
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "event", "message"), CASES)
 def test_strict(form, event, message):
     """With `strict` it is an error, every time."""
@@ -83,6 +85,7 @@ def test_strict_rows_can_be_skipped():
     assert found.subscription_ids().tolist() == ["dear"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "event",

@@ -104,6 +104,7 @@ def test_joined_parts_are_the_same_filters(small, name):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("with_sample", [False, True])
 @pytest.mark.parametrize("name", TERMS)
 def test_numbers_change_no_index(monkeypatch, name, with_sample):

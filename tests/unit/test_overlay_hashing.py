@@ -77,6 +77,7 @@ def test_the_hash_never_decreases():
         assert places[-1] < 1 << line.bits
 
 
+@pytest.mark.slow
 def test_each_cell_is_found_again():
     """The next offset of an offset is the first that some cell has."""
     plain = line_of(PRICE, 16, 1)

@@ -228,6 +228,7 @@ class TestExamplesOfThePaper:
     QUOTE = {"type": "double", "min": 0, "max": 20, "precision": 0.01}  # noqa: RUF012 - never written
     QUOTES = Schema.of({"exchange": "string", "symbol": "string", "price": QUOTE, "high": QUOTE, "low": QUOTE})
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mode", ["chord", "opchord"])
     def test_the_event_of_figure_1_matches_the_first_subscription_of_figure_2(self, mode):
         """Section 3.2: the second one is in two lists, and constrains three attributes."""
@@ -270,6 +271,7 @@ class TestChurn:
         assert (result.lost, result.undelivered, result.wrongly_delivered) == (0, 0, 0)
         assert result.deliveries > 0
 
+    @pytest.mark.slow
     def test_one_copy_does(self):
         """The trial can fail: without copies, what a crashed node had is gone."""
         result = run_churn(replace(self.CHURN, copies=1), 3)

@@ -103,6 +103,7 @@ any_record = st.sampled_from(RECORDS).flatmap(values_of)
 
 
 class TestRecords:
+    @pytest.mark.sampled
     @pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.__name__)
     def test_come_back_as_they_were(self, record):
         """Same class, same fields, same types all the way down."""

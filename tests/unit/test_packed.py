@@ -64,6 +64,7 @@ class TestPacked:
         for name, array in unpack_boxes(packed)._asdict().items():
             assert np.array_equal(array, getattr(boxes, name)), name
 
+    @pytest.mark.sampled
     def test_checks_agree_with_the_definition(self, width, n_clauses, bytes_per_row, points):
         """Every clause against every event, lists and constraints of many intervals among them."""
         boxes, events = make_case(width, min(n_clauses, 300), points=points)

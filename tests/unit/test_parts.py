@@ -69,6 +69,7 @@ def expected(batch: pa.RecordBatch) -> list[list[object]]:
     return [sorted(ids) for ids in engine.match_batch(EVENTS)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part_rows", [1, 3, 1000])
 @pytest.mark.parametrize("texts", [False, True])
 def test_one_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_rows: int, texts: bool) -> None:

@@ -26,6 +26,7 @@ def event(seconds: float | None, n: int, user: str | None = "u") -> dict:
     return {"ts": None if seconds is None else BEGIN + dt.timedelta(seconds=seconds), "n": n, "user": user}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
@@ -146,6 +147,7 @@ def test_null_is_a_key():
     assert [(m.key, m.events) for m in found] == [(None, (0, 2))]
 
 
+@pytest.mark.slow
 def test_a_key_space_that_grows_for_ever(tmp_path):
     """Keys and states end with their window, so that memory does not grow; what exceeds the bound is counted."""
     engine = Engine(SCHEMA, event_time=EventTime("ts", state_bytes=1 << 20))
@@ -239,6 +241,7 @@ def test_commands(tmp_path):
         run_match(job)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "keys"),
     [

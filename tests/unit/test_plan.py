@@ -359,6 +359,7 @@ class TestPicture:
         with pytest.raises(PlanError, match=r"unknown suffix '\.gif'"):
             save_picture(picture, tmp_path / "load.gif")
 
+    @pytest.mark.sampled
     @strategies
     def test_every_strategy_can_be_drawn(self, strategy, tmp_path):
         """As a PNG, with matplotlib."""

@@ -34,6 +34,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "PART", 50)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_the_outcome_is_that_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subscriptions, errors, their rows and positions are the same, and so is what matches."""
@@ -120,6 +121,7 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
         os.kill(int(child), 0)
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_its_parent() -> None:
     """Its standard input is the parent's word."""
     code = processes._START.format(path=sys.path)

@@ -89,6 +89,7 @@ def outcomes(programs: list[Program], events: EventBatch) -> list[list[bool]]:
 
 
 class TestRoundTrip:
+    @pytest.mark.sampled
     @pytest.mark.parametrize("filter_text", FILTERS)
     def test_each(self, filter_text):
         """Every construct of the language comes back, alone and as part of a filter that is kept whole."""

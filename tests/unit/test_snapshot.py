@@ -188,6 +188,7 @@ class TestRoundTrip:
 
 
 class TestDamage:
+    @pytest.mark.slow
     def test_every_byte(self, small):
         """A changed byte is found, wherever it is."""
         rng = random.Random(7)
@@ -227,6 +228,7 @@ class TestDamage:
                     assert [len(found[n]) for n in ("lo", "g/flag", "g/digest", "g/names")] == [5, 3, 2, 4]
             forge(small, file.name, lambda _: None)  # its own checksum again
 
+    @pytest.mark.slow
     def test_every_length(self, small):
         """A file that is too short or too long is found."""
         for file in files_of(small):

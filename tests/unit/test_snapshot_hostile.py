@@ -121,6 +121,7 @@ HOSTILE = {
 
 
 class TestHostile:
+    @pytest.mark.sampled
     @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
     def test_manifest(self, small, change):
         """A manifest with a right checksum and a lie in it is refused when it is opened."""

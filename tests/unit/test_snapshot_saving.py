@@ -140,6 +140,7 @@ class TestSaving:
         assert open_snapshot(small).arrays["lo"].tolist() == [0] * 5
         assert open_snapshot(small).version == old.version + 1
 
+    @pytest.mark.slow
     def test_open_while_saving(self, tmp_path):
         """Readers see one whole version after the other while a writer saves as fast as it can."""
         path, saves = tmp_path / "s", max(60, scaled(150))

@@ -46,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "pattern", "matches"), CASES)
 def test_patterns(name: str, pattern: str, matches: bool) -> None:
     """The index, the evaluator behind NOT and a single event say the same."""
@@ -122,6 +123,7 @@ def test_many_levels_with_many_wildcards() -> None:
     assert len(codes.encode_text("/".join("ab" * 5 + "a"))) == 1 + 2**6
 
 
+@pytest.mark.slow
 def test_a_schema_without_room() -> None:
     """Where topics of all texts do not fit in an index, MATCHES is refused; the schema stays usable."""
     schema = Schema.of({f"a{i}": "string" for i in range(9_000)})

@@ -43,6 +43,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("text", "condition", "holds"), CASES)
 def test_words(text: str, condition: str, holds: bool) -> None:
     """The index, the evaluator behind NOT and a single event say the same."""

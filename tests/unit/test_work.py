@@ -131,6 +131,7 @@ def test_hundreds_of_conditions_fold_the_case_once(monkeypatch):
     assert len(folded) == 1
 
 
+@pytest.mark.slow
 def test_sizes_beyond_32_bits_add_up():
     """Work is added in 64 bits: many reads of a text are not taken for few."""
     engine = Engine(SCHEMA, limits=Limits(filter_work_bytes=2**31, event_work_bytes=2**40))

@@ -258,6 +258,7 @@ def test_wall_clocks_have_no_zone() -> None:
     assert good.array(0).to_pylist() == [dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 6, 1), None]  # noqa: DTZ001
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Monrovia"])
 @pytest.mark.parametrize("convert", [walls, instants])
 def test_many_moments_as_few(name: str, convert: Callable[[Zone, Longs], Longs]) -> None:
