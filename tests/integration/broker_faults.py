@@ -244,6 +244,8 @@ def full_disk(broker: BrokerProcess, kilobytes: int) -> dict[str, Any]:
             else:
                 refused.append(answer)
         assert {answer.status_code for answer in refused} == {503}, [a.text for a in refused]
+        # A checkpoint lets the log start over, where it has room; so from now on not even its first page can be written.
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         assert http.put(f"{SPACE}/subscriptions/more", json={"filter": "n > 5"}).status_code == 503
         assert http.get(f"{SPACE}/subscriptions/more").status_code == 404
         assert http.get("/healthz").status_code == 200
