@@ -1,6 +1,6 @@
 """How much a random test tries. A test names its usual number; the profile of Hypothesis scales it.
 
-`make test-fast` runs the profile `fast`, a twentieth of it, `make test` the profile `ci`, a half, and HYPOTHESIS_PROFILE=long fifty times as many. Every run draws
+`make test-fast` runs the profile `fast`, a twentieth of it, `make test` the profile `ci`, a third, and HYPOTHESIS_PROFILE=long fifty times as many. Every run draws
 new examples, so runs add up.
 """
 
@@ -19,7 +19,7 @@ from hypothesis.strategies import SearchStrategy
 T = TypeVar("T")
 _USUAL = 100
 # Every run tries new examples; a failure prints the blob that repeats it. No deadline: the first call of a kernel compiles it.
-settings.register_profile("ci", max_examples=_USUAL // 2, derandomize=False, print_blob=True, deadline=None)
+settings.register_profile("ci", max_examples=_USUAL // 3, derandomize=False, print_blob=True, deadline=None)
 settings.register_profile("fast", parent=settings.get_profile("ci"), max_examples=_USUAL // 20)
 settings.register_profile("long", parent=settings.get_profile("ci"), max_examples=_USUAL * 50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
@@ -69,7 +69,7 @@ def left_to_others(items: list[pytest.Item], run: str | None) -> set[pytest.Item
 
 
 def is_fast() -> bool:
-    return settings.default.max_examples < _USUAL // 2
+    return settings.default.max_examples < _USUAL // 3
 
 
 def all_below(n: int) -> list[int]:

@@ -187,10 +187,10 @@ def test_faults_here_and_there(write: Write, matcher: str) -> None:
 @pytest.mark.parametrize(
     ("matcher", "step", "error", "share"),
     [
-        ("adaptive", "call", MemoryError, 3),
-        ("scan", "call", KeyboardInterrupt, 8),
-        ("scan", "line", KeyboardInterrupt, 4),
-        ("scan", "opcode", KeyboardInterrupt, 80),
+        ("adaptive", "call", MemoryError, 6),
+        ("scan", "call", KeyboardInterrupt, 16),
+        ("scan", "line", KeyboardInterrupt, 8),
+        ("scan", "opcode", KeyboardInterrupt, 99),
     ],
 )
 def test_faults_everywhere(write: Write, matcher: str, step: Step, error: type[BaseException], share: int) -> None:

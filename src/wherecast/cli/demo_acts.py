@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Quotes that are shown, and alerts of each.
 _QUOTES, _ALERTS = 6, 3
 #: Rules that Spark SQL evaluates: two numbers, so that what a query costs anyway can be told from what a rule adds.
-_FEW, _MORE = 100, 400
+_FEW, _MORE = 50, 200
 
 
 class Alert(NamedTuple):

@@ -8,11 +8,12 @@ quotes to the next, so that alerts come and go. The same seed gives the same wor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
-from wherecast.kernels.arrays import Longs
+from wherecast.kernels.arrays import Floats, Longs
 
 TRADED, WATCHED = 20_000, 3_000
 OPENING = np.datetime64("2024-01-02T14:30:00", "us")
@@ -111,8 +112,7 @@ class AlertMarket:
         )
 
     def _pick(self, count: int, among: int, flat: int) -> Longs:
-        weights = 1 / (np.arange(among) + flat)
-        return self.random.choice(among, count, p=weights / weights.sum())
+        return _chances(among, flat).searchsorted(self.random.random(count), side="right")
 
     def _near(self, symbol: int, low: float, high: float) -> str:
         return f"{self._levels[symbol] * self.random.uniform(low, high):.2f}"
@@ -131,3 +131,11 @@ class AlertMarket:
 
     def _turnover(self, symbol: int) -> str:
         return f"symbol = '{self.symbols[symbol]}' AND price * volume > {self._near(symbol, 10_000, 100_000)}"
+
+
+@cache
+def _chances(among: int, flat: int) -> Floats:
+    """Of each symbol, the chance that it or one before it is picked: the first are picked most."""
+    summed: Floats = np.cumsum(1 / (np.arange(among) + flat))
+    summed /= summed[-1]
+    return summed

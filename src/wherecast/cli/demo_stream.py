@@ -6,6 +6,9 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,21 +106,16 @@ class Demo:
 def run_stream_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -> None:
     """Write a workload into `out`, run the pipeline over it, and show what came out."""
     begin = time.perf_counter()
-    demo = _write_workload(out, n_subscriptions, n_events, seed)
-    say(f"generated {n_subscriptions:,} subscriptions and {n_events:,} quotes in {_since(begin)}: {out}/")
     note_first_compilation()
-    step = time.perf_counter()
-    with open_pipeline(read_config(out / "pipeline.toml")) as pipeline:
-        say(f"started Spark in {_since(step)}")
-        step = time.perf_counter()
-        built = pipeline.build()
-        build_s = time.perf_counter() - step
-        say(
-            f"built the index in {build_s:.1f} s; the plan: {'broadcast' if built.plan is None else built.plan.strategy}"
-        )
-        batches = _run(pipeline, demo)
-        say(f"second act: the same rules on {SERVERS} servers, and a part of the work in plain Spark SQL")
-        result = _result(pipeline, demo, batches, build_s)
+    with _writing(out):
+        _make_room(out)
+    with ThreadPoolExecutor(1) as pool:  # Spark starts meanwhile
+        generating = pool.submit(_write_workload, out, n_subscriptions, n_events, seed)
+        with open_pipeline(read_config(out / "pipeline.toml")) as pipeline:
+            demo = generating.result()
+            say(f"started Spark in {_since(begin)}")
+            say(f"generated {n_subscriptions:,} subscriptions and {n_events:,} quotes meanwhile: {out}/")
+            result = _play(pipeline, demo)
     _show(result)
     page = write_page(out / "report.html", result)
     typer.echo(f"\nthe page with plots: {page}")
@@ -125,28 +123,40 @@ def run_stream_demo(out: Path, n_subscriptions: int, n_events: int, seed: int) -
     typer.echo(f"all done in {_since(begin)}")
 
 
+def _play(pipeline: Pipeline, demo: Demo) -> DemoResult:
+    begin = time.perf_counter()
+    built = pipeline.build()
+    build_s = time.perf_counter() - begin
+    say(f"built the index in {build_s:.1f} s; the plan: {'broadcast' if built.plan is None else built.plan.strategy}")
+    batches = _run(pipeline, demo)
+    say(f"second act: the same rules on {SERVERS} servers, and a part of the work in plain Spark SQL")
+    return _result(pipeline, demo, batches, build_s)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise usage_error(f"'{out}' cannot be written: {error.strerror or error}") from None
+
+
 def _write_workload(out: Path, n_subscriptions: int, n_events: int, seed: int) -> Demo:
     market, begin = AlertMarket(seed), time.time() - BATCHES
     sizes = [len(part) for part in np.array_split(np.empty(n_events), min(BATCHES, n_events))]
     quotes: list[pa.Table] = []
-    try:
-        _make_room(out)
-        for name in ("events", "changes"):
-            (out / name).mkdir()
-        (out / "schema.json").write_text(json.dumps(SCHEMA, indent=2) + "\n", encoding="utf-8")
+    with _writing(out):
         pq.write_table(market.subscriptions(n_subscriptions), out / "subscriptions.parquet")
         for number, size in enumerate(sizes):
             file = out / "events" / f"{number:03d}.parquet"
             quotes.append(market.quotes(size))
             _put(quotes[-1], file)
             os.utime(file, times=(begin + number, begin + number))  # a stream takes files by age
-    except OSError as error:
-        raise usage_error(f"'{out}' cannot be written: {error.strerror or error}") from None
     return Demo(out, ChangeLog(market, n_subscriptions), len(sizes), f"symbol = '{busiest(quotes)}' AND volume >= 1000")
 
 
 def _make_room(out: Path) -> None:
-    """Remove what an earlier demo left in a folder, and mark it as a demo's; what is somebody else's is refused."""
+    """Remove what an earlier demo left in a folder, and write the configuration; what is somebody else's is refused."""
     config = out / "pipeline.toml"
     if not (config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(_HEADER)):
         for name in (config.name, *_OURS):
@@ -158,6 +168,9 @@ def _make_room(out: Path) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     config.write_text(_CONFIG.format(place=out), encoding="utf-8")
+    (out / "schema.json").write_text(json.dumps(SCHEMA, indent=2) + "\n", encoding="utf-8")
+    for name in ("events", "changes"):
+        (out / name).mkdir()
 
 
 def _put(table: pa.Table, path: Path) -> None:
