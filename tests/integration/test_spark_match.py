@@ -463,9 +463,9 @@ def test_numbers_count_every_event_once(
     table = pa.concat_tables([EVENTS.drop_columns("volume"), others])
     rows = frame(spark, table.append_column("volume", pa.array(volumes, pa.decimal128(20, 2))))
     events = rows.selectExpr("*", f"{KNOWN[known]} AS __wherecast_error").repartition(4, "symbol")
+    kept = ws.match(events, built(strategy), on_error="keep").collect()
+    errors = sum(row.error is not None for row in kept)
     for on_error, output in (("keep", "pairs"), ("skip", "lists"), ("skip", "counts")):
-        kept = ws.match(events, built(strategy), on_error="keep").collect()
-        errors = sum(row.error is not None for row in kept)
         numbers = ws.Numbers()
         ws.match(events, built(strategy), on_error=on_error, output=output, numbers=numbers).collect()
         found = numbers.get()

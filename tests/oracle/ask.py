@@ -2,9 +2,10 @@
 
 Theory of operation. A query per expression is simple and slow: planning a query and compiling it to Java takes far longer than
 computing a few rows. So all expressions are columns of one query. In ANSI mode a single value that cannot be computed ends that
-query, and Spark does not say which. The expressions that fail are searched for by halves, and so are their rows. These
-searches run no job: Spark's optimizer computes a projection of a local table while it plans. The other expressions, and
-the other rows, are then asked for in one query again. What fails only in a job is searched for with jobs.
+query, and Spark does not say which. The expressions that fail are searched for by halves. This
+search runs no job: Spark's optimizer computes a projection of a local table while it plans. The other expressions
+are then asked for in one query again. What fails only in a job is searched for with jobs. Where the values of single rows are asked for, each expression is
+wrapped so that an error becomes NULL.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Expressions of one query: Spark does not compile a wider one as a whole.
 WIDTH = 100
-#: The column that numbers the rows.
-ROW = "__row"
 
 
 def ask_spark(spark: SparkSession, table: pa.Table, texts: Sequence[str]) -> list[list[Any] | Exception]:
@@ -30,16 +29,16 @@ def ask_spark(spark: SparkSession, table: pa.Table, texts: Sequence[str]) -> lis
 
 def ask_spark_by_row(spark: SparkSession, table: pa.Table, texts: Sequence[str]) -> list[list[Any]]:
     """The values of each expression, with None for the rows for which Spark ends the query."""
-    from pyspark.errors import AnalysisException
+    return _compute(_frame(spark, table), [_without_errors(spark, text) for text in texts])
 
-    frame = _frame(spark, table)
-    answers = _answers(frame, texts)
-    refused = [f"{text}: {a}" for text, a in zip(texts, answers, strict=True) if isinstance(a, AnalysisException)]
-    assert not refused, "Spark refuses " + "\n".join(refused)
-    failing = [i for i, answer in enumerate(answers) if not isinstance(answer, list)]
-    spared = _compute(frame, [_spare(frame, texts[i], len(table)) for i in failing])
-    known = {**dict(enumerate(answers)), **dict(zip(failing, spared, strict=True))}
-    return [known[i] for i in range(len(texts))]
+
+def _without_errors(spark: SparkSession, text: str) -> Column:
+    """An expression that is NULL where computing it fails: what Spark itself puts around `try_to_date` and the like."""
+    from pyspark.sql.classic.column import Column
+
+    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # type: ignore[attr-defined]
+    java = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    return Column(java.classic.ExpressionUtils.column(java.catalyst.expressions.TryEval(parsed)))
 
 
 def holds(text: str) -> str:
@@ -48,10 +47,9 @@ def holds(text: str) -> str:
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The rows, numbered; a timestamp without a zone stays one, whatever the zone of the session."""
+    """The rows; a timestamp without a zone stays one, whatever the zone of the session."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    table = table.append_column(ROW, pa.array(range(len(table)), pa.int64()))
     return spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
 
 
@@ -76,15 +74,17 @@ def _failures() -> tuple[type[Exception], ...]:
     return PySparkException, Py4JJavaError  # the latter where an overflow of Java's has no words of Spark's
 
 
-def _compute(frame: DataFrame, texts: Sequence[str]) -> list[list[Any]]:
+def _compute(frame: DataFrame, expressions: Sequence[str | Column]) -> list[list[Any]]:
     """The values of each expression. The optimizer cannot look through coalesce, so the session's settings count."""
     one = frame.coalesce(1)
-    parts = [texts[first : first + WIDTH] for first in range(0, len(texts), WIDTH)]
-    return [_plain(column) for part in parts for column in one.selectExpr(*_columns(part)).toArrow().columns]
+    parts = [expressions[first : first + WIDTH] for first in range(0, len(expressions), WIDTH)]
+    return [_plain(column) for part in parts for column in one.select(*_columns(part)).toArrow().columns]
 
 
-def _columns(texts: Sequence[str]) -> list[str]:
-    return [f"({text}) AS f{i}" for i, text in enumerate(texts)]
+def _columns(expressions: Sequence[str | Column]) -> list[Column]:
+    from pyspark.sql.functions import expr
+
+    return [(expr(e) if isinstance(e, str) else e).alias(f"f{i}") for i, e in enumerate(expressions)]
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
@@ -99,7 +99,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 def _error(frame: DataFrame, texts: Sequence[str]) -> Exception | None:
     """What ends a query for some expressions, as far as the optimizer can tell."""
     try:
-        frame.selectExpr(*_columns(texts))._jdf.queryExecution().optimizedPlan()
+        frame.select(*_columns(texts))._jdf.queryExecution().optimizedPlan()
     except _failures() as error:
         return error
     return None
@@ -112,18 +112,3 @@ def _errors(frame: DataFrame, texts: Sequence[str]) -> list[Exception | None]:
         return [error] * len(texts)
     half = len(texts) // 2
     return _errors(frame, texts[:half]) + _errors(frame, texts[half:])
-
-
-def _spare(frame: DataFrame, text: str, rows: int) -> str:
-    """An expression that fails, as one that is NULL for the rows for which it does."""
-    failing = ", ".join(map(str, _failing_rows(frame, text, 0, rows)))
-    return f"CASE WHEN {ROW} NOT IN ({failing}) THEN {text} END"
-
-
-def _failing_rows(frame: DataFrame, text: str, first: int, end: int) -> list[int]:
-    if _error(frame.where(f"{ROW} >= {first} AND {ROW} < {end}"), [text]) is None:
-        return []
-    if end - first == 1:
-        return [first]
-    middle = (first + end) // 2
-    return _failing_rows(frame, text, first, middle) + _failing_rows(frame, text, middle, end)
