@@ -84,6 +84,7 @@ def test_what_is_not_of_a_demo_is_left_alone(tmp_path, name):
 def test_what_is_of_a_demo_is_replaced(tmp_path):
     """Folders beside the configuration of an earlier demo go; what else is there stays."""
     for _ in range(2):
+        _make_room(tmp_path / "out")
         _write_workload(tmp_path / "out", 20, 10, seed=1)
         assert len(list((tmp_path / "out" / "events").iterdir())) == 10
         for name in ("index", "events"):
@@ -91,8 +92,9 @@ def test_what_is_of_a_demo_is_replaced(tmp_path):
         (tmp_path / "out" / "note").write_text("mine")
     _make_room(tmp_path / "out")
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        "note", "pipeline.toml", "schema.json", "subscriptions.parquet",
+        "changes", "events", "note", "pipeline.toml", "schema.json", "subscriptions.parquet",
     }  # fmt: skip
+    assert not list((tmp_path / "out" / "events").iterdir())
 
 
 def test_out_must_be_a_folder(tmp_path):
