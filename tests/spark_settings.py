@@ -24,7 +24,15 @@ def spark_jvm(pyspark: Path | None = None) -> str:
     An archive that does not fit would cost the JVM its own one, so it is named only where it is there.
     """
     archive = class_archive(pyspark)
-    return f"{JVM} -XX:SharedArchiveFile={archive}" if archive.exists() else JVM
+    if not archive.exists():
+        return JVM
+    files = [str(file) for file in (base_archive(archive), archive) if file.exists()]
+    return f"{JVM} -XX:SharedArchiveFile={':'.join(files)}"
+
+
+def base_archive(archive: Path) -> Path:
+    """Where the classes of Java itself are kept, if Java came without them; `archive` adds to it."""
+    return archive.with_suffix(".base.jsa")
 
 
 def class_archive(pyspark: Path | None = None) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.spark_settings import class_archive, spark_jvm
+from tests.spark_settings import base_archive, class_archive, spark_jvm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,18 @@ def test_an_archive_is_named_only_where_it_is_there(tmp_path: Path, monkeypatch:
     archive.touch()
     assert f"-XX:SharedArchiveFile={archive}" in spark_jvm()
     assert "SharedArchiveFile" not in spark_jvm(other)
+
+
+def test_a_java_without_an_archive_of_its_own_gets_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive of Spark's classes adds to one of Java's, which is named first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = class_archive()
+    base = base_archive(archive)
+    archive.parent.mkdir()
+    base.touch()
+    assert "SharedArchiveFile" not in spark_jvm()
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={base}:{archive}" in spark_jvm()
 
 
 def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
