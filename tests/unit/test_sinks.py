@@ -68,6 +68,30 @@ def make_checkpoint(folder: Path, stream: str, offsets: list[str], files: dict[i
         (folder / "sources" / "0" / str(number)).write_text("\n".join(["v1", *entries]))
 
 
+def test_no_dictionary_where_parquet_gave_it_up(tmp_path: Path) -> None:
+    """A column that has come out without a dictionary is written without trying one, until a later batch tries again."""
+    options: dict[str, str] = {}
+
+    def write(path: str) -> None:
+        Path(path).mkdir(parents=True)
+        table = pa.table({"host": ["a", "a"], "ids": [[1, 2], [3]]})
+        pq.write_table(table, Path(path) / "part-0.parquet", use_dictionary=["host"])
+
+    def option(name: str, value: str) -> Any:
+        options[name] = value
+        return writer
+
+    writer = SimpleNamespace(parquet=write, option=option)
+    sink, asked = Parquet(str(tmp_path)), []
+    for number in (0, 1, 49, 50):
+        options.clear()
+        matches: Any = SimpleNamespace(columns=["host", "ids"], write=writer)
+        sink.write(matches, Batch(number, "one", "a"))
+        asked.append({name: value for name, value in options.items() if "dictionary" in name})
+    without = {"parquet.enable.dictionary#ids.list.element": "false"}
+    assert asked == [{}, without, without, {}]
+
+
 def test_two_streams_one_sink(tmp_path: Path) -> None:
     """The stream that comes second is refused, at its first batch and at its start; the first goes on."""
     sink = Parquet(str(tmp_path))

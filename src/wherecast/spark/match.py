@@ -69,17 +69,20 @@ class Numbers:
     def __init__(self) -> None:
         self._observations: list[Observation] = []
 
-    def observe(self, frame: DataFrame) -> DataFrame:
-        """Collect what tasks have counted in the answers of a frame.
+    def observe(self, frame: DataFrame, wanted: str | None) -> DataFrame:
+        """Collect what tasks have counted in the answers of a frame; of its events, those that are wanted go on (None: all).
 
         One aggregate, of a column that is NULL but on the first event of a piece: every further aggregate costs Spark time on every event.
+        Unwanted events go before, but for the first of a piece: Spark copies every event that it observes.
         """
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
+        tally = f"{_ANSWER}.{TALLY}"
+        if wanted is not None:
+            frame = frame.where(f"{wanted} OR {tally} IS NOT NULL")
         self._observations.append(Observation())
-        told = f"concat_ws(',', collect_list({_ANSWER}.{TALLY})) AS told"
-        return frame.observe(self._observations[-1], F.expr(told))
+        return frame.observe(self._observations[-1], F.expr(f"concat_ws(',', collect_list({tally})) AS told"))
 
     def get(self) -> dict[str, int]:
         """The numbers by name; waits until the result has been computed."""
@@ -154,15 +157,15 @@ def match(
         rules=tuple(rules),
     )
     plan = index.plan(manifest)
+    keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
     if plan is None:
-        found = _match_here(events, task, columns_used, numbers)
+        found = _answered(events, task, columns_used, numbers, keep_events=keep_events)
     else:
-        keep_events, keep_errors = unmatched and output != "pairs", on_error == "keep"
         found = _match_routed(
             events, task, columns_used, plan, output, numbers, keep_events=keep_events, keep_errors=keep_errors
         )
     own = [quote(name) for name in events.columns if name != ERROR]
-    return _shape(found, task, own, output, subscribers, unmatched, names, rules, keep_errors=on_error == "keep")
+    return _shape(found, task, own, output, subscribers, unmatched, names, rules, keep_errors=keep_errors)
 
 
 def choose_rules(chosen: RuleColumns, output: Output, manifest: Manifest, spark: SparkSession) -> dict[str, str]:
@@ -185,15 +188,22 @@ def check_columns(events: DataFrame, manifest: Manifest) -> dict[str, Path]:
     return found
 
 
-def _match_here(events: DataFrame, task: MatchTask, used: Mapping[str, Path], numbers: Numbers | None) -> DataFrame:
-    found = _answered(events, task, used)
-    return found if numbers is None else numbers.observe(found)
-
-
-def _answered(events: DataFrame, task: MatchTask, used: Mapping[str, Path]) -> DataFrame:
-    """Events with what they match."""
+def _answered(
+    events: DataFrame, task: MatchTask, used: Mapping[str, Path], numbers: Numbers | None, *, keep_events: bool
+) -> DataFrame:
+    """Events with what they match. Where that is counted, those that match nothing go unless they are to be kept."""
     inputs = {**used, **{name: (name,) for name in (SERVER, ERROR) if name in events.columns}}
-    return add_column(events, IDS if task.is_plain else _ANSWER, task.match, inputs, _answer_type(task))
+    found = add_column(events, IDS if task.is_plain else _ANSWER, task.match, inputs, _answer_type(task))
+    if numbers is None:
+        return found
+    wanted = None if keep_events else f"{_is_found(task)} OR {_part(task, ERROR)} IS NOT NULL"
+    return numbers.observe(found, wanted)
+
+
+def _is_found(task: MatchTask) -> str:
+    """Whether an event matches something, as SQL."""
+    ids = _part(task, IDS)
+    return f"{ids} > 0" if task.counts else f"size({ids}) > 0"
 
 
 def _part(task: MatchTask, name: str) -> str:
@@ -231,7 +241,8 @@ def _match_routed(
     )
     servers, error = _part(task, SERVERS), _part(task, ERROR)
     if numbers is not None:
-        routed = numbers.observe(routed)
+        is_sent = f"{servers} IS NOT NULL" if plan.sends_to_one else f"size({servers}) > 0"
+        routed = numbers.observe(routed, None if keep_events else f"{is_sent} OR {error} IS NOT NULL")
     n = len(task.manifest.servers)
     server = servers if plan.sends_to_one else f"explode_outer({servers})"
     sent = routed.selectExpr(*own, f"{server} AS {SERVER}", *([] if task.is_plain else [f"{error} AS {ERROR}"]))
@@ -239,9 +250,7 @@ def _match_routed(
         sent = sent.where(f"{SERVER} IS NOT NULL" + (f" OR {ERROR} IS NOT NULL" if keep_errors else ""))
     anywhere = F.pmod(F.monotonically_increasing_id(), F.lit(n)).cast("int") if keep_events else F.lit(0)
     sent = repartition_by_id(sent, n, F.coalesce(F.col(SERVER), anywhere))
-    result = _answered(sent, task, used)
-    if numbers is not None:
-        result = numbers.observe(result)
+    result = _answered(sent, task, used, numbers, keep_events=keep_events)
     return _bring_together(result, task, own) if is_split else result
 
 
@@ -263,7 +272,7 @@ def _bring_together(result: DataFrame, task: MatchTask, own: list[str]) -> DataF
 def _route_type(task: MatchTask, plan: Plan) -> DataType:
     from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
-    servers: DataType = IntegerType() if plan.sends_to_one else ArrayType(IntegerType())
+    servers: DataType = IntegerType() if plan.sends_to_one else ArrayType(IntegerType(), containsNull=False)
     if task.is_plain:
         return servers
     return StructType([StructField(SERVERS, servers), *_said_beside(task)])
@@ -278,7 +287,7 @@ def _answer_type(task: MatchTask) -> DataType:
         why = [StructField(WHY, StringType())] if task.explain else []
         rules = [StructField(rule_field(n), known[name].dataType) for n, name in enumerate(task.rules)]
         found = StructType([StructField(ID, found), *why, *rules])
-    ids = LongType() if task.counts else ArrayType(found)
+    ids = LongType() if task.counts else ArrayType(found, containsNull=False)
     if task.is_plain:
         return ids
     return StructType([StructField(IDS, ids), *_said_beside(task)])
@@ -312,7 +321,7 @@ def _shape(
     kept = [f"{error} AS {quote(names.error)}"] if keep_errors else []
     if output == "pairs":
         return _pairs(found, task, own, kept, subscribers, names, rules)
-    wanted = "true" if unmatched else f"{ids} > 0" if output == "counts" else f"size({ids}) > 0"
+    wanted = "true" if unmatched else _is_found(task)
     if not task.is_plain:
         wanted = f"{error} IS NOT NULL OR {wanted}" if keep_errors else f"{error} IS NULL AND {wanted}"
     if rules:

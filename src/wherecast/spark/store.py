@@ -70,6 +70,12 @@ class Store:
         with self._fs.open_input_stream(self._path(name)) as stream:
             return bytes(stream.read())
 
+    def open_any(self, folder: str, ending: str) -> pa.NativeFile | None:
+        """One of the files in a folder, or below it, whose names have this ending; None if there is none."""
+        found = (file.path for file in self._list(folder, recursive=True) if file.path.endswith(ending))
+        path = next(found, None)
+        return None if path is None else self._fs.open_input_file(path)
+
     def create(self, name: str, content: bytes) -> bool:
         """Write a file that was not there. False: it is there already, and stays as it is.
 
