@@ -34,6 +34,39 @@ def test_code_counts_the_starts_not_above(starts, keys):
     assert codes.encode_keys(asked).tolist() == (np.searchsorted(sorted_starts, asked, "right") + 1).tolist()
 
 
+def _crowd(count: int) -> np.ndarray:
+    """Integers of which most are in one bucket, on every scale."""
+    return np.unique(np.concatenate((np.arange(count - 2), [-(2**63), 2**63 - 1])))
+
+
+@pytest.mark.parametrize("count", [*range(36), 40, 64, 65, 300, 5000])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda count: np.arange(count) * 7,
+        lambda count: np.exp2(np.arange(count) % 62).astype(np.int64) + np.arange(count),
+        lambda count: float_keys(np.arange(count) - count / 2),
+        lambda count: _crowd(max(count, 2)),
+    ],
+    ids=["even", "powers", "doubles", "crowd"],
+)
+def test_blocks_of_keys_have_the_codes_of_single_keys(make, count):
+    """However many starts there are and wherever they crowd; NULLs have code 0, few or many of them in a block."""
+    starts = np.unique(make(count))
+    codes = KeyCodes.of(starts)
+    near = np.concatenate(
+        (starts, starts - 1, starts + 1, [0, -(2**63), 2**63 - 1, *float_keys(np.array([np.nan, 0.5]))])
+    )
+    keys = np.resize(near, max(near.size, 700))
+    expected = (np.searchsorted(starts, keys, "right") + 1).tolist()
+    assert codes.encode_keys(keys).tolist() == expected
+    assert [codes.encode_key(key) for key in keys[:50].tolist()] == expected[:50]
+    for period in (2, 50):
+        valid = np.arange(keys.size) % period == 0
+        found = codes.encode(pa.array(keys, mask=~valid).slice(3))
+        assert found.tolist() == [code if there else 0 for code, there in zip(expected, valid, strict=True)][3:]
+
+
 @given(st.lists(st.floats(width=64), min_size=1))
 def test_float_keys_are_sparks_order(values):
     """Keys order doubles as Spark does: NaN above everything and equal to itself, -0.0 equal to 0.0."""

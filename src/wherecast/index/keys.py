@@ -36,6 +36,7 @@ class KeyCodes:
         self._facts = facts  # scale, low and step of the buckets
         scale, low, step = facts.tolist()
         self._read_only = frozen(starts), frozen(table), scale, low, step  # what kernels are given
+        self._widest = int((table[1:] - table[:-1]).max())  # starts of the largest bucket
 
     @classmethod
     def of(cls, starts: Longs) -> KeyCodes:
@@ -56,8 +57,9 @@ class KeyCodes:
 
     @cached_property
     def _encode_into(self) -> Callable[[Longs, Ints], None]:
+        given = *self._read_only, self._widest
         example = np.zeros(0, np.int64), np.zeros(0, np.int32)
-        return partial(direct(encode_keys, *self._read_only, *example), *self._read_only)
+        return partial(direct(encode_keys, *given, *example), *given)
 
     @cached_property
     def encode_key(self) -> Callable[[int], int]:
@@ -87,17 +89,18 @@ class KeyCodes:
         bitmap, stored = values.buffers()
         valid = np.frombuffer(bitmap, np.uint8) if values.null_count else _ALL_VALID
         bits = np.frombuffer(stored, np.int64, size, 8 * values.offset)
-        self._encode_column(bits, kind == _DOUBLE, valid, values.offset, column, codes)
+        self._encode_column(bits, kind == _DOUBLE, valid, values.offset, np.empty(128, np.int64), column, codes)
 
     @cached_property
-    def _encode_column(self) -> Callable[[Longs, bool, Bytes, int, int, Ints], None]:
-        example = np.zeros(0, np.int64), 0, _ALL_VALID, 0, 0, np.zeros((1, 1), np.int32)
-        return partial(direct(encode_column, *self._read_only, *example), *self._read_only)
+    def _encode_column(self) -> Callable[[Longs, bool, Bytes, int, Longs, int, Ints], None]:
+        given, none = (*self._read_only, self._widest), np.zeros(0, np.int64)
+        example = none, 0, _ALL_VALID, 0, none, 0, np.zeros((1, 1), np.int32)
+        return partial(direct(encode_column, *given, *example), *given)
 
     def job(self) -> tuple[int, ...]:
         """Sizes, facts and addresses of the arrays, as `kernels.stored_columns` wants them."""
         starts, table = self.starts, self._table
-        return starts.size, table.size, *self._facts.tolist(), address_of(starts), address_of(table)
+        return starts.size, table.size, *self._facts.tolist(), address_of(starts), address_of(table), self._widest
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The whole state, by name."""
@@ -144,9 +147,13 @@ def _bucket_table(starts: Longs) -> tuple[Ints, Longs]:
     return best[1], best[2]
 
 
+#: Up to so many buckets, there are four for each start, beyond one for two: then most have one start at most, and take 8 KB.
+_MANY_BUCKETS = 2048
+
+
 def _scales(starts: Longs) -> Iterator[tuple[int, np.int64, np.int64, int]]:
-    """(scale, low, step, last bucket) of every scale that applies, for about one bucket per two starts."""
-    wanted = max(starts.size // 2, 1)
+    """(scale, low, step, last bucket) of every scale that applies, for about so many buckets."""
+    wanted = max(starts.size // 2, min(4 * starts.size, _MANY_BUCKETS))
     logs = np.empty(starts.size, np.int64)
     float_keys_into(starts.astype(np.float64), logs)
     for scale, places in ((BY_KEY, starts), (BY_LOGARITHM, logs)):

@@ -21,7 +21,7 @@ from wherecast.index.text_columns import laid_out
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.codes import write_sets
 from wherecast.kernels.jit import direct
-from wherecast.kernels.stored_columns import DOUBLES, HASHED, JOB_WORDS, LITERALS, LONGS, LOWER, VALUE, code_columns
+from wherecast.kernels.stored_columns import DOUBLES, JOB_WORDS, LITERALS, LONGS, LOWER, ROOM_WORDS, VALUE, code_columns
 from wherecast.language.events.arrow import canonical_type
 from wherecast.language.events.events import EventBatch
 from wherecast.language.events.schema import Schema
@@ -122,12 +122,12 @@ class StoredColumns:
         n, run = len(events), _code_columns()
         attributes = self._attributes if len(jobs) == len(self._jobs) else set(jobs[:, 0].tolist())
         given: tuple[Any, ...] = find_values(events, attributes), jobs, is_open, wanted
-        rows, hashes = np.empty(n, np.int32), np.empty(HASHED, np.uint64)
+        rows, room = np.empty(n, np.int32), np.empty(ROOM_WORDS, np.uint64)
         if not self._most_literals:
-            run(*given, np.zeros(3, np.int64), rows, hashes, *_NOTHING, out, 0, *_NO_LISTS)
+            run(*given, np.zeros(3, np.int64), rows, room, *_NOTHING, out, 0, *_NO_LISTS)
             return
         done, given_up = np.array([0, 0, lists.n_lists]), np.zeros(len(jobs), bool)
-        given = *given, done, rows, hashes, np.zeros(self._most_literals, np.uint8), given_up
+        given = *given, done, rows, room, np.zeros(self._most_literals, np.uint8), given_up
         ptr, codes = np.zeros(_LISTS_PER_EVENT * n + 2, np.int64), np.empty(_CODES_PER_EVENT * n + 2, np.int32)
         while not run(*given, out, lists.n_lists, ptr, codes):
             ptr, codes = np.concatenate((ptr, np.zeros_like(ptr))), np.concatenate((codes, np.empty_like(codes)))

@@ -31,7 +31,7 @@ class FewRoom(NamedTuple):
     rows: Ints  # (events,)
     ends: Longs  # (events + 1,) where the matches of the events that are left end
     done: Longs  # (3,)
-    hashes: Words  # (HASHED,)
+    words: Words  # (ROOM_WORDS,)
     seen: Bytes  # empty, as there are no lists
     list_ptr: Longs  # (2,)
     list_codes: Ints  # empty
@@ -56,11 +56,11 @@ def match_few(
     `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted.
     """
     attribute, width, table_ptr, table = columns
-    codes, projected, wanted, rows, ends, done, hashes, seen, list_ptr, list_codes = room
+    codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes = room
     codes[:n] = 0
     done[:] = 0
     asked = wanted[: n if is_open.size > 0 else 0]
-    code_columns(values, jobs, is_open, asked, done, rows[:n], hashes, seen, wanted[:0], codes[:n], 0, list_ptr,
+    code_columns(values, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
                  list_codes)  # fmt: skip
     left = 0
     for event in range(n):

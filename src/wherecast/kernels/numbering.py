@@ -6,6 +6,8 @@ kernel gives up, and returns -1, when it has found more than there is room for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Ints, Longs, Shorts, Singles
@@ -78,24 +80,27 @@ def number_runs(rows: Ints, is_last: Bools, table: Ints, first: Longs, numbers: 
 
 
 @jit
-def sort_constraints(
-    ptr: Longs, numbers: Ints, record: Ints, column: Ints, chance: Singles, out_ptr: Longs, out: Ints
-) -> Scalar:
-    """The records of each clause's constraints, the rarest first; records of -1 are left out.
+def repeats_column(ptr: Longs, rows: Ints, attr: Ints) -> Scalar:
+    """Whether a clause has two constraints on one column; `attr` is that of a numbered row, ~attr if its constraint goes on."""
+    for clause in range(ptr.size - 1):
+        for entry in range(ptr[clause] + 1, ptr[clause + 1]):
+            before, own = attr[rows[entry - 1]], attr[rows[entry]]
+            if before >= 0 and before == (own if own >= 0 else ~own):  # constraints on one column are neighbours
+                return True
+    return False
 
-    Returns how many there are, or -1 if a clause has two on one column.
-    """
+
+@jit
+def sort_constraints(ptr: Longs, numbers: Ints, record: Ints, chance: Singles, out_ptr: Longs, out: Ints) -> Scalar:
+    """The records of each clause's constraints, the rarest first; records of -1 are left out. Returns how many there are."""
     size = 0
     out_ptr[0] = 0
     for clause in range(ptr.size - 1):
-        begin, before = size, -1
+        begin = size
         for entry in range(ptr[clause], ptr[clause + 1]):
             k = record[numbers[entry]]
             if k < 0:
                 continue
-            if column[k] == before:
-                return -1
-            before = column[k]
             at = size
             while at > begin and chance[out[at - 1]] > chance[k]:
                 out[at] = out[at - 1]
@@ -104,3 +109,13 @@ def sort_constraints(
             size += 1
         out_ptr[clause + 1] = size
     return size
+
+
+@jit
+def sum_rows(values: Any, begin: Longs, stop: Longs, out: Any) -> None:
+    """The sum of values[begin[i]:stop[i]], none of which is empty."""
+    for i in range(out.size):
+        total = values[begin[i]]
+        for row in range(begin[i] + 1, stop[i]):
+            total += values[row]
+        out[i] = total

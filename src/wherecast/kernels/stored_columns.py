@@ -21,15 +21,16 @@ import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.automaton import END_AT, search_text
-from wherecast.kernels.codes import bits_key, find_cell, find_code, find_place, hash_words, valid_word
+from wherecast.kernels.codes import bits_key, find_cells, find_code, find_place, hash_words, valid_word
 from wherecast.kernels.jit import ONE, ZERO, Scalar, array_at, hot, inlined, prefetch, trailing_zeros
 
 #: What a job is: the code of a text itself, the literals in it, and those in it in lower case; the code of an integer, or of a double.
 VALUE, LITERALS, LOWER, LONGS, DOUBLES = 0, 1, 2, 3, 4
 #: Numbers of a job: attribute, column, kind, and then sizes and addresses.
 JOB_WORDS = 11
-#: Texts that are hashed before the first of them is looked up.
+#: Texts that are hashed before the first of them is looked up, and numbers that are looked for together; numbers for that.
 HASHED = 64
+ROOM_WORDS = 2 * HASHED
 #: Bytes of each array of the next job that are fetched ahead.
 _FETCHED = 4096
 #: Of so many constants the place of a text is found sooner than its hash.
@@ -38,7 +39,7 @@ _FEW_STRINGS = 64
 
 @hot
 def code_columns(
-    values: Longs, jobs: Longs, is_open: Bools, wanted: Bools, done: Longs, rows: Ints, hashes: Words, seen: Bytes, given_up: Bools, codes: Ints,
+    values: Longs, jobs: Longs, is_open: Bools, wanted: Bools, done: Longs, rows: Ints, room: Words, seen: Bytes, given_up: Bools, codes: Ints,
     first_list: int, list_ptr: Longs, list_codes: Ints,
 ) -> Scalar:  # fmt: skip
     """Write the codes of values to codes[event, column]; those that are NULL stay as they are. Returns whether all is done.
@@ -47,7 +48,7 @@ def code_columns(
     the event is wanted; `wanted` is written, and events that are not have codes in that column only. Sets of several
     codes are lists (see `index.boxes.EventCodes`): list r is list_codes[list_ptr[r - first_list]:list_ptr[r - first_list + 1]]. `done` says
     where to go on: the job, the place in its rows, and the next list. If a list does not fit, make room and call again. `rows`
-    is room for a number per event, `hashes` for HASHED of them.
+    is room for a number per event, `room` for ROOM_WORDS of them.
     """
     job, place, n_lists = done[0], done[1], done[2]
     attr, n_rows, before = np.int64(-1), 0, n_lists
@@ -60,9 +61,9 @@ def code_columns(
         if job + 1 < jobs.shape[0]:
             _fetch(jobs[job + 1])
         if given[2] >= LONGS:
-            _find_cells(own, given, rows[:n_rows], codes)
+            _find_cells(own, given, rows[:n_rows], room.view(np.int64), codes)
         elif given[2] == VALUE:
-            _look_up(own, given, rows[:n_rows], hashes, codes)
+            _look_up(own, given, rows[:n_rows], room, codes)
         else:
             if place == 0:
                 before = n_lists
@@ -88,13 +89,19 @@ def _admit(codes: Ints, column: Scalar, is_open: Bools, wanted: Bools) -> None:
 
 
 @inlined
-def _find_cells(own: Longs, job: Longs, rows: Ints, codes: Ints) -> None:
+def _find_cells(own: Longs, job: Longs, rows: Ints, room: Longs, codes: Ints) -> None:
     """The codes of 64-bit values."""
-    column, scale, low, step, are_doubles = job[1], job[5], job[6], job[7], job[2] == DOUBLES
+    column, scale, low, step, widest, are_doubles = job[1], job[5], job[6], job[7], job[10], job[2] == DOUBLES
     starts, table = array_at(job[8], job[3], np.int64), array_at(job[9], job[4], np.int32)
     stored = array_at(own[0] + 8 * own[3], codes.shape[0], np.int64)
-    for row in rows:
-        codes[row, column] = find_cell(starts, table, scale, low, step, bits_key(stored[row], are_doubles))
+    for first in range(0, rows.size, HASHED):
+        own_rows = rows[first : min(first + HASHED, rows.size)]
+        keys, cells = room[: own_rows.size], room[HASHED : HASHED + own_rows.size]
+        for i in range(own_rows.size):
+            keys[i] = bits_key(stored[own_rows[i]], are_doubles)
+        find_cells(starts, table, scale, low, step, widest, keys, cells)
+        for i in range(own_rows.size):
+            codes[own_rows[i], column] = cells[i]
 
 
 @inlined

@@ -57,7 +57,7 @@ from wherecast.kernels.few import FewRoom, match_few
 from wherecast.kernels.jit import direct, frozen, plain
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point
-from wherecast.kernels.stored_columns import HASHED
+from wherecast.kernels.stored_columns import ROOM_WORDS
 from wherecast.matchers.adaptive_check import check_adaptive, read_tree
 from wherecast.matchers.adaptive_conditions import count_marks, describe
 from wherecast.matchers.adaptive_plan import Costs, TreeBuilder, weigh_words
@@ -211,7 +211,7 @@ class AdaptiveMatcher(Matcher):
         codes, projected = (np.empty((n_events, k), np.int32) for k in (n_columns, self._projection.attribute.size))
         room = FewRoom(
             codes, projected, np.empty(n_events, np.bool_), np.empty(n_events, np.int32), np.zeros(n_events + 1, np.int64),
-            np.zeros(3, np.int64), np.empty(HASHED, np.uint64), np.zeros(0, np.uint8), np.zeros(2, np.int64),
+            np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8), np.zeros(2, np.int64),
             np.zeros(0, np.int32),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)

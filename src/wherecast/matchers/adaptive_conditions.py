@@ -32,7 +32,7 @@ from wherecast.kernels.descent import Projected
 from wherecast.kernels.filing import COARSE_BITS, EXACT_CODES
 from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, Buckets, fill_buckets
 from wherecast.kernels.jit import frozen
-from wherecast.kernels.numbering import sort_constraints
+from wherecast.kernels.numbering import repeats_column, sort_constraints, sum_rows
 from wherecast.language.filters.numbered import blocks, number_constraints
 from wherecast.language.sequences import distinct, pointer, take_ranges
 from wherecast.matchers.projection import Projection, project
@@ -174,13 +174,11 @@ class _Codes:
 def describe(boxes: PackedBoxes, sample: EventCodes | None) -> tuple[Projection, Conditions, Projected | None]:
     """Columns and constraints of a set of boxes, and the sample in those columns."""
     repeated = _constraints_once(boxes)
-    if repeated is not None:
-        table, ptr, number = repeated
-        columns, conditions, batch = _describe_each(table, sample)
-        listed = _by_clause(conditions, ptr, number)
-        if listed is not None:
-            return columns, listed, batch
-    return _describe_each(boxes, sample)
+    if repeated is None:
+        return _describe_each(boxes, sample)
+    table, ptr, number = repeated
+    columns, conditions, batch = _describe_each(table, sample)
+    return columns, _by_clause(conditions, ptr, number), batch
 
 
 #: Fewer rows are described one by one.
@@ -188,9 +186,12 @@ FEW_ROWS = 1 << 16
 
 
 def _constraints_once(boxes: PackedBoxes) -> tuple[PackedBoxes, npt.NDArray[Any], npt.NDArray[Any]] | None:
-    """Each constraint as a clause; the constraints of each clause, and which they are. None if they hardly repeat."""
+    """Each constraint as a clause; the constraints of each clause, and which they are.
+
+    None if they hardly repeat, or if a clause has two on one column: those have further columns (see `_column_keys`).
+    """
     rows = boxes.number
-    if rows.size < FEW_ROWS:  # or rows hardly repeat, and have no numbers
+    if rows.size < FEW_ROWS or _repeats_column(boxes):  # or rows hardly repeat, and have no numbers
         return None
     is_last = boxes.attr >= 0
     ends = np.arange(boxes.attr.size + 1, dtype=np.int32)
@@ -207,22 +208,28 @@ def _constraints_once(boxes: PackedBoxes) -> tuple[PackedBoxes, npt.NDArray[Any]
     return boxes._replace(ptr=table_ptr.astype(np.int32), number=rows[places]), ptr, numbers
 
 
-def _by_clause(conditions: Conditions, ptr: npt.NDArray[Any], number: npt.NDArray[Any]) -> Conditions | None:
-    """Constraints that are described once, listed for each clause; None if a clause has two on one column.
+def _repeats_column(boxes: PackedBoxes) -> bool:
+    attr = boxes.attr.astype(np.int32)
+    return any(
+        repeats_column(_within(boxes.ptr, block, begin), boxes.number[begin:end].astype(np.int32), attr)
+        for block, begin, end in blocks(boxes.ptr)
+    )
 
-    Those have further columns (see `_column_keys`).
-    """
+
+def _within(ptr: npt.NDArray[Any], block: slice, begin: int) -> Longs:
+    """The pointer of the clauses of a block, whose constraints begin at `begin`."""
+    return ptr[block.start : block.stop + 1].astype(np.int64) - begin
+
+
+def _by_clause(conditions: Conditions, ptr: npt.NDArray[Any], number: npt.NDArray[Any]) -> Conditions:
+    """Constraints that are described once, listed for each clause."""
     record = np.where(np.diff(conditions.ptr) > 0, conditions.ptr[:-1], -1).astype(np.int32)
     out_ptr, out = np.zeros(ptr.size, np.int64), np.empty(number.size, np.int32)
     size = 0
     for block, begin, end in blocks(ptr):
-        own = ptr[block.start : block.stop + 1].astype(np.int64) - begin
+        own = _within(ptr, block, begin)
         ends = np.empty(own.size, np.int64)
-        found = sort_constraints(
-            own, number[begin:end].astype(np.int32), record, conditions.column, conditions.chance, ends, out[size:]
-        )
-        if found < 0:
-            return None
+        found = sort_constraints(own, number[begin:end].astype(np.int32), record, conditions.chance, ends, out[size:])
         out_ptr[block.start + 1 : block.stop + 1] = ends[1:] + size
         size += found
     return conditions._replace(ptr=out_ptr, number=out[:size])
@@ -331,8 +338,9 @@ def _constraints(
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
     filed = np.where(short, chance, chances(columns, column, *_whole_cells(hull_lo, hull_hi, shift), batch))
-    order = np.lexsort((chance.astype(np.float32), clause))
-    ptr = np.searchsorted(clause, np.arange(n_clauses + 1)).astype(np.int64)
+    ptr = pointer(np.bincount(clause, minlength=n_clauses), n_clauses)
+    each, order = np.arange(clause.size, dtype=np.int32), np.empty(clause.size, np.int32)
+    sort_constraints(ptr, each, each, chance.astype(np.float32), np.empty_like(ptr), order)
     return Conditions(
         ptr, _UNNUMBERED, column[order], hull_lo[order], hull_hi[order], list_at[order].astype(np.int32),
         list_end[order].astype(np.int32), lo[in_list], hi[in_list],
@@ -342,13 +350,9 @@ def _constraints(
 
 
 def _sums(values: npt.NDArray[Any], begin: Longs, stop: Longs) -> npt.NDArray[Any]:
-    """Sums over the rows of each constraint; most have one."""
-    sums = values[begin]
-    several = np.flatnonzero(stop - begin > 1)
-    if several.size:
-        ptr = pointer((stop - begin)[several], several.size)
-        rows = np.repeat(begin[several] - ptr[:-1], np.diff(ptr)) + np.arange(ptr[-1])
-        sums[several] = np.add.reduceat(values[rows], ptr[:-1])
+    """Sums over the rows of each constraint."""
+    sums = np.empty(begin.size, values.dtype)
+    sum_rows(values, begin, stop, sums)
     return sums
 
 
