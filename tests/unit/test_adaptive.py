@@ -288,6 +288,19 @@ def test_a_clause_is_filed_under_a_test_that_is_made_anyway() -> None:
     assert not gate[1][501:].any()
 
 
+def test_a_cell_with_null_is_as_rare_as_its_values() -> None:
+    """Most events have no value, and it is not looked up: a range in the lowest cell is filed, and the column is a gate."""
+    rng = np.random.default_rng(3)
+    clauses: list[list[Constraint]] = [[(0, [(int(lo), int(lo) + 900)])] for lo in rng.integers(1, 3_000, 600)]
+    boxes = make_boxes(clauses, [5_000])
+    codes = np.where(rng.random((500, 1)) < 0.8, 0, rng.integers(1, 5_000, (500, 1))).tolist()
+    events = make_events(codes, 1)
+    matcher = check(boxes, events, sample=events)
+    gate = matcher.gate()
+    assert gate is not None
+    assert not gate[1][0]
+
+
 def test_a_handful_of_clauses_is_looked_up() -> None:
     """A few hundred clauses on one value each, of which an event meets none: no clause is compared with it."""
     clauses: list[list[Constraint]] = [[(0, [(i, i)]), (1, [(i % 90, int(FAR))])] for i in range(270)]

@@ -1,4 +1,4 @@
-"""Batches of a few events are matched in one kernel call; they find what large batches and the scan find."""
+"""Stored values are matched in one kernel call, a few events at a time; batches of any size find what the scan finds."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def found(engine: Engine, events: pa.RecordBatch, size: int) -> list[list[object
 @pytest.mark.parametrize("texts", [False, True])
 def test_any_size_of_batch_finds_the_same(filters: list[str], texts: bool) -> None:
     engine, scan = make(filters, texts=texts), make(filters, "scan", texts=texts)
-    events = draw_events(700)
-    expected = found(scan, events, 700)
+    events = draw_events(1_300)
+    expected = found(scan, events, 1_300)
     assert sum(map(len, expected)) > 300
-    for size in (1, 7, 100, 511, 700):
-        few = 100 if is_fast() and size < 100 else 700  # a batch takes as long as its call
+    for size in (1, 7, 100, 511, 700, 1_300):
+        few = 100 if is_fast() and size < 100 else 1_300  # a batch takes as long as its call
         assert found(engine, events[:few], size) == expected[:few]
 
 
@@ -97,13 +97,44 @@ def test_more_matches_than_room() -> None:
     assert [len(ids) for ids in found(engine, events, 2)] == [9_000, 3_000, 0, 9_000, 3_000]
 
 
+def test_a_large_batch_in_several_pieces() -> None:
+    """Where room runs out amid a batch, matching goes on from the event that did not fit."""
+    engine, scan = Engine(SCHEMA), Engine(SCHEMA, matcher="scan")
+    for each in (engine, scan):
+        each.subscribe_many([(n, f"symbol = 'S{n % 3}' AND price < {1000 + n}") for n in range(900)])
+        each.plan([{"symbol": "C", "price": 1.0}] * 300)
+    events = draw_events(1_200)
+    expected = found(scan, events, 1_200)
+    assert sum(map(len, expected)) > 4_000
+    assert found(engine, events, 1_200) == expected
+
+
+@pytest.mark.parametrize("takes_null", [False, True])
+def test_events_without_any_value(takes_null: bool) -> None:
+    """Events of which all is NULL are left out early, unless a filter takes them."""
+    filters = [text for text in mixed() if takes_null or "NULL" not in text]
+    filters += ["symbol IS NULL AND price IS NULL", "volume IS NULL"] if takes_null else []
+    drawn = draw_events(600)
+    events = drawn.to_pylist()
+    for event in events[::3] + events[1::3]:
+        event.update(dict.fromkeys(SCHEMA))
+    batch = pa.RecordBatch.from_pylist(events, drawn.schema)
+    engine, scan = make(filters), make(filters, "scan")
+    for each in (engine, scan):
+        each.plan(batch)
+    expected = found(scan, batch, 600)
+    assert bool(expected[0]) == takes_null
+    assert any(expected)
+    assert found(engine, batch, 600) == expected
+
+
 def test_it_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches of stored values do not take the way of large ones."""
+    """Codes are not made for the whole batch first."""
     engine = make(gated())
-    expected = found(engine, draw_events(100), 100)
+    expected = found(engine, draw_events(1_300), 1_300)
 
     def refuse(*_: object) -> None:
         raise AssertionError("codes were made first")
 
     monkeypatch.setattr(AdaptiveMatcher, "match", refuse)
-    assert found(engine, draw_events(100), 100) == expected
+    assert found(engine, draw_events(1_300), 1_300) == expected

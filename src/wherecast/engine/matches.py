@@ -29,7 +29,7 @@ _NONE_DIED = np.zeros(0, np.int64)
 _LARGE = 1 << 20
 #: Of so few events, what the fan-out reads last is still in the cache when it is wanted.
 _FEW_EVENTS = 512
-#: Ids of a few events that get room in any case, and filters of them that are still few.
+#: Ids that get room before they are counted, and filters that are few enough for that.
 _ROOM, _FEW_FILTERS = 1_024, 4_096
 #: Entries that the 32-bit offsets of a list array reach.
 _MOST_IN_LIST = 2**31 - 1
@@ -49,18 +49,20 @@ class SegmentMatches(NamedTuple):
         ids = self.segment.fan_out.ids
         self.segment.fan_out.count_live(*self._found(version), ids if counts.size < _FEW_EVENTS else ids[:0], counts)
 
-    @property
-    def has_few_numbers(self) -> bool:
-        """Whether `list_ids` serves: there are few filters, and ids are numbers."""
-        return self.filter_ids.size <= _FEW_FILTERS and not self.segment.subscriptions.ids.are_texts
-
-    def list_ids(self, version: int) -> tuple[Longs, npt.NDArray[Any] | None]:
-        """The number of those subscriptions per event, and their ids: None if there are more than room was made for. Ids must be numbers."""
-        counts, fan_out = np.empty((3, self.event_ptr.size - 1), np.int64), self.segment.fan_out
-        out = np.empty(_ROOM + 4 * self.filter_ids.size, np.int64)
-        total = fan_out.count_and_write(*self._found(version), fan_out.ids, counts, out)
-        counts.flags.writeable = False
-        return counts[0], out[:total] if total <= out.size else None
+    def list_ids(self, version: int) -> npt.NDArray[np.int64]:
+        """The ids of those subscriptions, which must be numbers, event by event. As one event, because nothing asks where each ends."""
+        n, fan_out = self.filter_ids.size, self.segment.fan_out
+        found = np.array([0, n]), *self._found(version)[1:]
+        if n <= _FEW_FILTERS:
+            out = np.empty(_ROOM + 4 * n, np.int64)
+            total = fan_out.count_and_write(*found, fan_out.ids, np.empty((3, 1), np.int64), out)
+            if total <= out.size:
+                return out[:total]
+        end = np.zeros(1, np.int64)
+        fan_out.count_live(*found, fan_out.ids[:0], end)
+        out = _allocate(end.item(), np.int64)
+        fan_out.write_ids(*found, fan_out.ids, np.zeros(1, np.int64), end, out)
+        return out
 
     def write(self, version: int, values: npt.NDArray[Any], cursor: Longs, ends: Longs, out: npt.NDArray[Any]) -> None:
         """Write the values, given by slot, of those subscriptions at each event's cursor, and move the cursors on."""
@@ -149,12 +151,10 @@ class Matches:
 
     def subscription_ids(self) -> npt.NDArray[Any]:
         """Ids of all pairs, event by event, as they were given: an int64 array, or objects where some are strings."""
-        if self._counts is None and len(self.parts) == 1 and len(self) < _FEW_EVENTS:
+        if self._counts is None and len(self.parts) == 1:
             part = self.parts[0]
-            if isinstance(part, SegmentMatches) and part.has_few_numbers:
-                self._counts, ids = part.list_ids(self.version)
-                if ids is not None:
-                    return ids
+            if isinstance(part, SegmentMatches) and not part.segment.subscriptions.ids.are_texts:
+                return part.list_ids(self.version)
         return self._ids(self.counts())
 
     def _ids(self, counts: Longs) -> npt.NDArray[Any]:

@@ -119,7 +119,7 @@ class Segment:
 
         Raises OverworkError if residuals would read more text of some events than the limits allow.
         """
-        found = self._match_few(events) if len(events) < _FEW_EVENTS else None
+        found = self._match_stored(events)
         if found is not None:
             return self._distinct_filters(Hits(*found)) if self.boxes.filter_ids.size else found
         rows, admitted, codes = self._admit(events)
@@ -135,13 +135,13 @@ class Segment:
 
     @cached_property
     def _stored(self) -> tuple[list[int], Longs, npt.NDArray[np.bool_]] | None:
-        """What a few events are matched by: attributes that are read, jobs, and the codes that are open; None if residuals or sets are in the way."""
+        """What events are matched by in one call: attributes that are read, jobs, and the codes that are open; None if residuals or sets are in the way."""
         gate, is_open = self._gate or (None, _ALL)
         jobs = None if self.residuals.is_needed else self.codebook.jobs_of_values(gate)
         return None if jobs is None else (*jobs, is_open)
 
-    def _match_few(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]] | None:
-        """The clauses that a few events satisfy, in one call; None if that takes more than their stored values."""
+    def _match_stored(self, events: EventBatch) -> tuple[Longs, npt.NDArray[np.int32]] | None:
+        """The clauses that events satisfy, in one call; None if that takes more than their stored values."""
         if self._stored is None:
             return None
         attributes, jobs, is_open = self._stored

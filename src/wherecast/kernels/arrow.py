@@ -15,8 +15,8 @@ from wherecast.kernels.arrays import Longs
 from wherecast.kernels.jit import array_at, hot
 
 #: Numbers for a column: addresses of its values (of texts, of their offsets), of the bytes of its texts, and of its validity (0: all are
-#: valid), and the place of the first value there. All are 0 if there is no value.
-COLUMN_WORDS = 4
+#: valid), and the place of the first value there (OFFSET). All are 0 if there is no value.
+COLUMN_WORDS, OFFSET = 4, 3
 #: Places in the structure `ArrowArray`, in words.
 _NULLS, _OFFSET, _N_BUFFERS, _N_CHILDREN, _BUFFERS, _CHILDREN = 1, 2, 3, 4, 5, 6
 _WORDS = 7
@@ -34,4 +34,4 @@ def find_buffers(exported: int, places: Longs, out: Longs) -> None:
         out[row, 0] = buffers[1]
         out[row, 1] = buffers[2] if child[_N_BUFFERS] > 2 else 0
         out[row, 2] = buffers[0] if child[_NULLS] != 0 else 0
-        out[row, 3] = child[_OFFSET] + batch[_OFFSET]
+        out[row, OFFSET] = child[_OFFSET] + batch[_OFFSET]

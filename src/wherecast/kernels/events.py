@@ -36,6 +36,28 @@ def renumber(code: Scalar, width: Scalar, first: Scalar, end: Scalar, table: Int
     return code if first == end else table[first + code]
 
 
+@inlined
+def has_code(codes: Ints, event: Scalar) -> Scalar:
+    """Whether an event has a code other than 0."""
+    some: Scalar = np.int32(0)
+    for c in range(codes.shape[1]):
+        some |= codes[event, c]
+    return some != 0
+
+
+@inlined
+def renumber_event(
+    codes: Ints, event: Scalar, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints, row: Scalar
+) -> Scalar:
+    """The codes of an event without lists, by column, to a row of `out`; whether one of them is not 0."""
+    some: Scalar = np.int32(0)
+    for c in range(attribute.size):
+        code = renumber(codes[event, attribute[c]], width[c], table_ptr[c], table_ptr[c + 1], table)
+        out[row, c] = code
+        some |= code
+    return some != 0
+
+
 @jit
 def prepare_codes(
     codes: Ints, list_ptr: Longs, attribute: Ints, width: Ints, table_ptr: Longs, table: Ints, out: Ints

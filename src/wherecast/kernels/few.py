@@ -1,11 +1,12 @@
-"""A few events from stored values to clauses, in one call.
+"""Events from stored values to clauses, a few at a time, in one call.
 
 Theory of operation
 -------------------
-For a batch of thousands, coding, projecting and descending are one call each, and what is between the calls is nothing beside them. For a batch
-of a hundred it is half of the time: arrays that are made and described for each step, and a cache and a branch predictor full of
-Python when the next kernel begins. So one call does all steps, in memory that the caller keeps for the next batch. Events that the gate stops
-are left out before the tree is asked: it looks ahead 16 events at a time, and they would take the places of others.
+Coding, projecting and descending could be one call each for a whole batch. In a batch of a hundred events, what is between the calls is half of the
+time: arrays that are made and described for each step, and a cache and a branch predictor full of Python when the next kernel begins. In a batch of thousands, what
+one step writes has left the cache when the next one reads it. So one call does all steps for some hundred events, in memory that the caller keeps for the next batch,
+and then for the next events. Left out before the tree is asked, which looks ahead 16 events at a time, are events that the gate stops, and those
+without any code that the root looks up: most events of a set with few optional attributes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
+from wherecast.kernels.arrow import OFFSET
 from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend
-from wherecast.kernels.events import prepare_codes
+from wherecast.kernels.events import has_code, renumber_event
 from wherecast.kernels.jit import Scalar, hot
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.stored_columns import code_columns
@@ -25,8 +27,9 @@ from wherecast.kernels.stored_columns import code_columns
 class FewRoom(NamedTuple):
     """Memory for a few events on their way through a matcher; none of them has lists."""
 
-    codes: Ints  # (events, attributes)
-    projected: Ints  # (events, columns)
+    values: Longs  # (attributes, COLUMN_WORDS)
+    codes: Ints  # (events, columns of the codebook)
+    projected: Ints  # (events, columns of the matcher)
     wanted: Bools  # (events,)
     rows: Ints  # (events,)
     ends: Longs  # (events + 1,) where the matches of the events that are left end
@@ -43,41 +46,53 @@ def match_few(
     jobs: Longs,
     is_open: Bools,
     columns: tuple[Ints, Ints, Longs, Ints],
+    needs_value: int,
     tree: LookupTree,
     boxes: Rows,
     scratch: Scratch,
     room: FewRoom,
-    n: int,
+    first: int,
     ptr: Longs,
     out: Ints,
 ) -> Scalar:
-    """Write the clauses that hold for n events to `out`, and where those of each end to ptr[1:]. Their number, -1 if `out` is too small.
+    """Match events first: into `out`; return the first event that did not fit. `ptr` is as in `descend`.
 
-    `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted.
+    `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted. `needs_value` says that an event
+    without any code but 0, which is NULL, meets no clause.
     """
     attribute, width, table_ptr, table = columns
-    codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes = room
-    codes[:n] = 0
-    done[:] = 0
-    asked = wanted[: n if is_open.size > 0 else 0]
-    code_columns(values, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
-                 list_codes)  # fmt: skip
-    left = 0
-    for event in range(n):
-        if asked.size == 0 or asked[event]:
-            rows[left] = event
-            for a in range(codes.shape[1] if left < event else 0):
-                codes[left, a] = codes[event, a]
-            left += 1
-    points = Points(codes[:left], list_ptr, list_codes)
-    prepare_codes(codes[:left], list_ptr, attribute, width, table_ptr, table, projected[:left])
-    ends[0] = 0
-    batch = Projected(projected[:left], list_ptr, list_codes)
-    if descend(tree, boxes, batch, points, 0, scratch, out, ends) < left:
-        return np.int64(-1)
-    met = 0
-    ptr[0] = 0
-    for event in range(n):
-        met += met < left and rows[met] == event
-        ptr[event + 1] = ends[met]
-    return ends[left]
+    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes = room
+    begin, n_events = ptr[first], ptr.size - 1
+    while first < n_events:
+        n: Scalar = min(codes.shape[0], n_events - first)
+        for a in range(values.shape[0]):
+            for word in range(values.shape[1]):
+                own[a, word] = values[a, word]
+            own[a, OFFSET] += first
+        codes[:n] = 0
+        done[:] = 0
+        asked = wanted[: n if is_open.size > 0 else 0]
+        code_columns(own, jobs, is_open, asked, done, rows[:n], words, seen, wanted[:0], codes[:n], 0, list_ptr,
+                     list_codes)  # fmt: skip
+        left = 0
+        for event in range(n):
+            if (asked.size > 0 and not asked[event]) or (needs_value and not has_code(codes, event)):
+                continue
+            if renumber_event(codes, event, attribute, width, table_ptr, table, projected, left) or not needs_value:
+                rows[left] = event
+                for a in range(codes.shape[1] if left < event else 0):
+                    codes[left, a] = codes[event, a]
+                left += 1
+        ends[0] = 0
+        batch = Projected(projected[:left], list_ptr, list_codes)
+        points = Points(codes[:left], list_ptr, list_codes)
+        fit = descend(tree, boxes, batch, points, 0, scratch, out[ptr[first] - begin :], ends)
+        n = n if fit == left else np.int64(rows[fit])
+        met = 0
+        for event in range(n):
+            met += met < left and rows[met] == event
+            ptr[first + event + 1] = ptr[first] + ends[met]
+        first += n
+        if fit < left:
+            break
+    return first

@@ -17,6 +17,7 @@ Matching writes nothing but its own results, so threads may share one matcher.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
@@ -29,6 +30,7 @@ from wherecast.index.packed import PackedBoxes, pack_boxes
 from wherecast.index.pages import side_by_side
 from wherecast.index.points import EventPoint
 from wherecast.kernels.arrays import Bools, Ints, Longs
+from wherecast.kernels.arrow import COLUMN_WORDS
 from wherecast.kernels.dense import (
     Planes,
     copy_events,
@@ -40,8 +42,10 @@ from wherecast.kernels.dense import (
 )
 from wherecast.kernels.descent import (
     BLOCK,
+    CHECKED,
     KEPT,
     LEAF_WORDS,
+    NO_NULL,
     SIZE,
     WAITING,
     WORDS,
@@ -70,6 +74,9 @@ CANDIDATES, MATCHES = 2, 4
 
 #: Matches that get room before the first is found; what a plan expects comes out of a file.
 MOST_EXPECTED = 1 << 27
+
+#: Events that go from stored values to clauses at a time: so many, or with so many codes if they have many columns. These stay in the cache.
+MOST_FEW, FEW_CODES = 512, 1 << 15
 
 #: Codes in lists of one event that get room before the first event.
 _LIST_CODES = 64
@@ -181,38 +188,43 @@ class AdaptiveMatcher(Matcher):
     def match_stored(
         self, values: Longs, jobs: Longs, is_open: Bools, n_events: int, n_columns: int
     ) -> tuple[Longs, Ints] | None:
-        """`match` in one call, from stored values that are not lists; None if there is a dense part, or more matches than room for them."""
+        """`match` in one call, from stored values that are not lists; None if there is a dense part."""
         if not self._grown or self._dense[0] < self._dense[1]:
             return None
         call, given = self._match_few
         try:
             scratch, room = self._spare_few.pop()
         except IndexError:
-            scratch, room = self._few_room(n_events, n_columns)
-        if len(room[0]) < n_events:
-            scratch, room = self._few_room(n_events, n_columns)
-        expected = min(int(2 * n_events * self._visits.item(MATCHES)), MOST_EXPECTED)
-        ptr, out = np.empty(n_events + 1, np.int64), np.empty(64 * (LEAF_WORDS + 1) + expected, np.int32)
-        size = call(values, jobs, is_open, *given, scratch, room, n_events, ptr, out)
+            scratch, room = self._few_room(len(values), n_columns)
+        found = self._in_pieces(
+            n_events, lambda first, ptr, out: call(values, jobs, is_open, *given, scratch, room, first, ptr, out)
+        )
         self._spare_few.append((scratch, room))
-        return None if size < 0 else (ptr, out[:size])
+        return found
 
     @cached_property
     def _match_few(self) -> tuple[Any, tuple[Any, ...]]:
-        """The kernel for a few events, and its arguments that are always the same."""
+        """The kernel from stored values, and its arguments that are always the same."""
         columns = self._projection
-        given = (columns.attribute, columns.source_width, columns.table_ptr, columns.table), self._plain, self._rows
+        given = (
+            (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
+            int(_needs_value(self._tree, columns)),
+            self._plain,
+            self._rows,
+        )
         table, flags = np.zeros((1, 1), np.int64), np.zeros(0, np.bool_)
         examples = *self._few_room(1, 1), 0, table[0], np.zeros(0, np.int32)
         return direct(match_few, table, table, flags, *given, *examples), given
 
-    def _few_room(self, n_events: int, n_columns: int) -> tuple[Scratch, FewRoom]:
-        """Memory for so many events."""
-        codes, projected = (np.empty((n_events, k), np.int32) for k in (n_columns, self._projection.attribute.size))
+    def _few_room(self, n_attributes: int, n_columns: int) -> tuple[Scratch, FewRoom]:
+        """Memory for the events that are matched at a time."""
+        widths = n_columns, self._projection.attribute.size
+        n = min(max(FEW_CODES // max(*widths, 1), BLOCK), MOST_FEW)
+        codes, projected = (np.empty((n, k), np.int32) for k in widths)
         room = FewRoom(
-            codes, projected, np.empty(n_events, np.bool_), np.empty(n_events, np.int32), np.zeros(n_events + 1, np.int64),
-            np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8), np.zeros(2, np.int64),
-            np.zeros(0, np.int32),
+            np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
+            np.zeros(n + 1, np.int64), np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8),
+            np.zeros(2, np.int64), np.zeros(0, np.int32),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
@@ -333,29 +345,36 @@ class AdaptiveMatcher(Matcher):
         return plain(Scratch(stack, places, found, sure, *kept, own, met))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
-        """Matches of the tree part; when the output is full, matching goes on in a further piece."""
+        """Matches of the tree part."""
         n_events = events.n_events
-        ptr = np.zeros(n_events + 1, np.int64)
         if not self._grown or not n_events:
-            return ptr, np.zeros(0, np.int32)
+            return np.zeros(n_events + 1, np.int64), np.zeros(0, np.int32)
         # Nothing looks at the types behind `direct`, so they are made sure of here.
         lists = np.ascontiguousarray(events.list_ptr, np.int64), np.ascontiguousarray(events.list_codes, np.int32)
         points = cast("Points", (np.ascontiguousarray(events.codes, np.int32), *lists))
         descend_events, given = self._descend_events
+        ptr, ids = self._in_pieces(
+            n_events, lambda start, ptr, out: descend_events(*given, batch, points, start, scratch, out, ptr)
+        )
+        return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
+
+    def _in_pieces(self, n_events: int, match_from: Callable[[int, Longs, Ints], int]) -> tuple[Longs, Ints]:
+        """Matches by a kernel that says the first event that did not fit: it goes on from there in a further piece."""
+        ptr = np.empty(n_events + 1, np.int64)
+        ptr[0] = 0
         least = 64 * (LEAF_WORDS + 1)
         expected = int(1.2 * n_events * self._visits.item(MATCHES))
         pieces, start, size = [], 0, least + min(expected, MOST_EXPECTED)
         while start < n_events:
             out = np.empty(size, np.int32)
-            stop = descend_events(*given, batch, points, start, scratch, out, ptr)
+            stop = match_from(start, ptr, out)
             pieces.append(out[: ptr.item(stop) - ptr.item(start)])
             if stop == start:
                 size *= 4
             elif stop < n_events:
                 size = max(size, int(1.1 * ptr[stop] / stop * (n_events - stop)) + least)
             start = stop
-        ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return each_once(Hits(ptr, ids), self.n_clauses) if self._replicated and events.list_codes.size else (ptr, ids)
+        return ptr, pieces[0] if len(pieces) == 1 else np.concatenate([np.zeros(0, np.int32), *pieces])
 
     @cached_property
     def _descend_events(self) -> tuple[Any, tuple[Any, ...]]:
@@ -433,6 +452,14 @@ class AdaptiveMatcher(Matcher):
 def rows_of(boxes: PackedBoxes) -> Rows:
     """What kernels need of packed boxes."""
     return Rows(boxes.ptr, boxes.number, boxes.attr, boxes.lo, boxes.hi)
+
+
+def _needs_value(tree: LookupTree, columns: Projection) -> bool:
+    """Whether an event of which all is NULL, or has no code that a clause asks for, meets nothing."""
+    first, end, rest, end_rest = tree.nodes[0].tolist()
+    is_needed = tree.leaves[rest:end_rest, CHECKED] >> 1
+    of_null = columns.table[columns.table_ptr[:-1][np.diff(columns.table_ptr) > 0]]
+    return bool((tree.tests[first:end, 1] >= NO_NULL).all() and is_needed.all() and not of_null.any())
 
 
 def _offsets(counts: Longs) -> Longs:

@@ -337,7 +337,10 @@ def _constraints(
     shift = filing_shift(hull_lo, hull_hi)
     short = several & (codes <= SHORT_LIST)
     shift[short] = 0
-    filed = np.where(short, chance, chances(columns, column, *_whole_cells(hull_lo, hull_hi, shift), batch))
+    cell_lo, cell_hi = _whole_cells(hull_lo, hull_hi, shift)
+    # NULL is in the lowest cell, but is not looked up for those who do not ask for it.
+    cell_lo = np.maximum(cell_lo, np.minimum(hull_lo, 1))
+    filed = np.where(short, chance, chances(columns, column, cell_lo, cell_hi, batch))
     ptr = pointer(np.bincount(clause, minlength=n_clauses), n_clauses)
     each, order = np.arange(clause.size, dtype=np.int32), np.empty(clause.size, np.int32)
     sort_constraints(ptr, each, each, chance.astype(np.float32), np.empty_like(ptr), order)

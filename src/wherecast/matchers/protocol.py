@@ -85,7 +85,7 @@ class Matcher(ABC):
         n_events: int,
         n_columns: int,
     ) -> tuple[Longs, Ints] | None:
-        """`Hits` of a few events from their stored values (see `kernels.stored_columns`); None: code them and call `match`."""
+        """`Hits` of a batch from its stored values (see `kernels.stored_columns`); None: code them and call `match`."""
         del values, jobs, is_open, n_events, n_columns
         return None
 
