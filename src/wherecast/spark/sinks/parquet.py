@@ -24,7 +24,7 @@ _OWNER = f"{_MANIFESTS}/stream.json"
 #: Hadoop's setting for the file `_SUCCESS`, which says what our manifest says; a file is a few milliseconds of every batch.
 _MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 #: Parquet's setting for a column: whether it tries a dictionary. Of ids that hardly repeat it fills one of 1 MB for every file and throws it away, which is
-#: a tenth of the time that writing takes. So columns for which it did that go without, and every so many batches it may try again.
+#: 6 % of a batch. So columns for which it did that go without, and every so many batches it may try again.
 _DICTIONARY, _EVERY = "parquet.enable.dictionary", 50
 
 
