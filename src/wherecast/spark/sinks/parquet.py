@@ -50,9 +50,8 @@ class Parquet(Sink):
         self.batch_column = batch_column
         self.partition_by = tuple(partition_by)
         self.goes_on = goes_on
-        self._plain: tuple[str, ...] | None = (
-            None  # columns without a dictionary in the last batch that tried; None: not known
-        )
+        # Columns without a dictionary in the last batch that tried; None: not known.
+        self._plain: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, config: SinkConfig, application: str) -> Self:  # noqa: ARG003 - the folder knows its stream
