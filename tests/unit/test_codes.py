@@ -39,6 +39,7 @@ def _crowd(count: int) -> np.ndarray:
     return np.unique(np.concatenate((np.arange(count - 2), [-(2**63), 2**63 - 1])))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [*range(36), 40, 64, 65, 300, 5000])
 @pytest.mark.parametrize(
     "make",

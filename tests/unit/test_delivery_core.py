@@ -170,6 +170,7 @@ def test_order_is_kept_where_asked(tmp_path):
         assert max(n for n, id in enumerate(order) if id == one) < order.index(following)
 
 
+@pytest.mark.slow
 def test_a_breaker_leaves_an_endpoint_alone(tmp_path):
     """An endpoint that hangs gets a handful of tries, not one per delivery; after it works again everything comes."""
     tries = []

@@ -94,6 +94,7 @@ def shell(tmp_path):
     return run
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
 def test_python_runs(path, capsys):
     """The Python of a page runs from top to bottom."""

@@ -223,6 +223,7 @@ def routed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "edit",
     [

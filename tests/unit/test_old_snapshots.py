@@ -41,6 +41,7 @@ def answers(engine: Engine) -> list[list[object]]:
     return [sorted(ids) for ids in engine.match_batch(EVENTS).to_lists()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_format(version: int, tmp_path: Path) -> None:
     """It answers as an engine of the same filters does, after merging with new ones and after saving, too."""

@@ -110,6 +110,7 @@ def test_without_the_stemmer(monkeypatch: pytest.MonkeyPatch) -> None:
         Schema.of({"t": {"type": "string", "language": "english"}})
 
 
+@pytest.mark.slow
 def test_many_words_of_all_lengths() -> None:
     """Texts of thousands of words, and more codes than are expected, equal Python's own sets."""
     rng = np.random.default_rng(5)
@@ -141,6 +142,7 @@ def test_broken_utf_8_is_not_read_beyond_its_end() -> None:
     assert ptr.size == 5
 
 
+@pytest.mark.slow
 def test_guards_of_long_lists(tmp_path: Path) -> None:
     """Where texts have many words, guards of leaves have fine buckets; short texts, NULL and a saved engine say the same as the scan."""
     rng = np.random.default_rng(7)

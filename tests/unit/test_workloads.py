@@ -44,6 +44,7 @@ def run(*arguments):
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_name_gives_the_same_workload_every_time(name):
     """Of the size asked for, with events, under its own name."""
@@ -66,6 +67,7 @@ def test_the_engine_finds_what_brute_force_finds(name):
     assert engine.count(workload.event_batch())[: truth.counts.size].tolist() == truth.counts.tolist()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", reference.SOURCES)
 @pytest.mark.parametrize("scale", [0.0013, 0.002])
 def test_the_reference_workloads_are_the_reference(name, scale):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wherecast.spark.stream import MatchQuery
 
 SERVERS = 8
-BATCHES = 20
+BATCHES = 16
 #: Changes are written after every so many batches, as a share of the subscriptions.
 _CHANGES_EVERY, _CHANGED_SHARE = 4, 0.005
 
