@@ -92,6 +92,27 @@ def test_no_dictionary_where_parquet_gave_it_up(tmp_path: Path) -> None:
     assert asked == [{}, without, without, {}]
 
 
+def test_a_footer_that_cannot_be_read_does_not_stop_a_batch(tmp_path: Path) -> None:
+    """Footers may be encrypted. The batch is written all the same, and the next one tries a dictionary, too."""
+    options: list[str] = []
+
+    def write(path: str) -> None:
+        Path(path).mkdir(parents=True)
+        (Path(path) / "part-0.parquet").write_bytes(b"PARE" + bytes(20) + b"PARE")
+
+    def option(name: str, _: str) -> Any:
+        options.append(name)
+        return writer
+
+    writer = SimpleNamespace(parquet=write, option=option)
+    sink = Parquet(str(tmp_path))
+    for number in (0, 1):
+        matches: Any = SimpleNamespace(columns=["ids"], write=writer)
+        sink.write(matches, Batch(number, "one", "a"))
+        assert sink.holds(Batch(number, "one", "a"))
+    assert not [name for name in options if "dictionary" in name]
+
+
 def test_two_streams_one_sink(tmp_path: Path) -> None:
     """The stream that comes second is refused, at its first batch and at its start; the first goes on."""
     sink = Parquet(str(tmp_path))

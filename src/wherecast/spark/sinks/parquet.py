@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wherecast.errors import SchemaError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from wherecast.spark.config import SinkConfig
     from wherecast.spark.stream import Batch
+
+_log = logging.getLogger(__name__)
 
 _MANIFESTS, _ATTEMPTS = "_wherecast", "_attempts"
 _OWNER = f"{_MANIFESTS}/stream.json"
@@ -120,12 +124,16 @@ class Parquet(Sink):
         self.holds(batch)
 
     def _find_plain(self, attempt: str) -> tuple[str, ...] | None:
-        """The columns for which Parquet has kept no dictionary, by one of the files; None if that has no rows."""
+        """The columns for which Parquet has kept no dictionary, by one of the files; None if that has no rows or cannot be read."""
         file = self._store.open_any(attempt, ".parquet")
         if file is None:
             return None
         with file:
-            footer = pq.read_metadata(file)
+            try:
+                footer = pq.read_metadata(file)
+            except (OSError, pa.ArrowException) as error:  # an encrypted footer: what was written is as good
+                _log.debug("columns without a dictionary are not known: %s", error)
+                return None
         if footer.num_row_groups == 0:
             return None
         group = footer.row_group(0)
