@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from tests.servers.ports import free_ports
 from tests.servers.wherecast_broker import running_wherecast
 
 from wherecast import Client
@@ -55,8 +55,7 @@ class Receiver(NamedTuple):
 @contextmanager
 def receiver_of_the_quick_start(folder: Path) -> Iterator[Receiver]:
     """It listens at a free port instead of 9000."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     (program,) = blocks("../start/broker.md", "python receiver")
     (folder / "receiver.py").write_text(program.replace("9000", str(port)))
     command = [sys.executable, str(folder / "receiver.py")]

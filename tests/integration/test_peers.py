@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
+from tests.servers.ports import free_ports
 
 from wherecast.engine.engine import Engine
 from wherecast.language.events.schema import Schema
@@ -44,15 +44,9 @@ QUICK = RingSettings(
 )
 
 
-def free_ports(count):
-    """Ports that nobody listens on; all are held until the last is known."""
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return [f"127.0.0.1:{port}" for port in ports]
+def free_endpoints(count):
+    """Addresses that nobody listens on."""
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
 async def eventually(check, most_s=20.0):
@@ -80,7 +74,7 @@ class Running:
 @asynccontextmanager
 async def small_ring(size=3, secret=None, state=None):
     """Peers in this process, all founders."""
-    endpoints = free_ports(size)
+    endpoints = free_endpoints(size)
     running = {}
     for number, endpoint in enumerate(endpoints):
         options = PeerOptions(
@@ -303,7 +297,7 @@ class TestInOneProcess:
 
         async def run():
             async with small_ring() as ring:
-                (endpoint,) = free_ports(1)
+                (endpoint,) = free_endpoints(1)
                 rules = Rules(QUICK, Schema.of({"other": "string"}))
                 with pytest.raises(PeerError, match="another schema"):
                     await Running(PeerOptions(endpoint, tuple(ring), rules)).task
@@ -535,7 +529,7 @@ def test_eight_processes_of_which_two_are_killed(processes):
     """Every subscription of a live peer is served through every live peer; one that starts again comes as a new node."""
 
     async def run():
-        endpoints = free_ports(8)
+        endpoints = free_endpoints(8)
         processes.start_all(endpoints)
         ring = places(await processes.wait_until_whole(SECRET, 60))
         order = [place.peer for place in ring]
@@ -587,8 +581,7 @@ def test_the_commands_talk_to_each_other(tmp_path):
     schema, events, picture = tmp_path / "schema.json", tmp_path / "events.jsonl", tmp_path / "ring.svg"
     schema.write_text(json.dumps(FIELDS))
     events.write_text(event(5) + "\n\n" + event(50) + "\n{bad\n")
-    # The ports of a ring follow each other.
-    port = int(free_ports(1)[0].partition(":")[2]) % 20_000 + 20_000
+    port, *_ = free_ports(3)
     command = [sys.executable, "-c", "from wherecast.cli.app import main; main()", "peer"]
     ring = subprocess.Popen(
         [*command, "ring", "--size", "3", "-s", str(schema), "--port", str(port), "--picture", str(picture)],

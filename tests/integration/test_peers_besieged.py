@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.servers.ports import free_ports
 
 from wherecast.overlay.client import PeerClient
 from wherecast.overlay.frames import MAX_BODY, VERSION, Framing
@@ -43,9 +44,7 @@ class Besieged:
     """A ring of one peer in a process."""
 
     def __init__(self, folder, secret, descriptors):
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            self.port = held.getsockname()[1]
+        [self.port] = free_ports(1)
         self.secret = secret
         (folder / "schema.json").write_text(json.dumps({"price": {"type": "double", "min": 0, "max": 1000}}))
         command = [sys.executable, "-c", PEER, str(descriptors), "peer", "--listen", self.endpoint, "--found", "1"]
