@@ -25,6 +25,7 @@ from wherecast.language.filters.compile import Compiler
 from wherecast.language.functions.refused import REFUSED
 from wherecast.language.functions.table import BEYOND_SPARK, FAMILIES, FUNCTIONS
 from wherecast.language.nullable import decimal_scale
+from wherecast.language.syntax.cutting import SlotTexts
 from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.skeletons import cut_text
 
@@ -201,7 +202,7 @@ def ask_wherecast(text: str, schema: Schema, events: EventBatch) -> list[Any]:
     whole = f"({text}) IS NULL"
     node, _ = Compiler(schema).check(whole)
     item = node.item if isinstance(node, IsNull) else node
-    literals = Literals([(value,) for value in cut_text(whole)[1]], 1, schema.zone).take([item])
+    literals = Literals([SlotTexts.of([value]) for value in cut_text(whole)[1]], 1, schema.zone).take([item])
     scope = ProgramScope(literals, np.zeros(ROWS, np.int64), lambda i: attribute_values(events, i), schema.zone)
     values, valid = evaluate(item, scope)
     return [readable(item, v) if ok else None for v, ok in zip(values.tolist(), valid.tolist(), strict=True)]

@@ -19,7 +19,8 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ _DRIVERS = {
     **dict.fromkeys(("gs", "gcs"), ("gcs", "gcsfs")),
     **dict.fromkeys(("abfs", "abfss"), ("abfs", "adlfs")),
 }
+#: Files and folders that are synced at a time.
+_SYNCED = 8
 _FOLDER = re.compile(r"[a-z]+/[0-9a-f]{16}")
 #: Times a folder is listed again because something in it was removed meanwhile.
 _LOOKS = 100
@@ -141,7 +144,7 @@ class Store:
                 self._fs.create_dir(self._path(name), recursive=True)
                 fs.copy_files(str(folder), self._path(name), destination_filesystem=self._fs)
             else:
-                _sync_tree(folder)
+                _sync_all([*folder.rglob("*"), folder])
                 folder.rename(self.local / name)
                 _sync(self.local / parent)
         finally:
@@ -201,8 +204,9 @@ class Store:
             return
         self._fs.move(here, there)
         if self.local is not None:
-            for name in (target, source):
-                _sync((self.local / name).parent)
+            # One after the other: what has left the one folder for good must be in the other.
+            for parent in dict.fromkeys((self.local / name).parent for name in (target, source)):
+                _sync(parent)
 
     def sync(self, name: str) -> None:
         """Make a folder durable that others have filled, with all files in it and the way to it.
@@ -211,12 +215,8 @@ class Store:
         """
         if self.local is None:
             return
-        folder = self.local / name
-        _sync_tree(folder)
-        for above in folder.parents:
-            _sync(above)
-            if above == self.local.parent:
-                break
+        folder, root = self.local / name, self.local.parent
+        _sync_all([*folder.rglob("*"), folder, *(above for above in folder.parents if above.is_relative_to(root))])
 
     def age_s(self, name: str, now: float) -> float:
         """Seconds since a file, or anything in a folder, was last changed; 0 where the file system does not say.
@@ -331,11 +331,10 @@ def _make_folder(path: Path) -> None:
     _sync(path.parent)
 
 
-def _sync_tree(folder: Path) -> None:
-    """Make all files of a folder durable, and the folder itself."""
-    for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
+def _sync_all(paths: Collection[Path]) -> None:
+    """Make files and folders durable, several at a time: a journal writes down together what is waiting for it."""
+    with ThreadPoolExecutor(min(_SYNCED, len(paths))) as pool:
+        list(pool.map(_sync, paths))
 
 
 def _write_durably(path: Path, content: bytes) -> None:
