@@ -25,7 +25,8 @@ from wherecast.broker.store import subscriptions
 from wherecast.broker.store.spaces import StoredSpace
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError, WherecastError
-from wherecast.language.events.events import EventBatch, EventReader, NameCheck
+from wherecast.language.events.events import EventBatch, EventReader
+from wherecast.language.events.names import NameCheck
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.syntax.limits import Limits

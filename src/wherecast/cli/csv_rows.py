@@ -23,7 +23,7 @@ import pyarrow.csv
 
 from wherecast.cli.failures import CommandError
 from wherecast.cli.files import Format, read_header, reading
-from wherecast.language.events.convert import read_plain
+from wherecast.language.events.scalars import read_plain
 from wherecast.language.events.schema import Attribute, Schema
 
 BLOCK_BYTES = 1 << 20

@@ -24,7 +24,7 @@ from wherecast.cli.report import Shortlist, note_first_compilation, say, say_not
 from wherecast.cli.subscriptions import read_subscriptions, report_bad
 from wherecast.engine.engine import Engine
 from wherecast.errors import EventError
-from wherecast.language.events.events import NameCheck
+from wherecast.language.events.names import NameCheck
 from wherecast.language.events.schema import Schema
 from wherecast.matchers.registry import MATCHERS
 from wherecast.progress import progress, shown

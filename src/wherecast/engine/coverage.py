@@ -31,7 +31,7 @@ from wherecast.index.codes import Codebook, build_codes
 from wherecast.kernels.arrays import Bools, Ints, Longs
 from wherecast.kernels.containment import find_inside
 from wherecast.language.events.schema import Schema
-from wherecast.language.filters.canonical import residual_writer
+from wherecast.language.filters.canonical import words_of_clauses
 from wherecast.language.filters.filters import Filters
 from wherecast.language.sequences import take_ranges
 from wherecast.matchers.adaptive import AdaptiveMatcher
@@ -73,7 +73,7 @@ class _Search:
     def __init__(self, filters: Filters, schema: Schema, most_pairs: int) -> None:
         self._filters = filters
         self._codebook, self._lo, self._hi = build_codes(filters, schema)
-        self._words = _residual_words(filters)
+        self._words = dict(words_of_clauses(filters))  # what must hold besides the box, by clause
         self._owner = np.repeat(np.arange(filters.n_filters), np.diff(filters.clause_ptr))
         self._pairs_left = most_pairs
         self.by = np.full(filters.n_filters, -1, np.int64)
@@ -197,15 +197,3 @@ def _points_of(boxes: Boxes, codebook: Codebook) -> EventCodes:
             ends.append(ends[-1] + elements.size)
     flat: Ints = np.concatenate(pieces) if pieces else np.zeros(0, np.int32)
     return EventCodes(codes, np.array(ends, np.int64), flat)
-
-
-def _residual_words(filters: Filters) -> dict[int, frozenset[str]]:
-    """What must hold besides the box, by clause, in words that are equal where they mean the same."""
-    writers = {}
-    out = {}
-    for clause in np.flatnonzero(filters.program >= 0).tolist():
-        number = int(filters.program[clause])
-        if number not in writers:
-            writers[number] = residual_writer(filters.programs[number])
-        out[clause] = writers[number](int(filters.program_row[clause]))
-    return out

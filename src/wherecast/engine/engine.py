@@ -40,8 +40,9 @@ from wherecast.engine.subscriptions import (
     without_patterns,
 )
 from wherecast.errors import FilterError, SubscriptionError, UnknownIdError
-from wherecast.language.events.events import EventBatch, EventReader, Events, NameCheck, OnError
+from wherecast.language.events.events import EventBatch, EventReader, Events, OnError
 from wherecast.language.events.html import html_table
+from wherecast.language.events.names import NameCheck
 from wherecast.language.events.schema import Schema
 from wherecast.language.filters.compile import Compiler
 from wherecast.language.filters.filters import Filters

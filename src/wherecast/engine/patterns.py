@@ -24,7 +24,8 @@ from wherecast.engine.sequence_tables import RegisteredPattern
 from wherecast.engine.sequences import EventTime, Sequences
 from wherecast.errors import FilterError, SubscriptionError
 from wherecast.kernels.arrays import Longs
-from wherecast.language.events.events import EventBatch, Events, NameCheck, OnError
+from wherecast.language.events.events import EventBatch, Events, OnError
+from wherecast.language.events.names import NameCheck
 from wherecast.language.filters.compile import Compiler
 
 if TYPE_CHECKING:

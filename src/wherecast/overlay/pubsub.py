@@ -28,7 +28,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wherecast.language.events.events import EventReader, NameCheck
+from wherecast.language.events.events import EventReader
+from wherecast.language.events.names import NameCheck
 from wherecast.language.filters.filters import Filters
 from wherecast.overlay.lookup import Router
 from wherecast.overlay.messages import (
