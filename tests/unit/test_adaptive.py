@@ -16,12 +16,13 @@ from tests.unit.boxes import Constraint, make_boxes, make_events, random_case, t
 from wherecast.errors import SnapshotError
 from wherecast.index.boxes import FAR, Boxes, EventCodes
 from wherecast.index.packed import pack_boxes
-from wherecast.kernels.descent import MAP, SURE, WORDS
-from wherecast.matchers.adaptive import AdaptiveMatcher
+from wherecast.kernels.descent import MAP, NO_NULL, SURE, WORDS
+from wherecast.matchers.adaptive import AdaptiveMatcher, root_starts
+from wherecast.matchers.adaptive_check import read_tree
 from wherecast.matchers.adaptive_plan import LEAF_CLAUSES, Costs, block_cuts
 
 # With a margin this small every test looks profitable: small sets then have trees as well.
-EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0, report=0.0, smallest=2)
+EAGER = Costs(test=0.01, visit=0.01, column=0.0, word=10.0, margin=1.0, absent=0.01, report=0.0, smallest=2)
 PLANS = pytest.mark.parametrize("costs", [None, EAGER], ids=["fitted costs", "eager costs"])
 
 
@@ -123,6 +124,67 @@ def test_many_optional_columns_are_filed_by_what_an_event_has() -> None:
     events, nothing = make_events(codes[:20].tolist(), 200), (np.zeros(1, np.int64), np.zeros(0, np.int32))
     matcher = check(make_boxes(clauses, [60] * 200), events, sample=EventCodes(codes, *nothing))
     assert matcher.stats()["candidates_per_event"] < 100
+
+
+def unequal_set(n_clauses: int, n_events: int) -> tuple[list[list[Constraint]], np.ndarray]:
+    """Five pairs of neighbouring codes per clause; the first of 60 columns are asked for far more often, and are there more often."""
+    rng, k = np.random.default_rng(5), 60
+    weight = 1 / np.arange(1, k + 1)
+    order = np.argsort(-(np.log(weight) + rng.gumbel(size=(n_clauses, k))), axis=1)[:, :5]
+    first = rng.integers(1, 20, order.shape)
+    rows = [zip(*row, strict=True) for row in zip(order.tolist(), first.tolist(), strict=True)]
+    clauses: list[list[Constraint]] = [[(c, [(v, v + 1)]) for c, v in row] for row in rows]
+    codes = rng.integers(1, 21, (n_events, k)).astype(np.int32)
+    codes[rng.random(codes.shape) >= np.minimum(0.06 * weight / weight.mean(), 1)] = 0
+    return clauses, codes
+
+
+def test_popular_columns_do_not_hide_rare_ones() -> None:
+    """Bitmaps of the popular columns would refuse most clauses at once; still every clause is filed where few events ask for it."""
+    clauses, codes = unequal_set(3_000, 500)
+    nothing = np.zeros(1, np.int64), np.zeros(0, np.int32)
+    few = EventCodes(codes[:20], *nothing)
+    matcher = check(make_boxes(clauses, [21] * 60), few, sample=EventCodes(codes, *nothing))
+    facts = matcher.stats()
+    assert facts["dense_clauses"] == 0
+    assert facts["candidates_per_event"] < 30
+
+
+@pytest.mark.parametrize("kind", ["points", "lists", "null", "everything"])
+def test_columns_with_a_value_are_listed(kind: str) -> None:
+    """Where the root has tests for many columns, an event asks those in which it has a value: nothing is lost by that."""
+    clauses, codes = unequal_set(2_000, 60)
+    rows: list[list[int | list[int]]] = [list(row) for row in codes.tolist()]
+    if kind == "lists":
+        for row in rows[::2]:
+            row[3], row[40] = [2, 5, 17], [1, 20]
+    elif kind == "null":
+        clauses += [[(50 + i % 10, [(0, 0)]), (i % 50, [(1 + i % 20, 1 + i % 20)])] for i in range(500)]
+    elif kind == "everything":
+        rows[1::2] = [[1 + (e + c) % 20 for c in range(60)] for e in range(len(rows[1::2]))]
+    events = make_events(rows, 60)
+    check(make_boxes(clauses, [21] * 60), events, sample=events)
+
+
+def test_which_tests_are_listed() -> None:
+    """The first test of each column, unless there are few columns, a test takes NULL, or the tests of a column are apart."""
+    clauses, codes = unequal_set(2_000, 300)
+    sample = EventCodes(codes, np.zeros(1, np.int64), np.zeros(0, np.int32))
+    boxes = make_boxes(clauses, [21] * 60)
+    arrays = AdaptiveMatcher.build(boxes, sample).arrays()
+    tree = read_tree(arrays)
+    starts = root_starts(tree, 60)
+    tests = tree.tests[starts[starts > 0] - 1]
+    assert (tests[:, 0] == np.flatnonzero(starts)).all()
+    assert starts.size == 60
+    null = tree.tests.copy()
+    null[3, 1] &= ~NO_NULL
+    apart = tree.tests.copy()
+    apart[-1, 0] = apart[0, 0]
+    few = tree.nodes.copy()
+    few[0, 1] = 5
+    for changed in (tree._replace(tests=null), tree._replace(tests=apart), tree._replace(nodes=few)):
+        assert root_starts(changed, 60).size == 0
 
 
 @pytest.mark.slow

@@ -138,3 +138,28 @@ def test_it_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(AdaptiveMatcher, "match", refuse)
     assert found(engine, draw_events(1_300), 1_300) == expected
+
+
+def test_many_optional_attributes_find_the_same() -> None:
+    """An event goes by the attributes that it has; what filters ask of those that it has not still counts."""
+    rng, names = np.random.default_rng(6), [f"a{i}" for i in range(40)]
+
+    def draw_filter() -> str:
+        (a, b), (v, w) = rng.choice(40, 2, replace=False).tolist(), (3 * rng.integers(0, 8, 2)).tolist()
+        others = f"a{b} = {w}", f"a{35 + b % 5} IS NULL", f"a{b % 5} <> {w}", f"a{b % 5} >= {w}"
+        return f"a{a} = {v} AND {others[rng.choice(4, p=[0.6, 0.2, 0.1, 0.1])]}"
+
+    values, is_null = rng.integers(0, 24, (700, 40)), rng.random((700, 40)) > 0.1
+    is_null[:3] = [[True], [False], [True]]
+    events = pa.RecordBatch.from_arrays(
+        [pa.array(values[:, i], mask=is_null[:, i]) for i in range(40)], names=names
+    )  # fmt: skip
+    filters = [(n, draw_filter()) for n in range(3_000)]
+    engine, scan = (Engine(dict.fromkeys(names, "long"), matcher=matcher) for matcher in ("adaptive", "scan"))
+    for each in (engine, scan):
+        each.subscribe_many(filters)
+        each.plan(events)
+    expected = found(scan, events, 700)
+    assert sum(map(len, expected)) > 300
+    for size in (1, 100, 700):
+        assert found(engine, events[:100] if size == 1 else events, size) == expected[: 100 if size == 1 else 700]

@@ -74,6 +74,30 @@ def decide(a: Longs, has_a: Bools, b: Longs, has_b: Bools, is_or: Scalar, out: L
 # -- choices -----------------------------------------------------------------------------------------------------------
 
 
+@hot_helper
+def choose_greater(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """The first value where a is greater than b, else the other: what `are_greater` and `choose_values` say, without writing the condition."""
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (not a[i] <= b[i]) & (b[i] == b[i]) else y
+
+
+@hot_helper
+def choose_not_less(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """As `choose_greater`, by `are_not_less`."""
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (a[i] >= b[i]) | (a[i] != a[i]) else y
+
+
+@hot_helper
+def choose_equal(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """As `choose_greater`, by `are_equal`."""
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (a[i] == b[i]) | ((a[i] != a[i]) & (b[i] != b[i])) else y
+
+
 @hot
 def choose_values(use_first: Any, first: Any, other: Any, out: Any) -> None:
     """One of two values. NumPy's `where` branches on the mask, and takes ten times as long where that varies."""

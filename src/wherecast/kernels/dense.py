@@ -121,9 +121,9 @@ def count_dense(
     tree: LookupTree, batch: Projected, first: Scalar, end: Scalar, scratch: Scratch, counts: Longs
 ) -> None:
     """Add the matches of leaves first:end to `counts`."""
-    _, _, _, leaves, columns, maps, _, _, _, _, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, at = leaves[leaf, WORDS], leaves[leaf, MAP]
         begin, stop = leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]
@@ -191,9 +191,9 @@ def weigh_dense(
     totals: Longs,
 ) -> None:  # fmt: skip
     """Add the weights of the matches of leaves first:end to `totals`."""
-    _, _, _, leaves, columns, maps, _, _, _, _, _ = tree
+    _, _, _, leaves, columns, maps, _, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _, _ = scratch
     ptr, rows = planes
     base = 0
     for leaf in range(first, end):
@@ -261,9 +261,9 @@ def list_dense(
     out: Ints,
 ) -> None:
     """Write the matches of leaves first:end to `out`; `cursor` is each event's place, moved on, `stop` its end."""
-    _, _, _, leaves, columns, maps, slots, _, _, _, _ = tree
+    _, _, _, leaves, columns, maps, slots, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _, _ = scratch
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]
         for event in range(codes.shape[0]):
@@ -320,9 +320,9 @@ def expand_dense(
 
     An event's part of `out` ends at `ends`; `clauses` is scratch for those of a leaf and 64 more.
     """
-    _, _, _, leaves, columns, maps, slots, _, _, _, _ = tree
+    _, _, _, leaves, columns, maps, slots, _, _, _, _, _ = tree
     codes, list_ptr, list_codes = batch
-    _, places, found, _, _, _, _, _, _ = scratch
+    _, places, found, _, _, _, _, _, _, _, _ = scratch
     base = 0
     for leaf in range(first, end):
         words, slot = leaves[leaf, WORDS], leaves[leaf, SLOT]

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Words
-from wherecast.kernels.guards import Buckets, find_guarded, list_guarded, load_buckets
+from wherecast.kernels.guards import SINGLE, Buckets, find_guarded, list_guarded, load_buckets, load_present
 from wherecast.kernels.jit import (
     FULL,
     HAS_COMPRESS,
@@ -56,6 +56,7 @@ from wherecast.kernels.jit import (
     prefetch,
     trailing_zeros,
 )
+from wherecast.kernels.present import list_present
 from wherecast.kernels.rows import Points, Rows, box_holds
 
 #: Most clauses of one bitmap leaf, in words: its rows and the accumulator stay in the first-level cache.
@@ -85,8 +86,12 @@ B16, B32, B48 = np.uint64(16), np.uint64(32), np.uint64(48)
 LOW16, LOW32, LOW48 = np.uint64(2**16 - 1), np.uint64(2**32 - 1), np.uint64(2**48 - 1)
 
 
+#: Of a tree of which the root asks each of its tests.
+_ALL_TESTS = np.zeros(0, np.int32)
+
+
 class LookupTree(NamedTuple):
-    """The whole index as flat arrays; what is stored and mapped."""
+    """The whole index as flat arrays; what is stored and mapped, but for `starts`."""
 
     nodes: Ints  # (nodes, 4) first test, end of tests, first rest leaf, end of rest leaves; node 0 is the root
     tests: Ints  # (tests, 5) column, shift (see NO_NULL), lowest key, size (negative: hash of -size entries), place in `table`
@@ -101,6 +106,11 @@ class LookupTree(NamedTuple):
     near: Ints  # (columns,) low bits of a code that the buckets of guards leave out
     bucket_ptr: Longs  # (columns + 1,) where the table of a column begins in `buckets`
     buckets: Buckets  # of codes, see `kernels.guards`
+    starts: Ints = _ALL_TESTS  # (columns,) first test of the root on each column + 1, 0: none; empty: all are asked
+
+
+#: What a file has of a tree.
+STORED_FIELDS = LookupTree._fields[:-1]
 
 
 class Projected(NamedTuple):
@@ -123,6 +133,8 @@ class Scratch(NamedTuple):
     ends: Longs  # (BLOCK, 2) where those of an event end in `kept` and in `waiting`
     own: Ints  # (columns,) the event's buckets
     met: Words  # (4 * columns,) bits of the 256 buckets that the event's list in a column meets
+    numbers: Ints  # (columns + PADDING,) 0, 1, 2, ...
+    there: Ints  # (columns + PADDING,) columns in which the event has a value
 
 
 @inlined
@@ -345,6 +357,34 @@ def push_children(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, codes: I
 
 
 @inlined
+def push_present(nodes: Ints, tests: Ints, table: Ints, leaves: Longs, codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar,
+                 starts: Ints, there: Ints, n_there: Scalar, stack: Ints, top: Scalar) -> Scalar:  # fmt: skip
+    """`push_children` of the root, of which no test takes NULL, by the columns there[:n_there] in which the event has a value."""
+    begin = top
+    for leaf in range(nodes[0, 2], nodes[0, 3]):
+        stack[top] = leaf + 1
+        top += 1
+    end = np.int64(nodes[0, 1])
+    for i in range(n_there):
+        column = np.int64(there[i])
+        test = np.int64(starts[column]) - 1
+        code = np.int64(codes[event, column])
+        while test >= 0:
+            if code < 0:
+                top = push_list(tests, table, list_ptr, list_codes, test, code, stack, top)
+            else:
+                child = find_child(tests, table, test, code)
+                stack[top] = child
+                top += child != 0
+            test += 1
+            if test == end or tests[test, 0] != column:
+                break
+    for at in range(begin, top):
+        prefetch(leaves, LEAF_FIELDS * (np.int64(stack[at]) - 1))
+    return top
+
+
+@inlined
 def fetch_places(leaves: Longs, columns: Longs, guards: Ints, item: Scalar) -> None:
     """Bring what a leaf begins with into the cache: its columns, or its guards. An item of the stack may also be a node."""
     if item > 0:
@@ -493,13 +533,15 @@ def descend(
     room; then `settle` writes. If `out` is too small for that, the event is given up and the caller comes back with a larger array. In which
     order the matches of an event come does not depend on the other events.
     """
-    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets, starts = tree
     row_ptr, number, attr, lo, hi = rows
     codes, list_ptr, list_codes = batch
     point_codes, point_ptr, point_lists = points
-    stack, places, found, sure, waiting, kept, ends, own, met = scratch
+    stack, places, found, sure, waiting, kept, ends, own, met, numbers, there = scratch
     n = np.int64(0)
     begin = ptr[start]
+    for c in range(own.size if starts.size > 0 else 0):
+        own[c] = SINGLE  # that of NULL, and so it is again after each event
     for block in range(start, codes.shape[0], BLOCK):
         stop = min(block + BLOCK, codes.shape[0])
         fetch_block(nodes, tests, table, leaves, columns, slots, guards, codes, block, stop)
@@ -508,14 +550,20 @@ def descend(
             stack[0] = 0
             top = 1
             has_buckets, has_lists = False, False
+            n_there = list_present(codes, event, numbers, there) if starts.size > 0 else 0
+            by_present = 2 * n_there < starts.size
             while top > 0:
                 top -= 1
                 item = np.int64(stack[top])
                 if item <= 0:
                     before = top
-                    top = push_children(
-                        nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top
-                    )
+                    if by_present and item == 0:
+                        top = push_present(nodes, tests, table, leaves, codes, list_ptr, list_codes, event, starts, there,
+                                           n_there, stack, top)  # fmt: skip
+                    else:
+                        top = push_children(
+                            nodes, tests, table, leaves, codes, list_ptr, list_codes, event, -item, stack, top
+                        )
                     if top - before > MANY_CHILDREN:
                         fetch_slots(leaves, guards, slots, stack, before, top)
                     continue
@@ -548,7 +596,12 @@ def descend(
                         find_sure(leaves, columns, maps, codes, event, leaf, places, sure)
                 guarded = words == 0 and leaves[leaf, SURE] > 0
                 if guarded and not has_buckets:
-                    has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
+                    if by_present:
+                        has_lists = load_present(codes, list_ptr, list_codes, event, there, n_there, near, bucket_ptr, buckets,
+                                                 own, met)  # fmt: skip
+                    else:
+                        has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own,
+                                                 met)  # fmt: skip
                     has_buckets = True
                 if guarded and has_lists:
                     guard, waited = leaves[leaf, MAP], count
@@ -579,6 +632,8 @@ def descend(
                         waiting[count] = clause
                         count += 1
             ends[event - block, 0], ends[event - block, 1] = held, count
+            for i in range(n_there if has_buckets else 0):
+                own[there[i]] = SINGLE
         n = settle(row_ptr, number, attr, lo, hi, point_codes, point_ptr, point_lists, block, done, stop, waiting, kept, ends,
                    out, n, begin, ptr)  # fmt: skip
         if n < 0:
@@ -589,9 +644,9 @@ def descend(
 @hot
 def tally_descend(tree: LookupTree, batch: Projected, scratch: Scratch, totals: Longs) -> None:
     """What matching a batch looks at: nodes, leaves, slots of those leaves, and slots checked by rows."""
-    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets = tree
+    nodes, tests, table, leaves, columns, maps, slots, guards, near, bucket_ptr, buckets, _ = tree
     codes, list_ptr, list_codes = batch
-    stack, places, found, sure, waiting, kept, _, own, met = scratch
+    stack, places, found, sure, waiting, kept, _, own, met, _, _ = scratch
     for event in range(codes.shape[0]):
         has_lists = load_buckets(codes, list_ptr, list_codes, event, near, bucket_ptr, buckets, own, met)
         stack[0] = 0

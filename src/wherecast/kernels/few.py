@@ -18,8 +18,9 @@ import numpy as np
 from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Words
 from wherecast.kernels.arrow import OFFSET
 from wherecast.kernels.descent import LookupTree, Projected, Scratch, descend
-from wherecast.kernels.events import has_code, renumber_event
-from wherecast.kernels.jit import Scalar, hot
+from wherecast.kernels.events import has_code, renumber, renumber_event
+from wherecast.kernels.jit import Scalar, hot, inlined
+from wherecast.kernels.present import list_present
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.stored_columns import code_columns
 
@@ -38,6 +39,29 @@ class FewRoom(NamedTuple):
     seen: Bytes  # empty, as there are no lists
     list_ptr: Longs  # (2,)
     list_codes: Ints  # empty
+    numbers: Ints  # (columns of the codebook + PADDING,) 0, 1, 2, ...
+    there: Ints  # (columns of the codebook + PADDING,)
+
+
+@inlined
+def project_present(codes: Ints, event: Scalar, columns: tuple[Ints, Ints, Longs, Ints], places: Ints, nulls: Ints, there: Ints, n_there: Scalar,
+                    out: Ints, row: Scalar) -> Scalar:  # fmt: skip
+    """`renumber_event` by the columns of the codebook there[:n_there] in which an event has a value; whether one of its codes is not 0.
+
+    `places` says the matcher's column of each, -1 or nothing if it has none, and `nulls` are the codes of an event without any value.
+    """
+    _, width, table_ptr, table = columns
+    some: Scalar = np.int32(0)
+    for column in range(nulls.size):
+        out[row, column] = nulls[column]
+    for i in range(n_there):
+        attribute = np.int64(there[i])
+        c = np.int64(places[attribute]) if attribute < places.size else np.int64(-1)
+        if c >= 0:
+            code = renumber(codes[event, attribute], width[c], table_ptr[c], table_ptr[c + 1], table)
+            out[row, c] = code
+            some |= code
+    return some != 0
 
 
 @hot
@@ -46,6 +70,8 @@ def match_few(
     jobs: Longs,
     is_open: Bools,
     columns: tuple[Ints, Ints, Longs, Ints],
+    places: Ints,
+    nulls: Ints,
     needs_value: int,
     tree: LookupTree,
     boxes: Rows,
@@ -57,11 +83,11 @@ def match_few(
 ) -> Scalar:
     """Match events first: into `out`; return the first event that did not fit. `ptr` is as in `descend`.
 
-    `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted. `needs_value` says that an event
-    without any code but 0, which is NULL, meets no clause.
+    `values`, `jobs` and `is_open` are those of `code_columns`; without `is_open` all events are wanted. `places` and `nulls` are those of
+    `project_present`, empty where there are few columns. `needs_value` says that an event without any code but 0, which is NULL, meets no clause.
     """
     attribute, width, table_ptr, table = columns
-    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes = room
+    own, codes, projected, wanted, rows, ends, done, words, seen, list_ptr, list_codes, numbers, there = room
     begin, n_events = ptr[first], ptr.size - 1
     while first < n_events:
         n: Scalar = min(codes.shape[0], n_events - first)
@@ -76,9 +102,18 @@ def match_few(
                      list_codes)  # fmt: skip
         left = 0
         for event in range(n):
-            if (asked.size > 0 and not asked[event]) or (needs_value and not has_code(codes, event)):
+            if asked.size > 0 and not asked[event]:
                 continue
-            if renumber_event(codes, event, attribute, width, table_ptr, table, projected, left) or not needs_value:
+            some: Scalar = False
+            n_there: Scalar = codes.shape[1]
+            if places.size > 0:
+                n_there = list_present(codes, event, numbers, there)
+            if 2 * n_there < codes.shape[1]:
+                if n_there > 0 or not needs_value:
+                    some = project_present(codes, event, columns, places, nulls, there, n_there, projected, left)
+            elif not needs_value or has_code(codes, event):
+                some = renumber_event(codes, event, attribute, width, table_ptr, table, projected, left)
+            if some or not needs_value:
                 rows[left] = event
                 for a in range(codes.shape[1] if left < event else 0):
                     codes[left, a] = codes[event, a]

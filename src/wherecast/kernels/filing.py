@@ -1,22 +1,9 @@
-"""Building the tree of `descent`: which tests a node has, in which cells each clause is filed, and what its leaves hold.
+"""Building the tree of `descent`: in which cells each clause is filed, and what leaves hold. Which tests a node has is chosen in `choosing`.
 
 Theory of operation
 -------------------
-A node gets its tests one after the other, each time for the column that saves most. What a column saves is the work
-on the clauses that can be filed under it, times the chance that the event does not ask for them; what it costs is the
-lookup, and the visit of a child as often as there is one. The work on a clause in a leaf is its bit in each bitmap and,
-where bitmaps are coarse, the check of its box as often as it is left over.
-
-A clause is filed under a column only if that constraint is about as rare as the rarest it has, so that `symbol = 'X'` is
-never given up for `price > 10`, unless nobody else is filed under the rarer one; among equals the first
-column chosen takes all, which keeps the number of children that an event meets small (on `gryphon` all constraints are
-alike: spread over all columns, every node would have thirty lookups and as many children).
-
-Every clause is assigned once, and its leaving is subtracted from the savings of the other columns it could have had:
-the choice costs time linear in the number of constraints, plus columns squared.
-
-The clauses that are left make leaves. A leaf knows the cells of its path. A column filed under at shift 0 is settled: the code is known, the constraint
-holds, nothing is stored. A column filed under at a larger shift keeps buckets of the cell only. Any other column gets
+The clauses of one cell, and those that no test serves, make leaves. A leaf knows the cells of its path. A column filed under
+at shift 0 is settled: the code is known, the constraint holds, nothing is stored. A column filed under at a larger shift keeps buckets of the cell only. Any other column gets
 one row per code while it has at most `EXACT_CODES` of them, otherwise `COARSE_BITS` bits of buckets over its whole
 range; the boxes of the few clauses that survive the AND of such inexact columns are checked.
 
@@ -36,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from wherecast.kernels.arrays import Bools, Ints, Longs, Singles
+from wherecast.kernels.arrays import Ints, Longs, Singles
 from wherecast.kernels.descent import (
     BITS_AT,
     CHECKED,
@@ -53,7 +40,7 @@ from wherecast.kernels.descent import (
     WORDS,
 )
 from wherecast.kernels.guards import GUARD_BITS, Buckets, guard_chance, pack_guard
-from wherecast.kernels.jit import ONE, Scalar, jit, popcount
+from wherecast.kernels.jit import ONE, Scalar, jit
 
 #: Most clauses of a leaf that never has bitmaps.
 ROW_LEAF = 8
@@ -61,6 +48,8 @@ ROW_LEAF = 8
 EXACT_CODES = 64
 #: Other columns have 2**COARSE_BITS buckets, twice as many in a leaf with sure rows, where each saves checks.
 COARSE_BITS = 4
+#: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
+THRIFT = 2
 #: Bitmap bytes that sparing a clause one check is worth.
 ROW_BYTES = 10
 #: Cycles of one guard, of one leaf column, of one leaf: decide between guards and bitmaps.
@@ -340,13 +329,22 @@ def find_needed(members: Ints, first: Scalar, end: Scalar, ptr: Longs, number: I
 
 
 @jit
-def build_leaves(
+def count_entries(members: Ints, ptr: Longs) -> Scalar:
+    """Constraints of some clauses."""
+    size = 0
+    for i in range(members.size):
+        size += ptr[members[i] + 1] - ptr[members[i]]
+    return size
+
+
+@jit
+def plan_leaves(
     leaf_ptr: Longs, members: Ints, parent: Ints, step: Ints, path: Ints, thrift: Ints,
-    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
-    filed: Singles, chance: Singles, passed: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets, presence: Singles,
-    leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], guards: Ints, fill: Scalar,
+    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints,
+    filed: Singles, chance: Singles, passed: Singles, width: Ints, presence: Singles,
+    leaves: Longs, columns: Longs,
 ) -> tuple[Scalar, Scalar, Scalar]:  # fmt: skip
-    """Lay out all leaves; without `fill`, only measure. Returns the numbers of columns, map words and guards."""
+    """Decide what each leaf has: its record and its columns. Returns the numbers of columns, map words and guards of all."""
     n_columns = width.size
     path_shift = np.full(n_columns, -1, np.int32)
     path_key = np.zeros(n_columns, np.int32)
@@ -364,49 +362,33 @@ def build_leaves(
         n_touched, words = plan_leaf(members, first, end, ptr, number, column, list_at, filed, chance, passed, width, path_shift,
                                      thrift[leaf], crowded, load, touched, bits, shifts, folds)  # fmt: skip
         undecided = is_undecided(members, first, end, ptr, number, column, width, path_shift, bits, shifts)
-        if fill:
-            leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
-            leaves[leaf, COLUMN], leaves[leaf, MAP], leaves[leaf, SURE] = n_packed, n_words, 0
-            leaves[leaf, CHECKED] = undecided
-            if undecided:
-                leaves[leaf, CHECKED] |= (
-                    find_needed(members, first, end, ptr, number, column, lo, presence, counts) + 1 << 1
-                )
+        leaves[leaf, SLOT], leaves[leaf, SIZE], leaves[leaf, WORDS] = first, end - first, words
+        leaves[leaf, COLUMN], leaves[leaf, MAP] = n_packed, n_words
+        leaves[leaf, CHECKED] = undecided
+        if undecided:
+            leaves[leaf, CHECKED] |= (
+                find_needed(members, first, end, ptr, number, column, lo, presence, counts) + 1 << 1
+            )
         rows, inexact = 0, 0
         for t in range(n_touched):
             c = np.int64(touched[t])
             if bits[c] >= 0:
                 folds[c] = width[c] == 3 and is_foldable(members, first, end, ptr, number, column, lo, hi, list_at, c)
-                if fill:
-                    columns[n_packed] = (
-                        c
-                        | (np.int64(shifts[c]) << SHIFT_AT)
-                        | (np.int64(bits[c]) << BITS_AT)
-                        | (np.int64(folds[c]) << FOLD_AT)
-                        | (np.int64(rows) << ROW_AT)
-                    )
+                columns[n_packed] = (
+                    c
+                    | (np.int64(shifts[c]) << SHIFT_AT)
+                    | (np.int64(bits[c]) << BITS_AT)
+                    | (np.int64(folds[c]) << FOLD_AT)
+                    | (np.int64(rows) << ROW_AT)
+                )
                 n_packed += 1
                 rows += count_rows(c, width, bits, shifts, folds)
                 inexact += not is_exact(c, width, bits, shifts)
         sure = crowded and inexact > 0
-        place = n_words
-        for turn in range(1 + sure):
-            for t in range(n_touched if fill else 0):
-                c = np.int64(touched[t])
-                if bits[c] >= 0:
-                    fill_column(members, first, end, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
-                                path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
-                    place += count_rows(c, width, bits, shifts, folds) * words
         n_words += rows * words * (1 + sure)
-        if fill:
-            leaves[leaf, COLUMN_END] = n_packed
-            leaves[leaf, SURE] = rows if sure else 0
+        leaves[leaf, COLUMN_END], leaves[leaf, SURE] = n_packed, rows if sure else 0
         if words == 0 and undecided:
-            if fill:
-                leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
-                for i in range(first, end):
-                    guards[n_guards + i - first] = np.int32(pack_guard(members[i], ptr, number, column, lo, hi, list_at, filed,
-                                                                       chance, path_shift, near, bucket_ptr, buckets))  # fmt: skip
+            leaves[leaf, MAP], leaves[leaf, SURE] = n_guards, 1
             n_guards += end - first
         for t in range(n_touched):
             bits[touched[t]] = -1
@@ -415,220 +397,42 @@ def build_leaves(
     return n_packed, n_words, n_guards
 
 
-# -- tests of a node ---------------------------------------------------------------------------------------------------
-
-
-#: A constraint that holds more often than this is not worth a test.
-RARE = 0.5
-#: A clause may be filed under a constraint this much more likely than its rarest.
-KIN = 1.5
-#: Bitmap bytes per byte of constraint rows that `plan_leaf` allows in the tree.
-THRIFT = 2
-#: Up to this many codes, the codes that a test answers are counted exactly.
-NARROW = 256
-
-
 @jit
-def left_over(
-    clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools, mapped: Bools, width: Ints
-) -> Scalar:
-    """Chance that the bitmaps of a leaf leave a clause to be checked."""
-    product: Scalar = 1.0
-    undecided = False
-    for entry in range(ptr[clause], ptr[clause + 1]):
-        k = number[entry]
-        if not used[column[k]]:
-            product *= passed[k] if mapped[column[k]] else np.float32(1.0)
-            undecided |= width[column[k]] > EXACT_CODES or not mapped[column[k]]
-    return product if undecided else 0.0
-
-
-@jit
-def rarest_left(clause: Scalar, ptr: Longs, number: Ints, column: Ints, passed: Singles, used: Bools) -> Scalar:
-    """Chance that the guard of a clause leaves it to be checked."""
-    rarest, unsettled = np.float32(1.0), 0
-    for entry in range(ptr[clause], ptr[clause + 1]):
-        k = number[entry]
-        if not used[column[k]]:
-            rarest = min(rarest, passed[k])
-            unsettled += 1
-    return rarest if unsettled > 1 else min(rarest, np.float32(AT_THE_ENDS))
-
-
-@jit
-def find_mapped(start: Longs, n_members: Scalar, width: Ints) -> Bools:
-    """Which columns a leaf of all members would have bitmaps of: those that enough of them constrain, see `plan_leaf`."""
-    mapped = np.zeros(width.size, np.bool_)
-    for c in range(width.size):
-        rows = width[c] if width[c] <= EXACT_CODES else 1 << COARSE_BITS
-        mapped[c] = rows * n_members / 8 <= THRIFT * ROW_BYTES * (start[c + 1] - start[c])
-    return mapped
-
-
-@jit
-def column_savings(
-    members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, used: Bools, work: Singles, best: Singles, gain: Singles,
-    spared: Singles,
+def fill_leaves(
+    members: Ints, parent: Ints, step: Ints, path: Ints,
+    ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, list_at: Ints, list_end: Ints, list_lo: Ints, list_hi: Ints,
+    filed: Singles, chance: Singles, width: Ints, near: Ints, bucket_ptr: Longs, buckets: Buckets,
+    leaves: Longs, columns: Longs, maps: npt.NDArray[np.uint64], guards: Ints,
 ) -> None:  # fmt: skip
-    """Per member its rarest usable constraint; per column what filing under it would spare: work, and clauses."""
-    for i in range(members.size):
-        clause = members[i]
-        rarest = np.float32(2.0)
-        for entry in range(ptr[clause], ptr[clause + 1]):
-            k = number[entry]
-            if not used[column[k]]:
-                rarest = min(rarest, filed[k])
-        best[i] = rarest
-        for entry in range(ptr[clause], ptr[clause + 1]):
-            k = number[entry]
-            if not used[column[k]] and filed[k] <= RARE and filed[k] <= KIN * rarest:
-                gain[column[k]] += work[i] * (np.float32(1.0) - filed[k])
-                spared[column[k]] += np.float32(1.0) - filed[k]
+    """Write the bitmaps and guards of leaves that are planned."""
+    path_shift, path_key = np.full(width.size, -1, np.int32), np.zeros(width.size, np.int32)
+    bits, shifts = np.full(width.size, -1, np.int32), np.zeros(width.size, np.int32)
+    folds = np.zeros(width.size, np.int32)
+    for leaf in range(leaves.shape[0]):
+        first, end, words = leaves[leaf, SLOT], leaves[leaf, SLOT] + leaves[leaf, SIZE], leaves[leaf, WORDS]
+        path_of(leaf, parent, step, path, path_shift, path_key, 0)
+        if words == 0 and leaves[leaf, SURE]:
+            for i in range(first, end):
+                guard = pack_guard(members[i], ptr, number, column, lo, hi, list_at, filed, chance, path_shift, near,
+                                   bucket_ptr, buckets)  # fmt: skip
+                guards[leaves[leaf, MAP] + i - first] = np.int32(guard)
+        for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
+            c = columns[at] & 0xFFFF
+            bits[c], shifts[c] = (columns[at] >> BITS_AT) & 31, (columns[at] >> SHIFT_AT) & 31
+            folds[c] = (columns[at] >> FOLD_AT) & 1
+        place = leaves[leaf, MAP]
+        for turn in range(1 + (words > 0 and leaves[leaf, SURE] > 0)):
+            for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
+                c = columns[at] & 0xFFFF
+                fill_column(members, first, end, ptr, number, column, lo, hi, list_at, list_end, list_lo, list_hi, width,
+                            path_shift, path_key, bits, shifts, folds, c, maps, place, words, turn == 1)  # fmt: skip
+                place += count_rows(c, width, bits, shifts, folds) * words
+        for at in range(leaves[leaf, COLUMN], leaves[leaf, COLUMN_END]):
+            bits[columns[at] & 0xFFFF] = -1
+        path_of(leaf, parent, step, path, path_shift, path_key, 1)
 
 
-@jit
-def column_traffic(
-    members: Ints, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, used: Bools, best: Singles,
-    mass_ptr: Longs, mass: Singles, visits: Singles, children: Ints, levels: npt.NDArray[np.uint64],
-) -> None:  # fmt: skip
-    """Per column the chance that an event meets a child, the children (of narrow columns), the shifts in use."""
-    seen = np.zeros(mass.size, np.bool_)
-    for i in range(members.size):
-        clause = members[i]
-        for entry in range(ptr[clause], ptr[clause + 1]):
-            k = number[entry]
-            c = column[k]
-            if used[c] or filed[k] > RARE or filed[k] > KIN * best[i]:
-                continue
-            levels[c] |= np.uint64(1) << np.uint64(shift[k])
-            if mass_ptr[c + 1] == mass_ptr[c]:
-                visits[c] += filed[k]
-            else:
-                for code in range(mass_ptr[c] + lo[k], mass_ptr[c] + hi[k] + 1):
-                    if not seen[code]:
-                        seen[code] = True
-                        children[c] += 1
-                        visits[c] += mass[code]
-
-
-@jit
-def by_column(members: Ints, ptr: Longs, number: Ints, column: Ints, used: Bools, start: Longs) -> tuple[Ints, Ints]:
-    """Members and constraints sorted by column (`start` becomes the offsets)."""
-    for i in range(members.size):
-        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
-            k = number[entry]
-            if not used[column[k]]:
-                start[column[k] + 1] += 1
-    for c in range(start.size - 1):
-        start[c + 1] += start[c]
-    place = start.copy()
-    who = np.empty(start[-1], np.int32)
-    what = np.empty(start[-1], np.int32)
-    for i in range(members.size):
-        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
-            k = number[entry]
-            c = column[k]
-            if not used[c]:
-                who[place[c]] = i
-                what[place[c]] = k
-                place[c] += 1
-    return who, what
-
-
-@jit
-def file_rest(
-    members: Ints, ptr: Longs, number: Ints, column: Ints, filed: Singles, tested: Bools, chosen: Longs
-) -> None:
-    """File what has a rarer constraint, that no test serves, under its rarest that one does: the test is made anyway."""
-    for i in range(members.size):
-        if chosen[i] >= 0:
-            continue
-        rarest = np.float32(RARE)
-        for entry in range(ptr[members[i]], ptr[members[i] + 1]):
-            k = number[entry]
-            if tested[column[k]] and filed[k] <= rarest:
-                rarest = filed[k]
-                chosen[i] = k
-
-
-@jit
-def choose_tests(
-    members: Ints, ptr: Longs, number: Ints, column: Ints, lo: Ints, hi: Ints, shift: Ints, filed: Singles, passed: Singles,
-    used: Bools, width: Ints, mass_ptr: Longs, mass: Singles, presence: Singles, costs: Singles, order: Ints, chosen: Longs,
-) -> Scalar:  # fmt: skip
-    """Fill `order` with the columns to test and `chosen` with each member's constraint (-1: rest); return how many.
-
-    `presence` is the share of events that have a value in a column: no more of them meet a child there.
-    `costs` are cycles: of a test, a visit, a leaf column, a bitmap word; the margin a test must earn; the price, in
-    cycles, of the memory of a column in one more leaf.
-    """
-    n_columns = used.size
-    start = np.zeros(n_columns + 1, np.int64)
-    who, what = by_column(members, ptr, number, column, used, start)
-    present = 0
-    for c in range(n_columns):
-        present += start[c] < start[c + 1]
-    mapped = find_mapped(start, members.size, width)
-    n_mapped = np.int64(0)
-    for c in range(n_columns):
-        n_mapped += mapped[c]
-    work = np.empty(members.size, np.float32)
-    mapped_share = 0.0
-    for i in range(members.size):
-        checks = STRAY_CYCLES * left_over(members[i], ptr, number, column, passed, used, mapped, width)
-        guarded = GUARD + STRAY_CYCLES * rarest_left(members[i], ptr, number, column, passed, used)
-        by_maps = n_mapped * costs[3] / 64 + checks
-        work[i] = min(by_maps, guarded)
-        mapped_share += (by_maps < guarded) / members.size
-    best = np.empty(members.size, np.float32)
-    gain = np.zeros(n_columns, np.float32)
-    spared = np.zeros(n_columns, np.float32)
-    column_savings(members, ptr, number, column, filed, used, work, best, gain, spared)
-    visits = np.zeros(n_columns, np.float32)
-    children = np.zeros(n_columns, np.int32)
-    levels = np.zeros(n_columns, np.uint64)
-    column_traffic(
-        members, ptr, number, column, lo, hi, shift, filed, used, best, mass_ptr, mass, visits, children, levels
-    )
-    price = np.empty(n_columns, np.float32)
-    length = start[-1] / max(members.size, 1)
-    for c in range(n_columns):
-        # Bitmap columns, at most, of the child that is met.
-        child = min(present, (start[c + 1] - start[c] - spared[c]) * length) * mapped_share
-        lookups = popcount(levels[c])
-        met = min(visits[c], presence[c] * (lookups if children[c] == 0 else 1))
-        visit = met * (costs[1] + child * costs[2])
-        filed_here = start[c + 1] - start[c]
-        leaves = min(children[c], filed_here / ROW_LEAF)
-        # A leaf has the columns of its own clauses, however many others the node has.
-        in_leaf = min(present, filed_here / max(leaves, np.float32(1.0)) * length)
-        memory = leaves * in_leaf * costs[5] * mapped_share  # guards take little
-        price[c] = (lookups * costs[0] + visit) * costs[4] + memory
-    chosen[:] = -1
-    tested = np.zeros(n_columns, np.bool_)
-    n_tests = 0
-    while True:
-        pick = -1
-        profit = 0.0
-        for c in range(n_columns):
-            if gain[c] - price[c] > profit:
-                pick, profit = c, gain[c] - price[c]
-        if pick < 0:
-            file_rest(members, ptr, number, column, filed, tested, chosen)
-            return n_tests
-        order[n_tests] = pick
-        tested[pick] = True
-        n_tests += 1
-        for at in range(start[pick], start[pick + 1]):
-            i, k = who[at], what[at]
-            if chosen[i] >= 0 or filed[k] > RARE or filed[k] > KIN * best[i]:
-                continue
-            chosen[i] = k
-            for entry in range(ptr[members[i]], ptr[members[i] + 1]):
-                other = number[entry]
-                if not used[column[other]] and filed[other] <= RARE and filed[other] <= KIN * best[i]:
-                    gain[column[other]] -= work[i] * (np.float32(1.0) - filed[other])
-        gain[pick] = 0.0
+# -- cells --------------------------------------------------------------------------------------------------------------
 
 
 @jit

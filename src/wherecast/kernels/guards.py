@@ -86,6 +86,8 @@ def mark_fine(codes: Ints, first: Scalar, end: Scalar, words: Scalar, met: Words
 def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets,
                  out: Ints, met: Words) -> Scalar:  # fmt: skip
     """The buckets of an event in all columns; whether it has a list in one of them. `met` has a bit for each bucket that the list meets."""
+    if buckets.size == 0 and bucket_ptr.size > 0 and load_codes(codes, event, out):
+        return False
     has_lists = False
     for c in range(near.size):
         code = np.int64(codes[event, c])
@@ -107,11 +109,45 @@ def load_buckets(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, 
             else:
                 mark_fine(codes[event], c, c + 1, words, met)
             continue
-        for i in range(4 * c, 4 * c + 4):
-            met[i] = ZERO
-        for k in range(list_ptr[~code], list_ptr[~code + 1]):
-            bucket = bucket_of(np.int64(list_codes[k]), c, near, bucket_ptr, buckets) & 255
-            met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
+        mark_list(list_ptr, list_codes, code, c, near, bucket_ptr, buckets, met)
+    return has_lists
+
+
+@inlined
+def load_codes(codes: Ints, event: Scalar, out: Ints) -> Scalar:
+    """The buckets of an event where each code is one, several at a time; False if the event has a list, and then nothing is said."""
+    some: Scalar = np.int32(0)
+    for c in range(out.size):
+        out[c] = codes[event, c] | np.int32(SINGLE)
+        some |= codes[event, c]
+    return some >= 0
+
+
+@inlined
+def mark_list(list_ptr: Longs, list_codes: Ints, code: Scalar, c: Scalar, near: Ints, bucket_ptr: Longs, buckets: Buckets,
+              met: Words) -> None:  # fmt: skip
+    """Mark the buckets that an event's list in a column meets."""
+    for i in range(4 * c, 4 * c + 4):
+        met[i] = ZERO
+    for k in range(list_ptr[~code], list_ptr[~code + 1]):
+        bucket = bucket_of(np.int64(list_codes[k]), c, near, bucket_ptr, buckets) & 255
+        met[4 * c + (bucket >> 6)] |= ONE << np.uint64(bucket & 63)
+
+
+@inlined
+def load_present(codes: Ints, list_ptr: Longs, list_codes: Ints, event: Scalar, there: Ints, n_there: Scalar, near: Ints, bucket_ptr: Longs,
+                 buckets: Buckets, out: Ints, met: Words) -> Scalar:  # fmt: skip
+    """`load_buckets` of the columns there[:n_there]; in the others the event has no value, and `out` says so. None has fine buckets."""
+    has_lists = False
+    for i in range(n_there):
+        c = np.int64(there[i])
+        code = np.int64(codes[event, c])
+        if code >= 0:
+            out[c] = bucket_of(code, c, near, bucket_ptr, buckets)
+        else:
+            out[c] = NO_BUCKET
+            has_lists = True
+            mark_list(list_ptr, list_codes, code, c, near, bucket_ptr, buckets, met)
     return has_lists
 
 

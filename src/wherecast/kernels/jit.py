@@ -255,6 +255,10 @@ if config.DISABLE_JIT:
         """Copy source[at:at + 8] to target[n:n + 8], which may have wider integers."""
         target[n : n + 8] = source[at : at + 8]
 
+    def nonzero_16(array: Any, at: Any) -> Any:
+        """Which of 16 numbers from place `at` on are not 0, as bits; a table is counted through row by row."""
+        return np.uint64(sum(1 << i for i, value in enumerate(array.reshape(-1)[at : at + 16]) if value))
+
     def prefetch(array: Any, at: Any) -> None:
         """Bring array[at] into the cache; `at` may be anywhere."""
 
@@ -409,6 +413,17 @@ else:
             return context.get_dummy_value()
 
         return types.void(source, types.int64, target, types.int64), generate
+
+    @intrinsic
+    def nonzero_16(typing_context: Any, array: Any, at: Any) -> Any:
+        """Which of 16 numbers from place `at` on are not 0, as bits; a table is counted through row by row."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            values = builder.load(_vector_at(context, builder, signature, arguments, 0, arguments[1], 16), align=4)
+            found = builder.icmp_signed("!=", values, ir.Constant(values.type, [0] * 16))
+            return builder.zext(builder.bitcast(found, ir.IntType(16)), ir.IntType(64))
+
+        return types.uint64(array, types.int64), generate
 
     @intrinsic
     def prefetch(typing_context: Any, array: Any, at: Any) -> Any:

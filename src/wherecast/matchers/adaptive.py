@@ -47,6 +47,7 @@ from wherecast.kernels.descent import (
     LEAF_WORDS,
     NO_NULL,
     SIZE,
+    STORED_FIELDS,
     WAITING,
     WORDS,
     LookupTree,
@@ -58,7 +59,9 @@ from wherecast.kernels.descent import (
 )
 from wherecast.kernels.events import count_subscriptions
 from wherecast.kernels.few import FewRoom, match_few
+from wherecast.kernels.guards import SHIFT_BITS
 from wherecast.kernels.jit import direct, frozen, plain
+from wherecast.kernels.present import MANY_COLUMNS, PADDING
 from wherecast.kernels.rows import Points, Rows
 from wherecast.kernels.single import Room, match_point
 from wherecast.kernels.stored_columns import ROOM_WORDS
@@ -82,6 +85,7 @@ MOST_FEW, FEW_CODES = 512, 1 << 15
 _LIST_CODES = 64
 
 _NONE_DIED = np.zeros(0, np.int64)
+_NO_COLUMNS = frozen(np.zeros(0, np.int32))
 
 
 class AdaptiveMatcher(Matcher):
@@ -99,6 +103,7 @@ class AdaptiveMatcher(Matcher):
         word_weights: Ints,
     ) -> None:
         self._projection = Projection(*(frozen(array) for array in columns))
+        tree = tree._replace(starts=root_starts(tree, columns.attribute.size))
         self._tree = LookupTree(*(frozen(array) for array in tree))
         self._plain = plain(self._tree)  # what kernels are given
         self._rows = plain(Rows(*(frozen(array) for array in rows)))
@@ -152,7 +157,7 @@ class AdaptiveMatcher(Matcher):
 
     def arrays(self) -> Arrays:
         """The whole state but the boxes, by name."""
-        parts = {**self._projection._asdict(), **{f"tree_{k}": v for k, v in self._tree._asdict().items()}}
+        parts = {**self._projection._asdict(), **{f"tree_{k}": getattr(self._tree, k) for k in STORED_FIELDS}}
         return {**parts, "facts": self._facts, "visits": self._visits, "word_weights": self._word_weights}
 
     @classmethod
@@ -208,6 +213,7 @@ class AdaptiveMatcher(Matcher):
         columns = self._projection
         given = (
             (columns.attribute, columns.source_width, columns.table_ptr, columns.table),
+            *(_present_columns(columns) if self._tree.starts.size else (_NO_COLUMNS, _NO_COLUMNS)),
             int(_needs_value(self._tree, columns)),
             self._plain,
             self._rows,
@@ -224,7 +230,7 @@ class AdaptiveMatcher(Matcher):
         room = FewRoom(
             np.empty((n_attributes, COLUMN_WORDS), np.int64), codes, projected, np.empty(n, np.bool_), np.empty(n, np.int32),
             np.zeros(n + 1, np.int64), np.zeros(3, np.int64), np.empty(ROOM_WORDS, np.uint64), np.zeros(0, np.uint8),
-            np.zeros(2, np.int64), np.zeros(0, np.int32),
+            np.zeros(2, np.int64), np.zeros(0, np.int32), *_numbers(n_columns),
         )  # fmt: skip
         return self._scratch(Projected(projected, room.list_ptr, room.list_codes)), plain(room)
 
@@ -342,7 +348,7 @@ class AdaptiveMatcher(Matcher):
             np.empty(largest + WAITING, np.int32), np.empty(largest + KEPT, np.int32), np.empty((BLOCK, 2), np.int64)
         )  # fmt: skip
         own, met = np.empty(codes.shape[1], np.int32), np.empty(self._n_marks, np.uint64)
-        return plain(Scratch(stack, places, found, sure, *kept, own, met))
+        return plain(Scratch(stack, places, found, sure, *kept, own, met, *_numbers(codes.shape[1])))
 
     def _descend(self, batch: Projected, events: EventCodes, scratch: Scratch) -> tuple[Longs, Ints]:
         """Matches of the tree part."""
@@ -460,6 +466,40 @@ def _needs_value(tree: LookupTree, columns: Projection) -> bool:
     is_needed = tree.leaves[rest:end_rest, CHECKED] >> 1
     of_null = columns.table[columns.table_ptr[:-1][np.diff(columns.table_ptr) > 0]]
     return bool((tree.tests[first:end, 1] >= NO_NULL).all() and is_needed.all() and not of_null.any())
+
+
+def root_starts(tree: LookupTree, n_columns: int) -> Ints:
+    """The first test of the root on each column, from 1 on, 0 where there is none; empty if an event is to ask each test.
+
+    That is so where few columns have tests, where a test takes NULL, where every event has a list, and where tests of a column are not together, as no planner has them.
+    """
+    first, end = tree.nodes[0, :2].tolist() if len(tree.nodes) else (0, 0)
+    tests = tree.tests[first:end]
+    starts = np.zeros(n_columns, np.int32)
+    begins = np.flatnonzero(np.diff(tests[:, 0], prepend=-1))
+    column = tests[begins, 0]
+    if column.size < MANY_COLUMNS or (tests[:, 1] < NO_NULL).any() or (tree.near >> SHIFT_BITS).any():
+        return starts[:0]
+    starts[column] = first + begins + 1
+    return starts if np.unique(column).size == column.size else starts[:0]
+
+
+def _present_columns(columns: Projection) -> tuple[Ints, Ints]:
+    """The column of each attribute, -1 for none, and the codes of an event without a value; empty if an attribute has several."""
+    attribute = columns.attribute
+    if np.unique(attribute).size < attribute.size:
+        return _NO_COLUMNS, _NO_COLUMNS
+    places = np.full(attribute[-1] + 1, -1, np.int32)
+    places[attribute] = np.arange(attribute.size)
+    renumbered = np.diff(columns.table_ptr) > 0
+    nulls = np.zeros(attribute.size, np.int32)
+    nulls[renumbered] = columns.table[columns.table_ptr[:-1][renumbered]]
+    return frozen(places), frozen(nulls)
+
+
+def _numbers(n_columns: int) -> tuple[Ints, Ints]:
+    """0, 1, 2, ... and room for a list of columns."""
+    return np.arange(n_columns + PADDING, dtype=np.int32), np.empty(n_columns + PADDING, np.int32)
 
 
 def _offsets(counts: Longs) -> Longs:

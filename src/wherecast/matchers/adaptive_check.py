@@ -59,7 +59,7 @@ def read_tree(arrays: Mapping[str, Numbers]) -> descent.LookupTree:
     none = dict.fromkeys(("tree_guards", "tree_near"), np.zeros(0, np.int32))
     tables: dict[str, Numbers] = {"tree_bucket_ptr": np.zeros(0, np.int64), "tree_buckets": np.zeros(0, np.int16)}
     given: dict[str, Numbers] = {**none, **tables, **arrays}
-    return descent.LookupTree(**{k: given[f"tree_{k}"] for k in descent.LookupTree._fields})
+    return descent.LookupTree(*(given[f"tree_{k}"] for k in descent.STORED_FIELDS))
 
 
 def _check_arrays(stored: StoredArrays, width: Ints) -> descent.LookupTree:

@@ -34,7 +34,7 @@ from wherecast.kernels.guards import FINE_WORDS, GUARD_BITS, SHIFT_BITS, Buckets
 from wherecast.kernels.jit import frozen
 from wherecast.kernels.numbering import repeats_column, sort_constraints, sum_rows
 from wherecast.language.filters.numbered import blocks, number_constraints
-from wherecast.language.sequences import distinct, pointer, take_ranges
+from wherecast.language.sequences import distinct, numbered, pointer, take_ranges
 from wherecast.matchers.projection import Projection, project
 
 #: Entries of the table that says the buckets of a column's codes.
@@ -246,15 +246,16 @@ def _describe_each(boxes: PackedBoxes, sample: EventCodes | None) -> tuple[Proje
     sample = sample if sample is not None and sample.n_events else None
     counts = None if sample is None else cache(partial(_count_elements, sample, widths))
 
-    def read(part: tuple[int, int]) -> tuple[_Rows, Longs]:
+    def read(part: tuple[int, int]) -> tuple[_Rows, Longs, Longs]:
+        """Rows, the columns of their constraints, and which of these each has."""
         rows = _read_rows(boxes, widths, *part)
-        return rows, _column_keys(rows, counts)
+        return rows, *numbered(_column_keys(rows, counts))
 
     read = cache(read) if len(parts) == 1 else read
     for part in parts:
-        rows, own_keys = read(part)
+        rows, own_keys, _ = read(part)
         codes.add(rows)
-        found.append(distinct(own_keys))
+        found.append(own_keys)
     keys = distinct(np.concatenate(found))
     if keys.size > MOST_COLUMNS:
         raise LimitError(f"too many columns: {keys.size} needed, at most {MOST_COLUMNS}")
@@ -262,8 +263,8 @@ def _describe_each(boxes: PackedBoxes, sample: EventCodes | None) -> tuple[Proje
     batch = None if sample is None else project(columns, sample)
     described = []
     for part in parts:
-        rows, own_keys = read(part)
-        column = np.searchsorted(keys, own_keys).astype(np.int32)
+        rows, own_keys, number = read(part)
+        column = np.searchsorted(keys, own_keys).astype(np.int32)[number]
         described.append(
             _constraints(columns, rows.clauses, rows.clause, column, *_renumbered(columns, rows, column), batch)
         )

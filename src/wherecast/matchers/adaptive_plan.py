@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-Nodes are planned from the root down, each by one kernel call over its clauses (`kernels.filing`): either tests are
+Nodes are planned from the root down, each by one kernel call over its clauses (`kernels.choosing`): either tests are
 worth their price, and the clauses go to the cells of those tests, or the clauses become leaves. Cells that are too
 small to be split again become leaves in bulk; only the others are looked at one by one, so the Python loop runs once
 per inner node and not once per leaf.
@@ -24,17 +24,18 @@ import numpy as np
 import numpy.typing as npt
 
 from wherecast.kernels.arrays import Ints, Longs, Singles
+from wherecast.kernels.choosing import NARROW, choose_tests
 from wherecast.kernels.descent import CHECKED, LEAF_WORDS, NO_NULL, PASSED_AT, SIZE, SLOT, WORDS, LookupTree, Projected
 from wherecast.kernels.filing import (
     EXACT_CODES,
-    NARROW,
     THRIFT,
-    build_leaves,
-    choose_tests,
     count_cells,
+    count_entries,
     expect_matches,
     fill_hash,
+    fill_leaves,
     list_cells,
+    plan_leaves,
     sign_clauses,
 )
 from wherecast.matchers.adaptive_conditions import STEP, Conditions, guard_buckets, sample_codes
@@ -55,14 +56,15 @@ DENSE_BITS = 512
 
 
 class Costs(NamedTuple):
-    """Cycles, see `kernels.filing.choose_tests`."""
+    """Cycles, see `kernels.choosing.choose_tests`."""
 
     test: float = 10.0
     visit: float = 60.0
     column: float = 5.0
     word: float = 1.0
     margin: float = 1.5  # what a test must save, in units of its cost
-    spread: float = 0.5  # for the memory of a column in one more leaf: many small leaves are mostly padding
+    spread: float = 1 / 3  # for the memory of a column in one more leaf: many small leaves are mostly padding
+    absent: float = 2.0  # of a test in whose column the event has no value
     dense_word: float = 0.3
     report: float = 3.0  # of one match
     smallest: float = 64  # clauses of a node that is split
@@ -165,8 +167,8 @@ class TreeBuilder:
         order = np.zeros(used.size, np.int32)
         if members.size < self.costs.smallest or depth >= DEEPEST or (depth == 0 and self._report_dominates()):
             return chosen, order[:0]
-        n = choose_tests(members, c.ptr, c.number, c.column, c.lo, c.hi, c.shift, c.filed, c.passed, used, self.columns.width,
-                         self.mass_ptr, self.mass, self.presence, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
+        n = choose_tests(members, c.ptr, c.number, c.column, c.lo, c.hi, c.shift, c.filed, c.chance, c.passed, used,
+                         self.columns.width, self.mass_ptr, self.mass, self.presence, np.array(self.costs, np.float32), order, chosen)  # fmt: skip
         if self.leaves.slots > MOST_SLOTS * (c.ptr.size - 1):
             narrow = chosen >= 0
             k = chosen[narrow]
@@ -293,18 +295,22 @@ class TreeBuilder:
         sizes = np.concatenate([np.zeros(0, np.int64), *gathered.sizes])
         leaf_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         members = np.concatenate([np.zeros(0, np.int32), *gathered.members])
-        given = (
-            leaf_ptr, members, np.concatenate([np.zeros(0, np.int32), *gathered.parents]),
-            np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps]), np.array(self.path, np.int32).reshape(-1, 4),
-            np.concatenate([np.zeros(0, np.int32), *gathered.thrift]), c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end,
-            c.list_lo, c.list_hi, c.filed, c.chance, c.passed, self.columns.width, *self.buckets, self.presence,
-        )  # fmt: skip
+        parent = np.concatenate([np.zeros(0, np.int32), *gathered.parents])
+        step = np.concatenate([np.zeros((0, 3), np.int32), *gathered.steps])
+        path = np.array(self.path, np.int32).reshape(-1, 4)
+        thrift = np.concatenate([np.zeros(0, np.int32), *gathered.thrift])
         leaves = np.zeros((sizes.size, 8), np.int64)
-        n_columns, n_words, n_guards = build_leaves(*given, leaves, np.zeros(0, np.int64), np.zeros(0, np.uint64),
-                                                    np.zeros(0, np.int32), 0)  # fmt: skip
-        columns, maps = np.zeros(n_columns, np.int64), np.zeros(n_words, np.uint64)
-        guards = np.zeros(n_guards, np.int32)
-        build_leaves(*given, leaves, columns, maps, guards, 1)
+        # A leaf has no more columns than there are, or constraints of its clauses; few of them are written.
+        columns = np.empty(min(count_entries(members, c.ptr), sizes.size * self.columns.width.size), np.int64)
+        n_columns, n_words, n_guards = plan_leaves(
+            leaf_ptr, members, parent, step, path, thrift, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.filed, c.chance, c.passed,
+            self.columns.width, self.presence, leaves, columns,
+        )  # fmt: skip
+        columns, maps, guards = columns[:n_columns].copy(), np.zeros(n_words, np.uint64), np.zeros(n_guards, np.int32)
+        fill_leaves(
+            members, parent, step, path, c.ptr, c.number, c.column, c.lo, c.hi, c.list_at, c.list_end, c.list_lo, c.list_hi, c.filed, c.chance,
+            self.columns.width, *self.buckets, leaves, columns, maps, guards,
+        )  # fmt: skip
         nodes = np.array(self.nodes, np.int32).reshape(-1, 4)
         self._set_dense_apart(nodes, leaves)
         return LookupTree(nodes, np.array(self.tests, np.int32).reshape(-1, 5), self.table[0], leaves, columns, maps,
