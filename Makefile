@@ -3,7 +3,7 @@
 #
 #   PYTHON=...   the Python to build .venv with (default: the first of python3.13 python3.12 python3.11 python3 that is 3.11+)
 #   UV=...       the uv to use; `UV=` forces pip
-#   JOBS=...     processes for the tests, each with a Spark of its own where they need one (default 2)
+#   JOBS=...     processes for the tests (default 2); `make test` takes one more, each with a Spark of its own where tests need one
 #   SCALE=...    how large the experiments of the lab are: small, paper (the default) or large
 #   MINUTES=...  how long the soak takes (default 20)
 #   ARGS=...     more arguments for pytest, e.g. make test-fast ARGS="-k session", for make lock, e.g. ARGS=--upgrade, or for make soak, e.g. ARGS="--seed 7"
@@ -21,6 +21,8 @@ BIN       := $(VENV)/bin
 PYTEST    := $(BIN)/python -m pytest
 # Neighbouring tests stay in one process, which has compiled their kernels and made their fixtures; who is done helps the other.
 PARALLEL  := -n $(JOBS) --dist worksteal
+# Tests with servers and with Spark wait for triggers, peers and processes that die: one process more keeps the cores busy.
+WAITING   := -n $$(($(JOBS) + 1)) --dist worksteal
 # The variable stops an announcement about MkDocs 2.
 SITE      := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 LOCKS     := requirements-build.lock requirements.lock
@@ -59,11 +61,11 @@ lab: $(INSTALLED) ## Run the papers' experiments and write the report; results g
 test: $(INSTALLED) ## Run the whole test suite: without Spark, then with Spark and Kafka
 	@status=0; \
 	$(BIN)/python -m tests.class_archive >/dev/null 2>&1 & archive=$$!; \
-	echo '$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS)'; \
-	$(PYTEST) tests -m "not spark and not kafka" $(PARALLEL) $(ARGS) || status=$$?; \
+	echo "$(PYTEST) tests -m 'not spark and not kafka' $(WAITING) $(ARGS)"; \
+	$(PYTEST) tests -m "not spark and not kafka" $(WAITING) $(ARGS) || status=$$?; \
 	wait $$archive || echo $(NO_ARCHIVE); \
-	echo '$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS)'; \
-	$(PYTEST) tests -m "spark or kafka" $(PARALLEL) $(ARGS) || status=$$?; \
+	echo "$(PYTEST) tests -m 'spark or kafka' $(WAITING) $(ARGS)"; \
+	$(PYTEST) tests -m "spark or kafka" $(WAITING) $(ARGS) || status=$$?; \
 	exit $$status
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor patience
