@@ -23,6 +23,7 @@ from wherecast.language.functions.fdlibm import cbrt, exp, log, log10, power
 from wherecast.language.functions.page import rewrite
 from wherecast.language.functions.refused import REFUSED, refusal
 from wherecast.language.functions.table import COMPUTING, FAMILIES, FUNCTIONS
+from wherecast.language.syntax.cutting import SlotTexts
 from wherecast.language.syntax.literals import Literals, ProgramScope
 from wherecast.language.syntax.skeletons import cut_text
 
@@ -92,7 +93,7 @@ def test_what_is_refused_is_not_in_the_table():
 def _by_evaluation(text, schema, events):
     """Which events satisfy a comparison, by evaluating it."""
     node, _ = Compiler(schema).check(text)
-    literals = Literals([(value,) for value in cut_text(text)[1]], 1, schema.zone).take([node])
+    literals = Literals([SlotTexts.of([value]) for value in cut_text(text)[1]], 1, schema.zone).take([node])
     rows = np.zeros(len(events), np.int64)
     scope = ProgramScope(literals, rows, lambda i: attribute_values(events, i), schema.zone)
     return holds(node, Truth.TRUE, scope).tolist()

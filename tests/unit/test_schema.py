@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import wherecast.errors
 from wherecast.errors import SchemaError
-from wherecast.language.events import arrow, convert, kinds
+from wherecast.language.events import arrow, kinds
+from wherecast.language.events import scalars as scalar_columns
 from wherecast.language.events.schema import MAX_ATTRIBUTES, Attribute, Domain, Schema
 from wherecast.language.events.types import Kind, integer_range
 
@@ -562,7 +563,7 @@ def test_a_text_attribute_has_three_columns():
 
 def test_every_kind_is_in_every_table():
     """A kind that is left out of one would be a KeyError at the first value."""
-    assert set(kinds.ROWS) == set(arrow.ARROW) == set(convert._CONVERT) == set(Kind)
+    assert set(kinds.ROWS) == set(arrow.ARROW) == set(scalar_columns._CONVERT) == set(Kind)
 
 
 def test_names_of_types_are_unambiguous():

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from random import Random
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples, randoms
 
-import wherecast.language.syntax.skeletons as skeletons_module
-from wherecast.language.syntax.skeletons import cut_text, cut_texts, find_surrogate, literal_spans, locate, shape_of
+import wherecast.language.syntax.cutting as cutting_module
+from wherecast.language.syntax.cutting import SlotTexts, cut_texts
+from wherecast.language.syntax.skeletons import LiteralText, cut_text, find_surrogate, literal_spans, locate, shape_of
 
 
 @pytest.mark.parametrize(
@@ -122,31 +126,33 @@ def test_surrogates():
     assert find_surrogate("ab\udc00c") == 2
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            (
-                "a = 1",
-                "b",
-                "",
-                "a = 'x' AND c < 2",
-                "'open",
-                "x'",
-                "a IN (1, 2)",
-                '`q` = "s"',
-                "5",
-                "a = '\0' OR b",
-                "\0",
-            )
-        ),
-        max_size=12,
-    ),
-    st.integers(1, 5),
-)
-def test_many_texts_are_cut_as_each_is(texts: list[str], chunk: int) -> None:
+#: Parts of texts: plain ones, and what makes a text special, inside of literals and outside.
+_PARTS = (
+    "a", "b1", "a.b", "$", "é", "×", " ", " = ", "(", ")", "-", "+", "/", ".", "..", "1", "007", "1.5", ".5", "5.", "1e5", "1E-3x", "2e", "12L", "3bd",
+    "3BD", "3Bd", "4dd", "5F", "6_", "'x'", "'é'", "''", "'a''b'", "'a\\b'", "'\"`,--/*'", "'open", "\\", "`q 1`", '"s"', ",", "--", "/*", "*/", "r'x'",
+    "IN (1, 2)", "IN ('a', 'b')", "decimal(10,2)", "LIKE 'a!%' ESCAPE '!'", "SIMILAR(v, ARRAY(1, 2))", "\0", "\ud800",
+)  # fmt: skip
+
+
+@examples(300)
+@given(st.lists(st.lists(st.sampled_from(_PARTS), max_size=8).map("".join), max_size=12), st.booleans())
+def test_many_texts_are_cut_as_each_is(texts: list[str], together: bool) -> None:
     """Cut together or one by one, texts have the same skeletons and literals; a quote that is never closed stays in its text."""
-    with patch.object(skeletons_module, "_CHUNK", chunk):
+    with patch.object(cutting_module, "MANY", 1 if together else 64):
         found = cut_texts(texts)
-    ptr = found.literal_ptr.tolist()
-    cuts = [(found.skeleton(t), tuple(found.literals[ptr[t] : ptr[t + 1]].tolist())) for t in range(len(texts))]
+    literals, ptr = found.each_literal(), found.literal_ptr.tolist()
+    cuts = [(found.skeleton(t), tuple(literals[ptr[t] : ptr[t + 1]])) for t in range(len(texts))]
     assert cuts == [cut_text(text) for text in texts]
+    if len(texts) > 1:
+        assert len(set(found.pieces)) == len(found.pieces)
+        assert len(set(found.known)) == len(found.known)
+
+
+@given(st.lists(st.sampled_from(("1", "'a'", "'b'", ("1", "2"))), min_size=1), randoms())
+def test_the_literals_of_some_texts_are_those_that_they_have(literals: list[LiteralText], draw: Random) -> None:
+    """Of some rows of a slot, the literals are kept, and no others."""
+    slot = SlotTexts.of(literals)
+    rows = draw.choices(range(len(literals)), k=draw.randint(1, 6))
+    taken = slot.take(np.array(rows))
+    assert [taken.text(row) for row in range(len(rows))] == [literals[row] for row in rows]
+    assert sorted(map(str, taken.known)) == sorted({str(literals[row]) for row in rows})

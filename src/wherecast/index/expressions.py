@@ -59,7 +59,7 @@ from wherecast.language.expression import (
     is_constant,
 )
 from wherecast.language.filters.bind import Ragged, complement, key_bounds, merged, string_bounds
-from wherecast.language.filters.canonical import value_writer
+from wherecast.language.filters.canonical import WordRows, write_values
 from wherecast.language.filters.columns import ANYWHERE, AT_END, AT_START, Reading, marked
 from wherecast.language.filters.filters import AT, Filters, LiteralValues, Program, rank_anew
 from wherecast.language.filters.normalize import Residual, Truth, literals_of
@@ -344,12 +344,11 @@ def _uses(filters: Filters, schema: Schema) -> list[_Use]:
 
 
 def _names(statement: Statement, literals: LiteralValues, rows: Longs) -> list[_Name | None]:
-    write, facts = value_writer(statement.of, literals), (statement.common, statement.scale, statement.reading)
-    names: list[_Name | None]
-    if any(isinstance(n, Param) for n in statement.of.walk()):
-        names = [(write(row), *facts) for row in rows.tolist()]
-    else:
-        names = [(write(0), *facts)] * rows.size
+    facts = statement.common, statement.scale, statement.reading
+    has_literals = any(isinstance(n, Param) for n in statement.of.walk())
+    words = write_values(statement.of, WordRows(literals, rows if has_literals else rows[:1]))
+    names: list[_Name | None] = [(each, *facts) for each in words]
+    names *= 1 if has_literals else rows.size
     if statement.reading in (Reading.VALUE, Reading.SIMILAR):
         return names
     found = literals[statement.literals[0]][rows].tolist()

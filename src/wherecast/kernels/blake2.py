@@ -114,14 +114,20 @@ def digest_spans(
                     _compress(state, words, sigma, total, False)
                     filled = 0
                 size = min(128 - filled, end[span] - at)
-                for k in range(size):
-                    block[filled + k] = data[at + k]
+                _copy(data, np.uint64(at), block, np.uint64(filled), size)
                 filled += size
                 at += size
-        for k in range(filled, 128):
+        for k in range(np.uint64(filled), np.uint64(128)):
             block[k] = 0
         _compress(state, words, sigma, total + filled, True)
         out[i, 0], out[i, 1] = state[0], state[1]
+
+
+@late_hot
+def _copy(source: Bytes, at: np.uint64, target: Bytes, to: np.uint64, size: int) -> None:
+    """Copy bytes. Places are unsigned: a signed one may be counted from the end, and LLVM would take the bytes one by one."""
+    for k in range(np.uint64(size)):
+        target[to + k] = source[at + k]
 
 
 @late_hot

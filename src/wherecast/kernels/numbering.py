@@ -1,4 +1,4 @@
-"""Numbers for rows and constraints: equal ones have one number, in the order in which they first occur.
+"""Numbers for values, rows, constraints and texts: equal ones have one number, in the order in which they first occur.
 
 Sorting would say the same, at several times the memory and time. Tables of hashes are arrays of a power of two of places, all -1 before; each
 kernel gives up, and returns -1, when it has found more than there is room for.
@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wherecast.kernels.arrays import Bools, Ints, Longs, Shorts, Singles
+from wherecast.kernels.arrays import Bools, Bytes, Ints, Longs, Shorts, Singles
+from wherecast.kernels.codes import hash_words, same_bytes
 from wherecast.kernels.jit import Scalar, jit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -119,3 +120,75 @@ def sum_rows(values: Any, begin: Longs, stop: Longs, out: Any) -> None:
         for row in range(begin[i] + 1, stop[i]):
             total += values[row]
         out[i] = total
+
+
+@jit
+def number_values(values: Longs, table: Ints, known: Longs, numbers: Longs) -> Scalar:
+    """The number of each value, and the value of each number; returns how many numbers there are. `known` has room for all."""
+    mask = table.size - 1
+    count = 0
+    for i in range(values.size):
+        at = np.int64(mix(np.uint64(0), values[i]) >> _B32) & mask
+        while table[at] >= 0 and known[table[at]] != values[i]:
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = count
+            known[count] = values[i]
+            count += 1
+        numbers[i] = table[at]
+    return count
+
+
+@jit
+def number_slices(ptr: Longs, values: Longs, table: Ints, known: Longs, numbers: Longs) -> Scalar:
+    """The number of each sequence values[ptr[i]:ptr[i + 1]], and the first sequence of each number; returns how many numbers there are.
+
+    `known` has room for all.
+    """
+    mask = table.size - 1
+    count = 0
+    for i in range(numbers.size):
+        size = ptr[i + 1] - ptr[i]
+        state = mix(np.uint64(0), size)
+        for place in range(ptr[i], ptr[i + 1]):
+            state = mix(state, values[place])
+        at = np.int64(state >> _B32) & mask
+        while table[at] >= 0:
+            other, same = known[table[at]], 0
+            if ptr[other + 1] - ptr[other] == size:
+                while same < size and values[ptr[other] + same] == values[ptr[i] + same]:
+                    same += 1
+                if same == size:
+                    break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = count
+            known[count] = i
+            count += 1
+        numbers[i] = table[at]
+    return count
+
+
+@jit
+def number_texts(
+    data: Bytes, first: Longs, end: Longs, seed: np.uint64, table: Ints, known: Longs, numbers: Longs
+) -> Scalar:
+    """The number of each text data[first[i]:end[i]], and the first text of each number; returns how many numbers there are.
+
+    `known` has room for all.
+    """
+    mask = table.size - 1
+    count = 0
+    for i in range(first.size):
+        at = np.int64(hash_words(data, first[i], end[i], seed) >> _B32) & mask
+        while table[at] >= 0:
+            other = known[table[at]]
+            if same_bytes(data, first[i], end[i], data, first[other], end[other]):
+                break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = count
+            known[count] = i
+            count += 1
+        numbers[i] = table[at]
+    return count

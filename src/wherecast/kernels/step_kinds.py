@@ -19,6 +19,7 @@ GREATER, NOT_LESS, EQUAL = 15, 16, 17
 #: Steps on integers; sums, differences and products are NULL where 64 bits do not hold them, `WITHIN` where it is not between two others.
 ADD_LONGS, SUBTRACT_LONGS, MULTIPLY_LONGS, WITHIN = 20, 21, 22, 23
 GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS = 24, 25, 26
+COMPARISONS = (GREATER, NOT_LESS, EQUAL, GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS)
 #: How often a positive integer is in another, rounded down: the day of a moment. What is left of it: the time of day. A difference that 64 bits are
 #: known to hold.
 UNITS, RESTS, DIFFERENCE = 27, 28, 29

@@ -45,6 +45,9 @@ from wherecast.kernels.conditions import (
     are_not_less,
     are_null,
     are_true,
+    choose_equal,
+    choose_greater,
+    choose_not_less,
     choose_values,
     combine,
     decide,
@@ -99,7 +102,8 @@ def run_steps(
     """Compute the last step for all rows; returns whether some of them may be NULL, else `valid` means nothing.
 
     Args:
-        steps: (n, 4) A step and the registers that it reads. Registers are numbered: attributes, constants, steps.
+        steps: (n, 5) A step, the registers that it reads, and whether it is a comparison that is left to the choice that reads it. Registers
+            are numbered: attributes, constants, steps.
         reads: (n, 2) Rows of `columns`, and how their values are read.
         constants: (n,) As 64 bits.
         columns: Where the attributes are, see `kernels.arrow`.
@@ -128,7 +132,7 @@ def run_steps(
                 at[i], masks[i] = _read(columns[reads[i, 0]], reads[i, 1], start, size, own, mask)
             elif i >= n_reads + n_constants:
                 at[i] = own
-                _do_step(steps[i - n_reads - n_constants], i, mask, size, at, masks, ones)
+                _do_next(steps, i - n_reads - n_constants, i, mask, size, at, masks, ones)
         if masks[last]:
             if not may_be_null:
                 may_be_null = True
@@ -138,6 +142,49 @@ def run_steps(
         elif may_be_null:
             valid[start : start + size] = True
     return may_be_null
+
+
+@hot_helper
+def _do_next(
+    steps: Ints, number: Scalar, own: Scalar, mask: Scalar, size: Scalar, at: Longs, masks: Longs, ones: Scalar
+) -> None:
+    """A step, unless it is left to a later one; and before a choice, the comparison that was left to it."""
+    step, first = steps[number], own - number
+    if step[4]:
+        return
+    compared = step[1] - first if step[0] == CHOOSE else np.int64(-1)
+    if compared < 0 or not steps[compared, 4]:
+        _do_step(step, own, mask, size, at, masks, ones)
+        return
+    left = steps[compared]
+    if masks[left[1]] == 0 and masks[left[2]] == 0 and masks[step[2]] == 0 and masks[step[3]] == 0:
+        masks[own] = 0
+        _choose_by(left, step, size, at, at[own])
+        return
+    _do_step(left, step[1], at[step[1]] + 8 * BLOCK, size, at, masks, ones)
+    _do_step(step, own, mask, size, at, masks, ones)
+
+
+@hot_helper
+def _choose_by(left: Ints, step: Ints, size: Scalar, at: Longs, own: Scalar) -> None:
+    """A comparison and the choice that it decides, without NULLs."""
+    kind, i, k = left[0], left[1], left[2]
+    a, b = array_at(at[i], size, np.float64), array_at(at[k], size, np.float64)
+    a_longs, b_longs = array_at(at[i], size, np.int64), array_at(at[k], size, np.int64)
+    first, other = array_at(at[step[2]], size, np.int64), array_at(at[step[3]], size, np.int64)
+    out = array_at(own, size, np.int64)
+    if kind == GREATER:
+        choose_greater(a, b, first, other, out)
+    elif kind == NOT_LESS:
+        choose_not_less(a, b, first, other, out)
+    elif kind == GREATER_LONGS:
+        choose_greater(a_longs, b_longs, first, other, out)
+    elif kind == NOT_LESS_LONGS:
+        choose_not_less(a_longs, b_longs, first, other, out)
+    elif kind == EQUAL_LONGS:
+        choose_equal(a_longs, b_longs, first, other, out)
+    else:
+        choose_equal(a, b, first, other, out)
 
 
 @hot_helper

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wherecast.kernels.arrays import Longs
+from wherecast.kernels.arrays import Ints, Longs
+
+#: From so many values on, a kernel numbers them.
+MANY = 64
 
 
 def distinct(values: Longs) -> Longs:
@@ -19,6 +22,10 @@ def distinct(values: Longs) -> Longs:
 
 def numbered(values: Longs) -> tuple[Longs, Longs]:
     """The values in order, each once, and the number of each value there. Searching for them takes several times as long."""
+    if values.size >= MANY:
+        found, numbers = _number_values(values)
+        order = np.argsort(found)
+        return found[order], _inverse(order)[numbers]
     order = np.argsort(values)
     ordered = values[order]
     is_new = np.ones(ordered.size, bool)
@@ -26,6 +33,25 @@ def numbered(values: Longs) -> tuple[Longs, Longs]:
     numbers = np.empty(values.size, np.int64)
     numbers[order] = np.cumsum(is_new) - 1
     return ordered[is_new], numbers
+
+
+def _inverse(order: Longs) -> Longs:
+    places = np.empty(order.size, np.int64)
+    places[order] = np.arange(order.size)
+    return places
+
+
+def _number_values(values: Longs) -> tuple[Longs, Longs]:
+    """The values in the order in which they first occur, each once, and the number of each."""
+    from wherecast.kernels.numbering import number_values  # noqa: PLC0415 - what compiles a few filters does not load Numba
+
+    known, numbers = np.empty(values.size, np.int64), np.empty(values.size, np.int64)
+    return known[: number_values(np.ascontiguousarray(values), hash_places(values.size), known, numbers)], numbers
+
+
+def hash_places(n: int) -> Ints:
+    """The empty table of the kernels that number so many values (see `kernels.numbering`)."""
+    return np.full(1 << (2 * n).bit_length(), -1, np.int32)
 
 
 def pointer(sizes: Iterable[int] | Longs, n: int) -> Longs:
@@ -43,10 +69,39 @@ def take_ranges(ptr: Longs, chosen: Longs) -> tuple[Longs, Longs]:
     return np.repeat(ptr[chosen] - out_ptr[:-1], sizes) + np.arange(out_ptr[-1]), out_ptr
 
 
-def number_sequences(ptr: Longs, values: Longs) -> Longs:
-    """A number for each sequence, equal for equal ones; numbers begin at 0."""
-    if ptr.size <= 2:  # one at most: what a single filter costs
-        return np.zeros(ptr.size - 1, np.int64)
+def number_alike(ptr: Longs, values: Longs) -> tuple[Longs, Longs]:
+    """A number for each sequence, equal for equal ones, in the order in which they first occur; and the first sequence of each number."""
+    n = ptr.size - 1
+    if n <= 1:  # what a single filter costs
+        return np.zeros(n, np.int64), np.zeros(n, np.int64)
+    if n < MANY:
+        known: dict[tuple[int, ...], int] = {}
+        first: list[int] = []
+        numbers = np.empty(n, np.int64)
+        flat, ends = values.tolist(), ptr.tolist()
+        for i in range(n):
+            numbers[i] = number = known.setdefault(tuple(flat[ends[i] : ends[i + 1]]), len(known))
+            if number == len(first):
+                first.append(i)
+        return numbers, np.array(first, np.int64)
+    from wherecast.kernels.numbering import number_slices  # noqa: PLC0415 - as above
+
+    starts, numbers = np.empty(n, np.int64), np.empty(n, np.int64)
+    return numbers, starts[: number_slices(ptr, values, hash_places(n), starts, numbers)]
+
+
+def number_sequences(ptr: Longs, values: Longs) -> tuple[Longs, Longs]:
+    """As `number_alike`, but sequences are numbered in their own order: by the first value, then the second."""
+    numbers, first = number_alike(ptr, values)
+    if first.size <= 1:
+        return numbers, first
+    places, own_ptr = take_ranges(ptr, first)
+    rank = _order_sequences(own_ptr, values[places])
+    return rank[numbers], first[_inverse(rank)]
+
+
+def _order_sequences(ptr: Longs, values: Longs) -> Longs:
+    """The place of each of some different sequences in their order."""
     sizes = np.diff(ptr)
     out, most = np.zeros(sizes.size, np.int64), int(values.max(initial=0)) + 1
     place, longer = 0, np.flatnonzero(sizes)

@@ -7,6 +7,7 @@ expression. `evaluate` says what an expression means; `tests/property/test_steps
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -102,14 +103,25 @@ class Steps:
         if not is_size and last != Register(_STEP, len(self._steps) - 1):
             return None
         base = (0, len(self._reads), len(self._reads) + len(self._constants))
-        steps = [(kind, *(base[r.group] + r.number for r in registers)) for kind, *registers in self._steps]
+        left = self._left_to_choices()
+        steps = [
+            (step[0], *(base[r.group] + r.number for r in step[1:]), number in left)
+            for number, step in enumerate(self._steps)
+        ]
         return Recipe(
-            np.array(steps, np.int32).reshape(-1, 4),
+            np.array(steps, np.int32).reshape(-1, 5),
             np.array(list(self._reads), np.int32).reshape(-1, 2),
             np.array(list(self._constants), np.int64),
             kinds.words_of(base[_STEP] + len(steps)),
             is_double,
         )
+
+    def _left_to_choices(self) -> set[int]:
+        """The comparisons that one choice asks for, and nobody else: it makes them itself."""
+        read = Counter(r for _, *registers in self._steps for r in registers)
+        asked = (registers[0] for kind, *registers in self._steps if kind == kinds.CHOOSE)
+        compared = {Register(_STEP, n) for n, (kind, *_) in enumerate(self._steps) if kind in kinds.COMPARISONS}
+        return {register.number for register in asked if register in compared and read[register] == 1}
 
     # -- what rows of the table write with --
 

@@ -12,8 +12,6 @@ once, the kernel settles and simplifies the clauses of all filters, and digests 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -24,12 +22,12 @@ from wherecast.kernels.arrays import Longs
 from wherecast.kernels.clauses import Atoms, Settled, Templates, settle_clauses
 from wherecast.language.events.schema import Schema
 from wherecast.language.events.types import Type
-from wherecast.language.expression import Attr, Node, Param, is_constant
+from wherecast.language.expression import Attr, Param, is_constant, parts_of, with_parts
 from wherecast.language.filters.bind import Ragged, StringPool, resolve
-from wherecast.language.filters.canonical import ResidualWords, digest_filters, statement_writer
+from wherecast.language.filters.canonical import ResidualWords, WordRows, digest_filters, write_statements
 from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Clause, Predicate, Residual, Values
-from wherecast.language.sequences import distinct, number_sequences, take_ranges
+from wherecast.language.sequences import distinct, number_sequences, pointer, take_ranges
 from wherecast.language.syntax.literals import Literals
 
 #: What a shape is made of. A residual without attributes is a set, too: everything or nothing.
@@ -45,9 +43,6 @@ class Group(NamedTuple):
     placed: list[Ragged | None]  # by atom; None: a residual
     attributes: Longs | None = None  # with which terms begin, by row, if they begin with different ones
     attribute: int = -1  # that of them which the atoms have
-    renamed: dict[tuple[int, int], Residual] | None = (
-        None  # residuals with another attribute, by number of the atom and attribute
-    )
 
     @property
     def size(self) -> int:
@@ -256,42 +251,21 @@ def _admit_null(groups: Sequence[Group], sets: Ragged, null: npt.NDArray[np.bool
 
 def _words(groups: Sequence[Group]) -> tuple[list[str], Longs]:
     """The canonical words of all residuals, in order, and the rank of each atom's."""
-    found: list[tuple[Longs, list[str]]] = []
+    found: list[tuple[int, list[str]]] = []
     base = 0
     for group in groups:
         for atom in group.atoms:
             if isinstance(atom, Residual) and not is_set(atom):
-                literals = group.literals.take([atom.node])
-                for attr, rows in _by_attribute(group):
-                    write = statement_writer(_renamed(atom, group, attr), literals)
-                    found.append((base + rows, [write(row) for row in rows.tolist()]))
+                each = np.arange(group.rows.size)
+                rows = WordRows(group.literals.take([atom.node]), each, group.attribute, group.attributes)
+                found.append((base, write_statements(atom, rows)))
             base += group.rows.size
     words = sorted({each for _, several in found for each in several})
     rank = {each: number for number, each in enumerate(words)}
     out = np.full(base, -1, np.int64)
-    for places, several in found:
-        out[places] = [rank[each] for each in several]
+    for first, several in found:
+        out[first : first + len(several)] = [rank[each] for each in several]
     return words, out
-
-
-def _by_attribute(group: Group) -> Iterable[tuple[int, Longs]]:
-    """The attributes with which the terms of a group begin, and the rows of each; -1: they are all the same."""
-    if group.attributes is None:
-        return [(-1, np.arange(group.rows.size))]
-    order = np.argsort(group.attributes, kind="stable")
-    starts = np.flatnonzero(np.diff(group.attributes[order])) + 1
-    return [(int(group.attributes[rows[0]]), rows) for rows in np.split(order, starts)]
-
-
-def _renamed(atom: Residual, group: Group, attr: int) -> Residual:
-    """A residual of a term that begins with another attribute."""
-    if group.attributes is None or attr == group.attribute:
-        return atom
-    known = {} if group.renamed is None else group.renamed  # words and programs ask for the same ones
-    key = group.atoms.index(atom), attr
-    if key not in known:
-        known[key] = replace(atom, node=_rewritten(atom.node, 0, (group.attribute, attr)))
-    return known[key]
 
 
 def _residual_words(
@@ -307,7 +281,7 @@ def _residual_words(
     both = distinct(owner << 32 | word_of[templates.rest[places] + shift[some][owner]])
     ranks = both & 0xFFFFFFFF
     ptr = np.searchsorted(both, np.arange(some.size + 1) << 32)
-    _, first, out[some] = np.unique(number_sequences(ptr, ranks), return_index=True, return_inverse=True)
+    out[some], first = number_sequences(ptr, ranks)
     spans = zip(ptr[first].tolist(), ptr[first + 1].tolist(), strict=True)
     return ResidualWords(["\0".join([words[r] for r in ranks[a:b].tolist()]).encode() for a, b in spans], out)
 
@@ -318,80 +292,87 @@ def _residual_words(
 def programs_of_clauses(templates: Templates, groups: Sequence[Group]) -> tuple[Longs, Longs, list[Program]]:
     """Program, row and programs of clauses whose residuals come from several groups."""
     n = templates.rest_ptr.size - 1
-    program, row, programs = np.full(n, -1, np.int64), np.zeros(n, np.int64), list[Program]()
+    program, row = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     some = np.flatnonzero(np.diff(templates.rest_ptr))
     if not some.size:
-        return program, row, programs
-    first_atom = np.concatenate([[0], np.cumsum([g.rows.size for g in groups for _ in g.atoms])])
+        return program, row, []
     owners = [(g, a) for g in groups for a in g.atoms]
+    first_atom = pointer((g.rows.size for g, _ in owners), len(owners))
     places, ptr = take_ranges(templates.rest_ptr, some)
+    # Clauses of one filter often have the same residuals: they share a row.
+    of_clause, first = number_sequences(ptr, templates.rest[places])
+    places, ptr = take_ranges(templates.rest_ptr, some[first])
     atoms = templates.rest[places]
     owner = np.searchsorted(first_atom, atoms, "right") - 1
-    named = np.array([g.attributes is not None for g, _ in owners])
-    attr = np.full(atoms.size, -1, np.int64)
-    for number in np.unique(owner[named[owner]]).tolist():
-        mine = np.flatnonzero(owner == number)
-        attributes = owners[number][0].attributes
-        assert attributes is not None
-        attr[mine] = attributes[atoms[mine] - first_atom[number]]
-    shape = (owner << 16) | (attr + 1)
-    # Clauses of one filter often have the same residuals: they share a row.
-    _, first, of_clause = np.unique(number_sequences(ptr, atoms), return_index=True, return_inverse=True)
-    kinds = number_sequences(ptr, shape)[first]
+    rows = atoms - first_atom[owner]
+    attr = _attributes_of(owners, owner, rows)
+    kinds, _ = number_sequences(ptr, (owner << 16) | (attr + 1))
     order = np.argsort(kinds, kind="stable")
-    starts = np.searchsorted(kinds[order], np.arange(kinds.max() + 2))
-    of_kind, kind_rows = np.unique(kinds, return_inverse=True)
+    starts = pointer(np.bincount(kinds), int(kinds.max()) + 1)
     row_of = np.empty(order.size, np.int64)
-    row_of[order] = np.arange(order.size) - np.searchsorted(kinds[order], kinds[order])
-    program[some], row[some] = kind_rows[of_clause], row_of[of_clause]
-    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in np.unique(owner).tolist()}
-    for kind in of_kind.tolist():
-        members = order[starts[kind] : starts[kind + 1]]
-        here = ptr[first[members]]
-        parts = []
-        for place in range(int(ptr[first[members[0]] + 1] - here[0])):
-            number, named_attr = int(owner[here[0] + place]), int(attr[here[0] + place])
-            group, atom = owners[number]
-            assert isinstance(atom, Residual)
-            rows = atoms[here + place] - first_atom[number]
-            parts.append((_renamed(atom, group, named_attr), taken[number], rows))
-        programs.append(_joint_program(parts, members.size))
-    return program, row, programs
+    row_of[order] = np.arange(order.size) - starts[kinds[order]]
+    program[some], row[some] = kinds[of_clause], row_of[of_clause]
+    members = np.split(order, starts[1:-1])
+    return program, row, _programs(owners, members, ptr, owner, attr, rows)
 
 
-def _joint_program(parts: Sequence[tuple[Residual, LiteralValues, Longs]], length: int) -> Program:
-    """One program of the residuals of several terms; each has slots of its own there."""
-    residuals: list[Residual] = []
-    literals: LiteralValues = {}
-    used = 0
-    for number, (residual, its_literals, rows) in enumerate(parts):
-        residuals.append(replace(residual, node=_rewritten(residual.node, used)) if used else residual)
-        for key, values in its_literals.items():
-            param = key if isinstance(key, Param) else key[0]
-            moved = replace(param, slot=param.slot + used) if used else param
-            literals[moved if isinstance(key, Param) else (moved, key[1])] = values[rows]
-        if number + 1 < len(parts):
-            used += 1 + max((n.slot for n in residual.node.walk() if isinstance(n, Param)), default=-1)
-    return Program(tuple(residuals), literals, length)
+def _attributes_of(owners: Sequence[tuple[Group, Atom]], owner: Longs, rows: Longs) -> Longs:
+    """The attribute with which the term of each residual begins; -1: that of its group."""
+    attr = np.full(owner.size, -1, np.int64)
+    for number in distinct(owner).tolist():
+        attributes = owners[number][0].attributes
+        if attributes is not None:
+            mine = np.flatnonzero(owner == number)
+            attr[mine] = attributes[rows[mine]]
+    return attr
+
+
+def _programs(
+    owners: Sequence[tuple[Group, Atom]], members: Sequence[Longs], ptr: Longs, owner: Longs, attr: Longs, rows: Longs
+) -> list[Program]:
+    """One program for the members of each list, which differ in literals only: `ptr` says which residuals a member has."""
+    taken = {n: owners[n][0].literals.take([owners[n][1].node]) for n in distinct(owner).tolist()}
+    known: dict[tuple[int, int, int], _Part] = {}
+    programs = []
+    for own in members:
+        at, used, parts = ptr[own], 0, []
+        for place in range(int(at[0]), int(ptr[own[0] + 1])):
+            key = int(owner[place]), int(attr[place]), used
+            if key not in known:
+                known[key] = _part(*owners[key[0]], taken[key[0]], *key[1:])
+            parts.append((known[key], rows[at + (place - at[0])]))
+            used += known[key].slots
+        literals = {key: values[own_rows] for part, own_rows in parts for key, values in part.literals.items()}
+        programs.append(Program(tuple(part.residual for part, _ in parts), literals, own.size))
+    return programs
+
+
+class _Part(NamedTuple):
+    """A residual of a term in a program, where it has slots of its own."""
+
+    residual: Residual
+    literals: LiteralValues
+    slots: int
+
+
+def _part(group: Group, atom: Atom, literals: LiteralValues, attr: int, used: int) -> _Part:
+    """A residual with its own attribute, and with slots behind those that are used."""
+    assert isinstance(atom, Residual)
+    slots = 1 + max((n.slot for n in atom.node.walk() if isinstance(n, Param)), default=-1)
+    renamed = (group.attribute, attr) if group.attributes is not None else (-1, -1)
+    own = {
+        _rewritten(key, used) if isinstance(key, Param) else (_rewritten(key[0], used), key[1]): values
+        for key, values in literals.items()
+    }
+    return _Part(Residual(_rewritten(atom.node, used, renamed), atom.truth, atom.is_whole), own, slots)
 
 
 def _rewritten(node: Any, by: int, renamed: tuple[int, int] = (-1, -1)) -> Any:
     """An expression whose slots are numbered from another one on, and that has another attribute in place of one."""
     if isinstance(node, Param):
-        return replace(node, slot=node.slot + by) if by else node
+        return with_parts(node, {"slot": node.slot + by}) if by else node
     if isinstance(node, Attr):
-        return replace(node, index=renamed[1]) if node.index == renamed[0] else node
+        return with_parts(node, {"index": renamed[1]}) if node.index == renamed[0] else node
     if isinstance(node, tuple):
         return tuple(_rewritten(each, by, renamed) for each in node)
-    if not isinstance(node, Node):
-        return node
-    kind: Any = type(node)
-    parts = [(name, getattr(node, name)) for name in _parts_of(kind)]
-    changed = {name: _rewritten(part, by, renamed) for name, part in parts}
-    changed = {name: changed[name] for name, part in parts if changed[name] is not part}
-    return replace(node, **changed) if changed else node
-
-
-@cache
-def _parts_of(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name != "span")
+    return with_parts(node, {name: _rewritten(getattr(node, name), by, renamed) for name in parts_of(type(node))})

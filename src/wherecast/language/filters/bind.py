@@ -120,7 +120,7 @@ class StringPool:
     """Strings in order of arrival; ranked when all are in."""
 
     def __init__(self) -> None:
-        self.ids = TextNumbers()
+        self.ids = TextNumbers[str]()
 
     def intern(self, strings: Sequence[str]) -> Longs:
         return np.fromiter(map(self.ids.__getitem__, strings), np.int64, len(strings))
@@ -156,7 +156,9 @@ def place(predicate: Predicate, literals: Literals, schema: Schema, pool: String
     if predicate.op in ("in", "overlaps"):
         return _place_list(predicate, literals, attribute)
     op, param = "=" if predicate.op == "contains" else predicate.op, predicate.params[0]
-    return single(*_bounds(op, attribute, predicate, param, literals.scalar(param), literals.zone))
+    values, numbers = literals.values(param)
+    lo, hi = _bounds(op, attribute, predicate, param, values, literals.zone)
+    return single(lo[numbers], hi[numbers])
 
 
 def _place_elements(predicate: Predicate, literals: Literals, schema: Schema, pool: StringPool) -> Ragged:
@@ -221,20 +223,12 @@ def _place_strings(predicate: Predicate, literals: Literals, pool: StringPool) -
             owners.append(np.repeat(np.arange(n), np.diff(ptr)))
         at = np.concatenate(points)
         return Ragged(np.concatenate(owners), at, at)
-    values, numbers = _distinct(predicate.params[0], literals)
+    values, numbers = literals.values(predicate.params[0])
     if predicate.op == "prefix":
         _, lo, hi = _place_prefixes(predicate, values, pool)
         return Ragged(np.arange(n), lo[numbers], hi[numbers])
     places = 4 * pool.intern(_read_literals(predicate, values))
     return Ragged(np.arange(n), *string_bounds(predicate.op, places[numbers]))
-
-
-def _distinct(param: Param, literals: Literals) -> tuple[npt.NDArray[Any], Longs]:
-    """Values of a slot, and the number of each row's among them."""
-    if param.type is not Type.STRING:
-        return literals.scalar(param), np.arange(literals.length)
-    known, numbers = literals.strings(param)
-    return np.fromiter(known, object, len(known)), numbers
 
 
 _SIDES: dict[str, tuple[int | None, int | None]] = {

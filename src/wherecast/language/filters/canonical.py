@@ -2,8 +2,8 @@
 
 A residual is put in canonical words: those of the statement "node is truth" with its literals. NOT is pushed down to the
 leaves as in `normalize`, the parts of AND and OR are sorted and stand once, comparisons have their sides in one order. The
-words are for comparing and for digests, not for people. A program serves many clauses that differ in literals, so it is
-made into a writer once: a function from the row of the literals to the words.
+words are for comparing and for digests, not for people. A program serves many clauses that differ in literals, so the words of all
+of them are written together, part by part of the expression.
 
 A digest is a short name for the canonical form of a whole filter. Strings enter it by their own digest, not by their rank,
 so that it does not depend on the batch a filter came with. It is a cryptographic hash, because a subscriber who could make
@@ -12,7 +12,7 @@ two filters collide would receive another's events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -54,58 +54,75 @@ from wherecast.language.filters.filters import Filters, LiteralValues, Program
 from wherecast.language.filters.normalize import Residual, Truth, plain_truth
 from wherecast.language.sequences import pointer, take_ranges
 
-Writer = Callable[[int], str]
+
+class WordRows(NamedTuple):
+    """For which rows words are written: one text for each."""
+
+    literals: LiteralValues
+    rows: Longs  # of the literals
+    attribute: int = -1  # in place of which each row has one of its own
+    attributes: Longs | None = None  # (rows,)
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.size)
 
 
-def residual_writer(program: Program) -> Callable[[int], frozenset[str]]:
-    """The residuals of a clause in words, by the row of its literals."""
-    writers = [statement_writer(residual, program.literals) for residual in program.residuals]
-    return lambda row: frozenset(write(row) for write in writers)
+def _write_residuals(program: Program, rows: Longs) -> list[frozenset[str]]:
+    """The residuals of clauses in words, by the rows of their literals."""
+    columns = [write_statements(residual, WordRows(program.literals, rows)) for residual in program.residuals]
+    return [frozenset(words) for words in zip(*columns, strict=True)]
 
 
-def statement_writer(residual: Residual, literals: LiteralValues) -> Writer:
-    """A residual in words, by the row of its literals."""
-    return _statement(residual.node, residual.truth, literals)
+def write_statements(residual: Residual, rows: WordRows) -> list[str]:
+    """A residual in words."""
+    return _statement(residual.node, residual.truth, rows)
 
 
-def _statement(node: Node, truth: Truth, literals: LiteralValues) -> Writer:
+def _statement(node: Node, truth: Truth, rows: WordRows) -> list[str]:
     if isinstance(node, Not):
-        return _statement(node.item, truth.of_negation, literals)
+        return _statement(node.item, truth.of_negation, rows)
     if isinstance(node, (And, Or)):
         is_all = isinstance(node, And) == (truth in (Truth.TRUE, Truth.NOT_FALSE))
-        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, literals) for item in node.items])
+        return _unordered("ALL" if is_all else "ANY", [_statement(item, truth, rows) for item in node.items])
     if isinstance(node, IsTruth):
         wanted = truth in (Truth.TRUE, Truth.NOT_FALSE)
         found = (
             (Truth.TRUE if wanted else Truth.NOT_TRUE) if node.truth else (Truth.FALSE if wanted else Truth.NOT_FALSE)
         )
-        return _statement(node.item, found, literals)
+        return _statement(node.item, found, rows)
     node, truth = plain_truth(node, truth)
-    return _sequence(str(truth), [value_writer(node, literals)])
+    return _sequence(str(truth), [write_values(node, rows)])
 
 
-def value_writer(node: Node, literals: LiteralValues) -> Writer:
-    """The words of an expression, whatever its truth, by the row of its literals."""
+def write_values(node: Node, rows: WordRows) -> list[str]:
+    """The words of an expression, whatever its truth."""
     if isinstance(node, Attr):
-        return _fixed(f"#{node.index}")
+        if node.index == rows.attribute and rows.attributes is not None:
+            return [f"#{index}" for index in rows.attributes.tolist()]
+        return [f"#{node.index}"] * rows.size
     if isinstance(node, Param):
-        values = literals[node]
-        if node.type is Type.VECTOR:
-            return lambda row: f"vector:{values[row].tobytes().hex()}"
-        kind = f"{node.type}{node.digits if node.type is Type.DECIMAL else ''}"
-        return lambda row: f"{kind}:{values[row : row + 1].tolist()[0]!r}"
+        return _literals(node, rows)
     if isinstance(node, Const):
-        return _fixed(str(node.value))
+        return [str(node.value)] * rows.size
     if isinstance(node, Compare):
-        return _comparison(node, literals)
+        return _comparison(node, rows)
     if isinstance(node, InList):
-        return _membership(node, literals)
+        return _membership(node, rows)
     if isinstance(node, (And, Or)):
-        return _unordered(type(node).__name__, [value_writer(item, literals) for item in node.items])
+        return _unordered(type(node).__name__, [write_values(item, rows) for item in node.items])
     if isinstance(node, Arith) and node.op in "+*":
-        return _pair(node.op, [value_writer(node.left, literals), value_writer(node.right, literals)])
-    parts = [value_writer(child, literals) for child in node.children()]
-    return _sequence(_head(node), parts)
+        return _pair(node.op, [write_values(node.left, rows), write_values(node.right, rows)])
+    parts = [write_values(child, rows) for child in node.children()]
+    return _sequence(_head(node), parts) if parts else [f"{_head(node)}()"] * rows.size
+
+
+def _literals(node: Param, rows: WordRows) -> list[str]:
+    values = rows.literals[node][rows.rows]
+    if node.type is Type.VECTOR:
+        return [f"vector:{vector.tobytes().hex()}" for vector in values]
+    kind = f"{node.type}{node.digits if node.type is Type.DECIMAL else ''}"
+    return [f"{kind}:{value!r}" for value in values.tolist()]
 
 
 def _head(node: Node) -> str:
@@ -128,45 +145,36 @@ def _head(node: Node) -> str:
 _FORMS = (CaseWhen, Cast, Elapsed, Element, IntervalLiteral, Subscript, Quantified, Shift)
 
 
-def _comparison(node: Compare, literals: LiteralValues) -> Writer:
-    left, right, op = value_writer(node.left, literals), value_writer(node.right, literals), node.op
+def _comparison(node: Compare, rows: WordRows) -> list[str]:
+    left, right, op = write_values(node.left, rows), write_values(node.right, rows), node.op
     if op in (">", ">="):
         left, right, op = right, left, FLIPPED[op]
     head = f"{op} {node.common}"
     return _sequence(head, [left, right]) if op in ("<", "<=") else _pair(head, [left, right])
 
 
-def _membership(node: InList, literals: LiteralValues) -> Writer:
-    item, lists = value_writer(node.item, literals), [literals[value, node.common] for value in node.values]
+def _membership(node: InList, rows: WordRows) -> list[str]:
+    lists = [rows.literals[value, node.common][rows.rows].tolist() for value in node.values]
     head = f"in {node.common} {node.has_null}"
-
-    def write(row: int) -> str:
-        members = sorted({repr(key) for keys in lists for key in keys[row]})
-        return f"{head}({item(row)};{','.join(members)})"
-
-    return write
-
-
-def _fixed(words: str) -> Writer:
-    return lambda _: words
+    out = []
+    for item, *several in zip(write_values(node.item, rows), *lists, strict=True):
+        members = sorted({repr(key) for keys in several for key in keys})
+        out.append(f"{head}({item};{','.join(members)})")
+    return out
 
 
-def _sequence(head: str, parts: list[Writer]) -> Writer:
-    return lambda row: f"{head}({','.join([write(row) for write in parts])})"
+def _sequence(head: str, parts: list[list[str]]) -> list[str]:
+    return [f"{head}({','.join(words)})" for words in zip(*parts, strict=True)]
 
 
-def _pair(head: str, parts: list[Writer]) -> Writer:
-    return lambda row: f"{head}({','.join(sorted([write(row) for write in parts]))})"
+def _pair(head: str, parts: list[list[str]]) -> list[str]:
+    return [f"{head}({','.join(sorted(words))})" for words in zip(*parts, strict=True)]
 
 
-def _unordered(head: str, parts: list[Writer]) -> Writer:
+def _unordered(head: str, parts: list[list[str]]) -> list[str]:
     """Order and repetition do not matter; one part alone stands for the whole."""
-
-    def write(row: int) -> str:
-        words = sorted({part(row) for part in parts})
-        return words[0] if len(words) == 1 else f"{head}({','.join(words)})"
-
-    return write
+    found = (sorted(set(words)) for words in zip(*parts, strict=True))
+    return [words[0] if len(words) == 1 else f"{head}({','.join(words)})" for words in found]
 
 
 # -- digests -----------------------------------------------------------------------------------------------------------
@@ -286,15 +294,19 @@ def _are_whole(filters: Filters) -> Longs:
     return np.searchsorted(filters.clause_ptr, np.flatnonzero(np.isin(filters.program, whole)), "right") - 1
 
 
+def words_of_clauses(filters: Filters) -> Iterator[tuple[int, frozenset[str]]]:
+    """The clauses that have residuals, and these in words."""
+    clauses = np.flatnonzero(filters.program >= 0)
+    order = clauses[np.argsort(filters.program[clauses], kind="stable")]
+    for own in np.split(order, np.flatnonzero(np.diff(filters.program[order])) + 1) if order.size else ():
+        program = filters.programs[int(filters.program[own[0]])]
+        yield from zip(own.tolist(), _write_residuals(program, filters.program_row[own].astype(np.int64)), strict=True)
+
+
 def _residual_words(filters: Filters) -> ResidualWords:
     """The residual of each clause that has one, in canonical words."""
-    writers: dict[int, Callable[[int], frozenset[str]]] = {}
     number: dict[bytes, int] = {}
     out = np.full(filters.program.size, -1, np.int64)
-    for clause in np.flatnonzero(filters.program >= 0).tolist():
-        program = int(filters.program[clause])
-        if program not in writers:
-            writers[program] = residual_writer(filters.programs[program])
-        words = "\0".join(sorted(writers[program](int(filters.program_row[clause])))).encode()
-        out[clause] = number.setdefault(words, len(number))
+    for clause, words in words_of_clauses(filters):
+        out[clause] = number.setdefault("\0".join(sorted(words)).encode(), len(number))
     return ResidualWords(list(number), out)

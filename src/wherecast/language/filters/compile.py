@@ -21,12 +21,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from wherecast.errors import FilterError
+from wherecast.kernels.arrays import Longs
 from wherecast.language.events.schema import Schema
 from wherecast.language.expression import (
     And,
@@ -58,7 +59,8 @@ from wherecast.language.filters.terms import (
     compile_terms,
     form_of_logic,
 )
-from wherecast.language.sequences import number_sequences
+from wherecast.language.sequences import number_alike, numbered
+from wherecast.language.syntax.cutting import CutTexts, SlotTexts, cut_texts
 from wherecast.language.syntax.java_regex import rlike_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.literals import (
@@ -77,12 +79,11 @@ from wherecast.language.syntax.parser import Tree, keyword_names, parse_shape, t
 from wherecast.language.syntax.patterns import find_form
 from wherecast.language.syntax.skeletons import (
     Cut,
-    CutTexts,
     LiteralText,
     Shape,
     Skeleton,
+    TextNumbers,
     cut_text,
-    cut_texts,
     find_surrogate,
     is_string,
     literal_spans,
@@ -97,6 +98,7 @@ _KEPT_TREES = 64
 _KEPT_CHARACTERS = 1 << 18
 
 T = TypeVar("T")
+_FIRST = np.zeros(1, np.int64)
 
 
 class RowError(NamedTuple):
@@ -135,8 +137,8 @@ class _Batch:
 class _Slots(NamedTuple):
     """The texts of one skeleton: their rows in the batch and their literals, slot by slot."""
 
-    rows: Sequence[int]
-    slots: Sequence[Sequence[LiteralText]]
+    rows: Longs
+    slots: Sequence[SlotTexts]
 
 
 class _TermTexts(Sequence[str]):
@@ -149,7 +151,7 @@ class _TermTexts(Sequence[str]):
         return self.term.size
 
     def __getitem__(self, row: int) -> str:  # type: ignore[override]
-        texts = [slot[row] for slot in self.term.slots]
+        texts = [slot.text(row) for slot in self.term.slots]
         written = [t if isinstance(t, str) else ", ".join(t) for t in texts]
         after = self.term.skeleton[1:]
         return self.term.skeleton[0] + "".join(t + s for t, s in zip(written, after, strict=True))
@@ -203,9 +205,9 @@ class Compiler:
         batch = _Batch([text])
         if self._readable(batch).size:
             skeleton, literals = cut_text(text)
-            found = _Slots([0], [(literal,) for literal in literals])
+            found = _Slots(_FIRST, [SlotTexts([literal], _FIRST) for literal in literals])
             for form, shape, members in self._forms(skeleton, found, batch):
-                for member in members:
+                for member in members.tolist():
                     self._is_readable(form, shape, found, member, batch)
         if batch.errors:
             raise batch.errors[0]
@@ -241,7 +243,7 @@ class Compiler:
         """Texts of rare shapes term by term, if that is possible and worth it; the others shape by shape."""
         rows = self._readable(batch)
         texts = cut_texts([batch.texts[row] for row in rows.tolist()] if batch.errors else batch.texts)
-        shape = number_sequences(texts.ptr, texts.numbers)
+        shape, _ = number_alike(texts.ptr, texts.numbers)
         left = np.ones(shape.size, bool)
         groups: list[Group] = []
         parts: list[FilterPart] = []
@@ -254,7 +256,7 @@ class Compiler:
                 parts.append(part._replace(texts=rows[rare[part.texts]]))
         base = sum(group.size for group in groups)
         for skeleton, members, slots in _by_shape(texts, shape, left):
-            for form, group in self._prepare(skeleton, _Slots(rows[members].tolist(), slots), batch):
+            for form, group in self._prepare(skeleton, _Slots(rows[members], slots), batch):
                 groups.append(group)
                 parts.append(part_of_group(group, self._shape(form), base))
                 base += group.size
@@ -281,7 +283,7 @@ class Compiler:
             limits = replace(self.limits, depth=self.limits.depth // 2)
             self._of_terms = Compiler(self.schema, limits, case_sensitive=self.case_sensitive)
         own = _Batch(_TermTexts(term), pool=batch.pool)
-        found = _Slots(range(term.size), term.slots)
+        found = _Slots(np.arange(term.size), term.slots)
         for form, group in self._of_terms._prepare(  # noqa: SLF001 - of another Compiler
             term.skeleton, found, own, arithmetic=term.arithmetic, is_negated=term.is_negated
         ):
@@ -289,7 +291,7 @@ class Compiler:
                 yield group, form.terms[term.is_negated]
             else:
                 attributes, first = term.attributes[group.rows], int(term.attributes[0])
-                yield group._replace(attributes=attributes, attribute=first, renamed={}), form.terms[term.is_negated]
+                yield group._replace(attributes=attributes, attribute=first), form.terms[term.is_negated]
 
     def _refused(self, text: object) -> FilterError | None:
         """Why a text is not even cut."""
@@ -330,32 +332,24 @@ class Compiler:
 
     def _forms(
         self, skeleton: Skeleton, found: _Slots, batch: _Batch, arithmetic: bool | None = None
-    ) -> Iterable[tuple[_Form, Shape, Sequence[int]]]:
+    ) -> Iterable[tuple[_Form, Shape, Longs]]:
         """The forms that the texts of one skeleton have, each with its members."""
         rows, slots = found
         if len(slots) > self.limits.terms:
-            found_literals = zip(*slots, strict=True)
-            batch.errors.update(
-                {
-                    r: self._too_many(batch.texts[r], (skeleton, lits))
-                    for r, lits in zip(rows, found_literals, strict=True)
-                }
-            )
+            for member, row in enumerate(rows.tolist()):
+                literals = tuple(slot.text(member) for slot in slots)
+                batch.errors[row] = self._too_many(batch.texts[row], (skeleton, literals))
             return
         arithmetic = has_arithmetic(skeleton) if arithmetic is None else arithmetic
-        for kinds, members in _split([slot_kinds(texts, arithmetic=arithmetic) for texts in slots], len(rows)):
+        of_slots = [(slot_kinds(slot.known, arithmetic=arithmetic), slot.numbers) for slot in slots]
+        for kinds, members in _split(of_slots, np.arange(rows.size)):
             variant = self._variant(skeleton, kinds)
             if isinstance(variant, FilterError):
-                for m in members:
-                    batch.errors[rows[m]] = self._relocated(variant, batch.texts[rows[m]], skeleton, kinds)
+                for row in rows[members].tolist():
+                    batch.errors[row] = self._relocated(variant, batch.texts[row], skeleton, kinds)
                 continue
-            whole = len(members) == len(rows)
-            chosen_slots = [
-                (kind, slots[s] if whole else [slots[s][m] for m in members]) for s, kind in variant.like_slots
-            ]
-            forms = [_like_forms(kind, texts) for kind, texts in chosen_slots]
-            for form, some in _split(forms, len(members)):
-                chosen = members if len(some) == len(members) else [members[m] for m in some]
+            forms = [(_like_forms(kind, slots[s].known), slots[s].numbers) for s, kind in variant.like_slots]
+            for form, chosen in _split(forms, members):
                 yield self._form(variant, form), variant.shape, chosen
 
     def _group(
@@ -364,7 +358,7 @@ class Compiler:
         atoms: tuple[Atom, ...],
         shape: Shape,
         found: _Slots,
-        members: Sequence[int],
+        members: Longs,
         batch: _Batch,
     ) -> Group | None:
         """The members whose literals can be read, placed; the others are reported."""
@@ -373,13 +367,14 @@ class Compiler:
         try:
             self._check_literals(form, literals)
         except LiteralFault:
-            members = [m for m in members if self._is_readable(form, shape, found, m, batch)]
-            if not members:
+            members = np.array(
+                [m for m in members.tolist() if self._is_readable(form, shape, found, m, batch)], np.int64
+            )
+            if not members.size:
                 return None
             literals = self._literals(slots, members)
         placed = [self._place(atom, literals, batch.pool) for atom in atoms]
-        chosen = rows if len(members) == len(rows) else [rows[m] for m in members]
-        return Group(np.array(chosen, np.int64), atoms, literals, placed)
+        return Group(rows[members], atoms, literals, placed)
 
     def _place(self, atom: Atom, literals: Literals, pool: StringPool) -> Ragged | None:
         if isinstance(atom, Predicate):
@@ -388,19 +383,18 @@ class Compiler:
 
     def _is_readable(self, form: _Form, shape: Shape, found: _Slots, member: int, batch: _Batch) -> bool:
         try:
-            self._check_literals(form, self._literals(found.slots, [member]))
+            self._check_literals(form, self._literals(found.slots, np.array([member])))
         except LiteralFault as fault:
-            row = found.rows[member]
+            row = int(found.rows[member])
             text = batch.texts[row]
             start, end = locate(text, shape, *shape.spans[fault.slot])
             batch.errors[row] = FilterError(fault.reason, str(fault), text=text, start=start, end=end)
             return False
         return True
 
-    def _literals(self, slots: Sequence[Sequence[LiteralText]], members: Sequence[int]) -> Literals:
-        whole = not slots or len(members) == len(slots[0])
-        texts = slots if whole else [[texts[m] for m in members] for texts in slots]
-        return Literals(texts, len(members), self.schema.zone)
+    def _literals(self, slots: Sequence[SlotTexts], members: Longs) -> Literals:
+        is_whole = not slots or members.size == slots[0].numbers.size
+        return Literals(slots if is_whole else [slot.take(members) for slot in slots], members.size, self.schema.zone)
 
     def _check_literals(self, form: _Form, literals: Literals) -> None:
         check_literals(form.literal_nodes, literals, self.limits)
@@ -483,20 +477,20 @@ def _characters(skeleton: Skeleton) -> int:
 
 def _by_shape(
     texts: CutTexts, shape: npt.NDArray[np.int64], left: npt.NDArray[np.bool_]
-) -> Iterable[tuple[Skeleton, npt.NDArray[np.int64], list[list[LiteralText]]]]:
+) -> Iterable[tuple[Skeleton, Longs, list[SlotTexts]]]:
     """The texts that are left, those of one shape together: skeleton, members, and literals slot by slot."""
     if not left.any():
         return
     here = np.flatnonzero(left)
     if shape.size == 1:
-        yield texts.skeleton(0), here, [[literal] for literal in texts.literals.tolist()]
+        yield texts.skeleton(0), here, [SlotTexts([literal], _FIRST) for literal in texts.each_literal()]
         return
     order = here[np.argsort(shape[here], kind="stable")]
     literal_ptr = texts.literal_ptr
     for members in np.split(order, np.flatnonzero(np.diff(shape[order])) + 1):
         skeleton = texts.skeleton(int(members[0]))
         first = literal_ptr[members]
-        yield skeleton, members, [texts.literals[first + slot].tolist() for slot in range(len(skeleton) - 1)]
+        yield skeleton, members, [texts.slot(first + slot) for slot in range(len(skeleton) - 1)]
 
 
 def _term_form(form: _Form, is_negated: bool) -> TermForm:
@@ -508,15 +502,22 @@ def _term_form(form: _Form, is_negated: bool) -> TermForm:
 # -- rows and slots ---------------------------------------------------------------------------------------------------
 
 
-def _split(slots: list[list[T]], n: int) -> Iterable[tuple[tuple[T, ...], Sequence[int]]]:
-    """Rows grouped by their tuple of values; a slot of one value has it in every row."""
-    first = tuple(texts[0] for texts in slots)
-    if all(len(texts) == 1 or texts.count(value) == n for texts, value in zip(slots, first, strict=True)):
-        return [(first, range(n))]
-    groups: dict[tuple[T, ...], list[int]] = {}
-    for row, key in enumerate(zip(*(texts * n if len(texts) == 1 else texts for texts in slots), strict=True)):
-        groups.setdefault(key, []).append(row)
-    return groups.items()
+def _split(slots: list[tuple[list[T], Longs]], rows: Longs) -> Iterable[tuple[tuple[T, ...], Longs]]:
+    """Rows grouped by their tuple of values: each slot has values, and which of them a row has. One value is that of all rows."""
+    several = [(values, numbers) for values, numbers in slots if values.count(values[0]) < len(values)]
+    if not several:
+        return [(tuple(values[0] for values, _ in slots), rows)]
+    number = np.zeros(rows.size, np.int64)
+    for values, numbers in several:
+        known = TextNumbers[Any]()
+        codes = np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+        number = numbered(number * len(known) + codes[numbers[rows]])[1]
+    parts = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    groups = []
+    for part in sorted(parts, key=lambda part: part[0]):  # in the order in which they first occur
+        row = rows[part[0]]
+        groups.append((tuple(values[numbers[row] if len(values) > 1 else 0] for values, numbers in slots), rows[part]))
+    return groups
 
 
 # -- LIKE -------------------------------------------------------------------------------------------------------------
@@ -540,7 +541,7 @@ _PLAIN_FORMS = {
 
 
 def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
-    """The form of each pattern, or one form for all of them."""
+    """The form of each of some distinct patterns, or one form for all of them."""
     if kind != "rlike":
         try:
             joined = "\n".join(literals)  # type: ignore[arg-type]
@@ -549,9 +550,7 @@ def _like_forms(kind: str, literals: Sequence[LiteralText]) -> list[str]:
         for form, pattern in _PLAIN_FORMS.items():
             if pattern.fullmatch(joined):
                 return [form]
-    known = {literal: _like_form(kind, literal) for literal in set(literals)}
-    forms = set(known.values())
-    return [known[literal] for literal in literals] if len(forms) > 1 else list(forms)
+    return [_like_form(kind, literal) for literal in literals]
 
 
 def _like_form(kind: str, literal: LiteralText) -> str:

@@ -37,11 +37,12 @@ from wherecast.language.filters.assemble import (
 )
 from wherecast.language.filters.columns import Reading
 from wherecast.language.filters.normalize import ALWAYS, All, Any_, Logic, Predicate, Values
-from wherecast.language.sequences import number_sequences, numbered, pointer, take_ranges
+from wherecast.language.sequences import number_alike, number_sequences, pointer, take_ranges
 from wherecast.language.syntax.advice import KEYWORDS
+from wherecast.language.syntax.cutting import CutTexts, SlotTexts
 from wherecast.language.syntax.limits import Limits
-from wherecast.language.syntax.skeletons import CutTexts, LiteralText, Skeleton, TextNumbers
-from wherecast.language.syntax.structure import Structure, TextPiece, cut_piece, read_structure, segment_text
+from wherecast.language.syntax.skeletons import Skeleton, TextNumbers
+from wherecast.language.syntax.structure import Structure, TextPiece, cut_piece, number_segments, read_structure
 
 #: Skeletons with fewer texts than this are taken apart; the others are quicker whole.
 FEW_TEXTS = 16
@@ -55,7 +56,7 @@ class Term(NamedTuple):
     skeleton: Skeleton
     is_negated: bool
     arithmetic: bool  # whether the types of literals may show, anywhere in those texts
-    slots: list[Sequence[LiteralText]]
+    slots: list[SlotTexts]
     size: int  # occurrences
     attributes: Longs | None  # by occurrence; None: the same for all
 
@@ -140,11 +141,10 @@ class _Read(NamedTuple):
 
 
 def _read_texts(texts: CutTexts, deepest: int) -> _Read | None:
-    known = TextNumbers()
+    known = TextNumbers[str]()
     pieces = [_cut_piece(text) for text in texts.pieces]
     letters = np.fromiter((known[piece.letters] for piece in pieces), np.int64, len(pieces))
-    pattern = number_sequences(texts.ptr, letters[texts.numbers])
-    _, first = np.unique(pattern, return_index=True)
+    pattern, first = number_alike(texts.ptr, letters[texts.numbers])
     found = []
     for text in first.tolist():
         own = texts.numbers[texts.ptr[text] : texts.ptr[text + 1]].tolist()
@@ -231,15 +231,12 @@ def _find_terms(read: _Read, namer: Namer) -> _Terms:
     text = np.repeat(np.arange(read.chosen.size), np.diff(ptr))
     own, own_ptr = take_ranges(pointer(facts[:, 2].tolist(), facts.shape[0]), chosen)
     piece = read.texts.numbers[np.repeat(read.texts.ptr[text], np.diff(own_ptr)) + places[own, 0]]
-    codes, number = numbered((piece << 32) | places[own, 1])
-    words = TextNumbers()
-    spelled = (segment_text(read.pieces[code >> 32], code & 0xFFFFFFFF) for code in codes.tolist())
-    segments = np.fromiter((words[each] for each in spelled), np.int64, codes.size)[number]
-    kind, attribute = _kinds(own_ptr, segments, list(words), namer)
+    words, segments = number_segments(read.pieces, piece, places[own, 1])
+    kind, attribute = _kinds(own_ptr, segments, words, namer)
     arithmetic = _sums(read, (p.has_arithmetic for p in read.pieces)) > 0
     first_literal = facts[chosen, 1] + read.texts.literal_ptr[text]
     return _Terms(
-        ptr, facts[chosen, 0] > 0, first_literal, own_ptr, segments, list(words), kind, attribute, arithmetic[text],
+        ptr, facts[chosen, 0] > 0, first_literal, own_ptr, segments, words, kind, attribute, arithmetic[text],
         _steps_of_texts(read, ptr),
     )  # fmt: skip
 
@@ -253,11 +250,11 @@ def _kinds(ptr: Longs, segments: Longs, words: list[str], namer: Namer) -> tuple
     later[ptr[:-1]] = False
     is_named = np.add.reduceat(later, ptr[:-1]) > 0
     attribute = np.where(is_named, -1, attr[segments[ptr[:-1]]])
-    alike = TextNumbers()
+    alike = TextNumbers[str]()
     first = np.fromiter((alike[text] for _, text in split), np.int64, len(words)) + len(words)
     seen = segments.copy()
     seen[ptr[:-1]] = np.where(attribute < 0, segments[ptr[:-1]], first[segments[ptr[:-1]]])
-    return number_sequences(ptr, seen), attribute
+    return number_sequences(ptr, seen)[0], attribute
 
 
 def _steps_of_texts(read: _Read, term_ptr: Longs) -> Programs:
@@ -283,7 +280,7 @@ def _distinct_terms(terms: _Terms, read: _Read) -> Iterable[tuple[Longs, Term]]:
                 tuple(terms.words[number] for number in own),
                 bool(terms.is_negated[first]),
                 bool(terms.arithmetic[first]),
-                [read.texts.literals[literals + place].tolist() for place in range(len(own) - 1)],
+                [read.texts.slot(literals + place) for place in range(len(own) - 1)],
                 members.size,
                 terms.attribute[members] if terms.attribute[first] >= 0 else None,
             ),

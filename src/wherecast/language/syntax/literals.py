@@ -27,10 +27,12 @@ from wherecast.language.functions.row import takes_of
 from wherecast.language.functions.table import COMPUTING, FUNCTIONS
 from wherecast.language.intervals import read_amount
 from wherecast.language.nullable import Nullable, as_moments, decimal_scale, member_keys, repeated
+from wherecast.language.sequences import pointer, take_ranges
+from wherecast.language.syntax.cutting import SlotTexts
 from wherecast.language.syntax.java_regex import check_regex
 from wherecast.language.syntax.limits import Limits
 from wherecast.language.syntax.patterns import like_parts
-from wherecast.language.syntax.skeletons import LiteralText, Skeleton, TextNumbers
+from wherecast.language.syntax.skeletons import LiteralText, Skeleton
 from wherecast.language.syntax.sql import SlotKind
 from wherecast.language.syntax.vectors import read_vectors
 
@@ -188,7 +190,7 @@ def unquote(literal: str) -> str:
     return literal[1:-1].replace("''", "'")
 
 
-def unquote_all(literals: list[str]) -> list[str]:
+def unquote_all(literals: Sequence[str]) -> list[str]:
     """The contents of many string literals: few have a quote in them."""
     if "''" in "\n".join(literals):
         return [unquote(literal) for literal in literals]
@@ -266,8 +268,7 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
     Raises ValueError if any of them cannot be read; the caller finds the row.
     """
     if kind is Type.STRING:
-        contents = {text: unquote(text) for text in set(texts)}  # texts repeat
-        return np.fromiter(map(contents.__getitem__, texts), object, len(texts))
+        return np.fromiter(unquote_all(texts), object, len(texts))
     if kind is Type.BINARY:
         return np.fromiter((parse_binary(unquote(t)) for t in texts), object, len(texts))
     if kind not in MOMENTS and texts and texts[0].startswith("'"):
@@ -283,7 +284,7 @@ def read_literals(kind: Type, texts: Sequence[str], zone: Zone = UTC) -> npt.NDA
         return np.array(values, np.float64 if kind is Type.DOUBLE else np.int64)
     if kind is Type.DECIMAL:
         return np.fromiter((read_number(t) for t in texts), object, len(texts))
-    known = list(dict.fromkeys(texts))
+    known = list(dict.fromkeys(texts))  # lists repeat them
     moments = dict(zip(known, _read_moments(kind, [unquote(t) for t in known], zone).tolist(), strict=True))
     return np.fromiter((moments[t] for t in texts), np.int64, len(texts))
 
@@ -318,39 +319,42 @@ def _read_moments(kind: Type, texts: list[str], zone: Zone) -> npt.NDArray[np.in
 
 
 class Literals:
-    """Literal texts by slot (`texts[slot][row]`), read on demand.
+    """Literal texts by slot, read on demand: each distinct one once.
 
     Raises ValueError when a literal of any row cannot be read; `check_row` tells which slot of a row is at fault.
     """
 
-    def __init__(self, texts: Sequence[Sequence[LiteralText]], length: int, zone: Zone) -> None:
-        self.texts = texts
+    def __init__(self, slots: Sequence[SlotTexts], length: int, zone: Zone) -> None:
+        self.slots = slots
         self.length = length
         self.zone = zone
-        self._scalars: dict[Param, npt.NDArray[Any]] = {}
-        self._strings: dict[Param, tuple[list[str], npt.NDArray[np.int64]]] = {}
+        self._values: dict[Param, npt.NDArray[Any]] = {}
+        self._strings: dict[Param, list[str]] = {}
         self._lists: dict[tuple[Param, Type], tuple[npt.NDArray[Any], npt.NDArray[np.int64]]] = {}
 
     def scalar(self, param: Param) -> npt.NDArray[Any]:
         """One value per row; decimals as (unscaled, scale)."""
-        if param not in self._scalars:
+        values, numbers = self.values(param)
+        return values[numbers]
+
+    def values(self, param: Param) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """The distinct values of a slot, and the number of each row's."""
+        if param not in self._values:
             if param.type is Type.STRING:
-                known, numbers = self.strings(param)
-                self._scalars[param] = np.fromiter(known, object, len(known))[numbers]
+                strings, _ = self.strings(param)
+                self._values[param] = np.fromiter(strings, object, len(strings))
             else:
-                self._scalars[param] = _read(param, self._plain(param), self.zone)
-        return self._scalars[param]
+                self._values[param] = _read(param, self._plain(param), self.zone)
+        return self._values[param], self.slots[param.slot].numbers
 
     def strings(self, param: Param) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """The distinct values of a slot of strings, and the number of each row's. Texts repeat."""
+        """The distinct values of a slot of strings, and the number of each row's."""
         if param not in self._strings:
-            known = TextNumbers()
-            numbers = np.fromiter(map(known.__getitem__, self._plain(param)), np.int64, self.length)
-            self._strings[param] = unquote_all(list(known)), numbers
-        return self._strings[param]
+            self._strings[param] = unquote_all(self._plain(param))
+        return self._strings[param], self.slots[param.slot].numbers
 
-    def _plain(self, param: Param) -> Sequence[str]:
-        texts = self.texts[param.slot]
+    def _plain(self, param: Param) -> list[str]:
+        texts = self.slots[param.slot].known
         if tuple in set(map(type, texts)):
             raise ValueError("a list of values stands where one value is expected")
         return texts  # type: ignore[return-value]
@@ -359,10 +363,11 @@ class Literals:
         """All values of an IN slot in one array, with offsets per row."""
         key = (param, common)
         if key not in self._lists:
-            rows = [t if isinstance(t, tuple) else (t,) for t in self.texts[param.slot]]
-            ptr = np.zeros(len(rows) + 1, np.int64)
-            ptr[1:] = np.cumsum([len(r) for r in rows])
-            self._lists[key] = (_read(param, [v for row in rows for v in row], self.zone), ptr)
+            texts, numbers = self.slots[param.slot]
+            lists = [t if isinstance(t, tuple) else (t,) for t in texts]
+            values = _read(param, [v for each in lists for v in each], self.zone)
+            places, ptr = take_ranges(pointer(map(len, lists), len(lists)), numbers)
+            self._lists[key] = values[places], ptr
         return self._lists[key]
 
     def take(self, nodes: Sequence[Node]) -> LiteralValues:
@@ -549,7 +554,7 @@ def _check_digits(own: Digits, node: Node, params: list[Param], literals: Litera
 
 
 def _check_amounts(amount: Param, unit: str, literals: Literals) -> None:
-    for text in {t for t in literals.texts[amount.slot] if isinstance(t, str)}:
+    for text in [t for t in literals.slots[amount.slot].known if isinstance(t, str)]:
         read_amount(unit, unquote(text) if text.startswith("'") else number_body(text))
 
 

@@ -23,14 +23,8 @@ A literal keeps the form of its source (`'IBM'` with its quotes, escapes undone)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-
-from wherecast.kernels.arrays import Longs
-from wherecast.language.sequences import take_ranges
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
 
 #: A literal as cut from the text: strings keep their opening and closing quote, an IN list is a tuple of literals.
 LiteralText = str | tuple[str, ...]
@@ -79,128 +73,26 @@ def cut_text(text: str) -> Cut:
     )
     sizes: list[int] = []
     parts: list[str] = _split_carefully(text, sizes) if unusual else _FAST_CUT.split(text)
-    if len(parts) > 1 and _has_static_literal(text):
+    if len(parts) > 1 and has_static_literal(text):
         parts = _without_static(parts, sizes or [len(literal) for literal in parts[1::2]])
     if "," in text:
         return _gather_lists(parts)
     return tuple(parts[::2]), tuple(parts[1::2])
 
 
-class CutTexts(NamedTuple):
-    """Many texts, cut: the pieces of their skeletons by number, and a literal between every two of a text's pieces."""
-
-    pieces: list[str]  # each once
-    numbers: Longs
-    ptr: Longs  # (texts + 1,)
-    literals: npt.NDArray[np.object_]
-
-    @property
-    def literal_ptr(self) -> Longs:
-        """(texts + 1,) where the literals of each text begin."""
-        return self.ptr - np.arange(self.ptr.size)
-
-    def skeleton(self, text: int) -> Skeleton:
-        return tuple(self.pieces[n] for n in self.numbers[self.ptr[text] : self.ptr[text + 1]].tolist())
-
-    def take(self, chosen: Longs) -> CutTexts:
-        if chosen.size == self.ptr.size - 1:
-            return self
-        places, ptr = take_ranges(self.ptr, chosen)
-        return CutTexts(self.pieces, self.numbers[places], ptr, self.literals[take_ranges(self.literal_ptr, chosen)[0]])
+Text = TypeVar("Text", bound=LiteralText)
 
 
-class TextNumbers(dict[str, int]):
+class TextNumbers(dict[Text, int]):
     """Texts by number, in the order in which they are asked for."""
 
-    def __missing__(self, text: str) -> int:
+    def __missing__(self, text: Text) -> int:
         number = self[text] = len(self)
         return number
 
 
-#: Texts that are cut in one call, with a character between them that none of them has.
-_CHUNK, _BETWEEN_TEXTS = 256, "\0"
-#: What makes a text special, outside of its literals; a backslash or a doubled quote does so inside, too.
-_SPECIAL = ("`", '"', ",", "--", "/*")
-
-
-def cut_texts(texts: Sequence[str]) -> CutTexts:
-    """Cut many texts, as `cut_text` does. Plain ones are cut together: a call for each takes most of the time."""
-    known = TextNumbers()
-    numbers: list[int] = []
-    sizes: list[int] = []
-    literals: list[LiteralText] = []
-    plain: set[str] = set()
-    can_join = not any(_BETWEEN_TEXTS in text for text in texts)
-    for first in range(0, len(texts), _CHUNK):
-        chunk = texts[first : first + _CHUNK]
-        pieces = _cut_together(chunk, literals, plain) if can_join else None
-        if pieces is None:
-            for text in chunk:
-                skeleton, found = cut_text(text)
-                literals += found
-                numbers += map(known.__getitem__, skeleton)
-                sizes.append(len(skeleton))
-            continue
-        numbers += map(known.__getitem__, pieces)
-        sizes.append(-len(pieces))  # of a whole chunk
-    flat, ptr = np.array(numbers, np.int64), np.array([0, len(numbers)])
-    if len(texts) != 1:
-        flat, ptr = _apart(flat, np.array(sizes, np.int64), known)
-    return CutTexts(list(known), flat, ptr, np.fromiter(literals, object, len(literals)))
-
-
-def _cut_together(chunk: Sequence[str], literals: list[LiteralText], plain: set[str]) -> list[str] | None:
-    """The pieces of plain texts, with `_BETWEEN_TEXTS` in those that end one text and begin the next; None: not plain.
-
-    `plain` are pieces that are known to have nothing special and no number in them.
-    """
-    joined = _BETWEEN_TEXTS.join(chunk)
-    # Texts whose literals are all strings are cut at the quotes, which takes a tenth of the time. What is special between literals
-    # is looked for in the distinct pieces, which are few.
-    parts = joined.split("'")
-    if len(parts) % 2 == 0:  # a quote is never closed, so nobody knows what is outside
-        return None
-    pieces = parts[::2]
-    between = set(pieces) - plain
-    outside = "\n".join(between)
-    if "\\" in joined or "''" in joined or any(mark in outside for mark in _SPECIAL) or _has_static_literal(outside):
-        return None
-    if not any(map(_FAST_CUT.search, between)):
-        found = [f"'{text}'" for text in parts[1::2]]
-        plain |= between
-    else:
-        parts = _FAST_CUT.split(joined)
-        pieces, found = parts[::2], parts[1::2]
-    # A quote that is never closed would take the next text for its own.
-    if "".join(pieces).count(_BETWEEN_TEXTS) != len(chunk) - 1:
-        return None
-    literals += found
-    return pieces
-
-
-def _apart(numbers: Longs, sizes: Longs, known: TextNumbers) -> tuple[Longs, Longs]:
-    """Pieces of single texts, and where each text begins, from those of single texts (size > 0) and of chunks (size < 0)."""
-    ends = np.zeros(numbers.size, bool)
-    ends[np.cumsum(np.abs(sizes)) - 1] = True
-    shared = [(number, piece.split(_BETWEEN_TEXTS)) for piece, number in list(known.items()) if _BETWEEN_TEXTS in piece]
-    if not shared or not (sizes < 0).any():
-        return numbers, np.concatenate(([0], np.flatnonzero(ends) + 1))
-    parts = {number: [known[part] for part in between] for number, between in shared}
-    counts = np.ones(len(known), np.int64)
-    counts[list(parts)] = [len(each) for each in parts.values()]
-    # A text without literals is one piece, so that a shared piece may hold more than two parts.
-    table, starts = np.arange(len(known)), np.zeros(len(known) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    table = np.repeat(table, counts)
-    for number, each in parts.items():
-        table[starts[number] : starts[number] + len(each)] = each
-    places, ptr = take_ranges(starts, numbers)
-    is_end = np.ones(places.size, bool)  # of a text: each part but the last of a shared piece, and what ends a chunk
-    is_end[ptr[1:] - 1] = ends
-    return table[places], np.concatenate(([0], np.flatnonzero(is_end) + 1))
-
-
-def _has_static_literal(text: str) -> bool:
+def has_static_literal(text: str) -> bool:
+    """Whether a text may have a literal that belongs to its shape."""
     # Written out: a loop over the words takes four times as long, and this is asked of every text.
     return (
         "scape" in text

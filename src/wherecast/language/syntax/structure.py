@@ -21,9 +21,16 @@ what it does not understand.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+
+from wherecast.kernels.arrays import Longs
 from wherecast.kernels.normal_form import ALL, ANY, TERM
+from wherecast.language.sequences import pointer
+from wherecast.language.syntax.cutting import number_texts
 from wherecast.language.syntax.literals import has_arithmetic
 
 _TOKEN = re.compile(
@@ -96,13 +103,24 @@ def _tokens(first: int, end: int, after_literal: bool, before_literal: bool) -> 
     return first << _BITS + 2 | end << 2 | after_literal << 1 | before_literal
 
 
-def segment_text(piece: TextPiece, tokens: int) -> str:
-    """What a segment is in a text that has this piece there. Blanks beside a literal belong to it."""
-    first, end = tokens >> _BITS + 2, tokens >> 2 & _MASK
-    size = len(piece.text)
-    start = 0 if tokens & 2 else piece.starts[first] if first < len(piece.starts) else size
-    stop = size if tokens & 1 else piece.ends[end - 1] if end > 0 else start
-    return piece.text[start : max(start, stop)]
+def number_segments(pieces: Sequence[TextPiece], piece: Longs, tokens: Longs) -> tuple[list[str], Longs]:
+    """The distinct texts of segments, and the number of each segment's: what it is of its piece. Blanks beside a literal belong to it."""
+    sizes = np.fromiter((len(p.text) for p in pieces), np.int64, len(pieces))
+    ptr = pointer((len(p.starts) for p in pieces), len(pieces))
+    # One more: the end of a piece is looked up even where no token begins or ends there.
+    starts = np.fromiter(chain(chain.from_iterable(p.starts for p in pieces), (0,)), np.int64, ptr[-1] + 1)
+    ends = np.fromiter(chain((0,), chain.from_iterable(p.ends for p in pieces)), np.int64, ptr[-1] + 1)
+    first, end, size = tokens >> _BITS + 2, tokens >> 2 & _MASK, sizes[piece]
+    start = np.where(first < np.diff(ptr)[piece], starts[np.minimum(ptr[piece] + first, ptr[-1])], size)
+    start[tokens & 2 > 0] = 0
+    stop = np.where(end > 0, ends[ptr[piece] + end], start)
+    stop = np.where(tokens & 1, size, stop)
+    # In UTF-32 every character has four bytes.
+    data, base = (
+        "".join([p.text for p in pieces]).encode("utf-32-le", "surrogatepass"),
+        pointer(sizes, len(pieces))[piece],
+    )
+    return number_texts(data, "utf-32-le", 4 * (base + start), 4 * (base + np.maximum(start, stop)))
 
 
 def read_structure(pattern: str, deepest: int) -> Structure | None:
