@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,19 @@ from wherecast import spark as ws
 from wherecast.spark.files import FileColumns, Footers
 from wherecast.spark.pipeline import brief
 
+Query = TypeVar("Query")
 CHANGE = pa.table({"sequence": [1, 2], "op": ["upsert", "upsert"], "id": [7, 8], "filter": ["price > 5", "price <"]})
+
+
+def started(start: Callable[[], Query]) -> Query:
+    """A query. Spark Connect gives up on a Python for `foreachBatch` after ten seconds, which no setting changes: a busy machine gets more tries."""
+    for _ in range(4):
+        try:
+            return start()
+        except PySparkException as error:
+            if "worker failed to connect back" not in str(error):
+                raise
+    return start()
 
 
 def pairs(rows: list[Any]) -> list[tuple[str, int]]:
@@ -53,15 +66,17 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     pq.write_table(EVENTS, work / "events" / "0.parquet")
     people = spark.createDataFrame(pa.table({"id": [*range(1, 10)], "mail": [f"{n}@here" for n in range(1, 10)]}))
     columns = StructType.fromDDL("Symbol string, PRICE double, volume bigint, note string, __wherecast_error string")
-    query = ws.stream(
-        spark.readStream.schema(columns).parquet(str(work / "events")),
-        index,
-        ws.Parquet(str(work / "matches")),
-        str(work / "checkpoint"),
-        subscribers=people,
-        dead_letters=ws.Parquet(str(work / "dead")),
-        rebalancer=ws.Rebalancer(every=1),
-        check_files=FileColumns(Footers("parquet", {}), columns),
+    query = started(
+        lambda: ws.stream(
+            spark.readStream.schema(columns).parquet(str(work / "events")),
+            index,
+            ws.Parquet(str(work / "matches")),
+            str(work / "checkpoint"),
+            subscribers=people,
+            dead_letters=ws.Parquet(str(work / "dead")),
+            rebalancer=ws.Rebalancer(every=1),
+            check_files=FileColumns(Footers("parquet", {}), columns),
+        )
     )
     query.processAllAvailable()
     change = pa.table(
@@ -69,11 +84,13 @@ def stream_all(spark: Any, folder: Path, strategy: str) -> dict[str, Any]:
     )
     pq.write_table(change, work / "changes" / "0.parquet")
     changes = spark.readStream.schema("sequence bigint, op string, id bigint, filter string")
-    followed = ws.follow_changes(
-        changes.parquet(str(work / "changes")),
-        index,
-        str(work / "checkpoint-changes"),
-        dead_letters=ws.Parquet(str(work / "refused")),
+    followed = started(
+        lambda: ws.follow_changes(
+            changes.parquet(str(work / "changes")),
+            index,
+            str(work / "checkpoint-changes"),
+            dead_letters=ws.Parquet(str(work / "refused")),
+        )
     )
     followed.processAllAvailable()
     followed.stop()

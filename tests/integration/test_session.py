@@ -22,7 +22,8 @@ def double(batches):
     for batch in batches:
         # Frozen: what a collection after a task does not look at.
         imported = "wherecast.spark.tasks" in sys.modules and gc.get_freeze_count() > len(gc.get_objects())
-        there = pa.array([imported] * batch.num_rows)
+        with_byte_code = ".zip" not in sys.modules["pyspark"].__file__
+        there = pa.array([imported and with_byte_code] * batch.num_rows)
         yield pa.RecordBatch.from_arrays([pc.multiply(batch.column(0), 2), there], names=["id", "there"])
 
 spark = create_session(master="local[1]")

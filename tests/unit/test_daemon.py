@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wherecast.daemon import skip_archive
 from wherecast.spark import daemon
 
 pyspark_daemon = pytest.importorskip("pyspark.daemon")
@@ -36,6 +39,20 @@ def test_other_errors_of_a_worker_are_told() -> None:
 
     with pytest.raises(ConnectionResetError):
         daemon._until_closed(worker)(None, True)
+
+
+def test_the_archive_of_an_installed_pyspark_is_skipped(tmp_path: Path) -> None:
+    """Its modules are those beside it. The archive of another PySpark stays, and so does one without an installed PySpark."""
+    site, other = tmp_path / "site", tmp_path / "other"
+    for place in (site, other):
+        (place / "pyspark" / "python" / "lib").mkdir(parents=True)
+    (site / "pyspark" / "__init__.py").touch()
+    own, foreign = (str(place / "pyspark" / "python" / "lib" / "pyspark.zip") for place in (site, other))
+    java = str(site / "pyspark" / "python" / "lib" / "py4j-src.zip")
+    assert skip_archive(["", own, java, str(site)]) == ["", java, str(site)]
+    for path in (["", foreign, java, str(site)], ["", own, foreign, str(site)], ["", own, java], ["", str(site)]):
+        assert skip_archive(path) == path
+    assert skip_archive(sys.path) == sys.path
 
 
 @pytest.mark.slow

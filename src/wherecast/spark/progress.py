@@ -24,9 +24,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from wherecast.spark.clean import Pins, stream_name
 from wherecast.spark.config import PipelineConfig
@@ -37,6 +34,7 @@ from wherecast.spark.store import REPORTS, Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from rich.table import Table
 
     from wherecast.spark.stream import MatchQuery
 
@@ -329,12 +327,18 @@ def live_view(title: str) -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield _line_writer()
         return
+    # Imported only where somebody looks: the Python workers of Spark load this module, too.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
     with Live(console=Console(stderr=True), refresh_per_second=4) as live:
         yield lambda batches: live.update(draw_table(title, batches))
 
 
 def draw_table(title: str, batches: Sequence[BatchProgress]) -> Table:
     """The last batches, and all of them together."""
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(title=title, title_justify="left", show_footer=True)
     whole = add_up(batches)
     together = ("all", whole.version, whole.events, whole.events_per_s, whole.matches, whole.dropped, whole.errors)

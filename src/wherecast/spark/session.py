@@ -223,7 +223,7 @@ def create_session(
     else:
         master = master or "local[*]"
         if master.startswith("local"):  # elsewhere Wherecast may reach workers only after their daemon has started
-            settings = {DAEMON: "wherecast.spark.daemon", UNIX_SOCKETS: hasattr(socket, "AF_UNIX"), **settings}
+            settings = {DAEMON: "wherecast.daemon", UNIX_SOCKETS: hasattr(socket, "AF_UNIX"), **settings}
         if not has_session():
             _prepare_environment(master)
         builder = builder.appName(app_name).master(master)
