@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wherecast.spark.session import JAVA_OPTIONS, class_archive, find_java
+
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
@@ -85,3 +87,15 @@ def test_session_fixture_runs_a_query(spark):
     assert spark.range(10).selectExpr("sum(id)").first()[0] == 45
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_the_jvm_maps_the_archive_of_classes(spark):
+    """`create_session` names the archive that `wherecast warm` has made, and Java takes it."""
+    archive = class_archive(find_java())
+    if not archive.exists():
+        pytest.skip(f"there is no {archive}; `wherecast warm` makes it")
+    assert str(archive) in spark.conf.get(JAVA_OPTIONS)
+    maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps")
+    if not maps.exists():
+        pytest.skip("what a process maps is read from /proc")
+    assert str(archive) in maps.read_text()

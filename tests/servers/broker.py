@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.jars.artifacts import broker_jars
 from tests.servers.ports import LOOPBACK, free_ports
-from tests.spark_settings import JVM
 
+from wherecast.class_archive import QUICK
 from wherecast.spark.session import find_java
 
 _START_S, _STOP_S = 60.0, 10.0
@@ -48,7 +48,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     port, controller = free_ports(2)
     config = folder / "server.properties"
     config.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder))
-    java = [str(find_java().executable), "-Xmx384m", *JVM.split(), "-cp", ":".join(map(str, broker_jars()))]
+    java = [str(find_java().executable), "-Xmx384m", *QUICK.split(), "-cp", ":".join(map(str, broker_jars()))]
     log = folder / "broker.log"
     with log.open("wb") as output:
         format_command = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from wherecast.daemon import skip_archive
 from wherecast.spark import daemon
+from wherecast.spark.daemon import skip_archive
 
 pyspark_daemon = pytest.importorskip("pyspark.daemon")
 

@@ -6,13 +6,14 @@ import importlib.util
 import json
 import shutil
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from wherecast import Engine
-from wherecast.cli import doctor
+from wherecast import Engine, class_archive
+from wherecast.cli import doctor, warm
 from wherecast.cli.app import app
 from wherecast.errors import WherecastError
 
@@ -96,8 +97,28 @@ def test_port_in_use(monkeypatch):
 
 
 @pytest.mark.slow
-def test_warming_uses_what_engines_use() -> None:
+def test_warming_uses_what_engines_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part runs in a process of its own, then an engine is used in every form."""
+    monkeypatch.setattr(warm, "archive_classes", lambda: "Spark has no part in this")
     done = CliRunner().invoke(app, ["warm"])
     assert (done.exit_code, done.exception) == (0, None)
     assert "the matching kernels are compiled" in done.output
+
+
+def test_classes_are_archived_as_far_as_that_is_possible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without Spark, without Java or with a job that fails, nothing is lost but time: the command says so and ends well."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(class_archive, "make_archive", fail)
+    assert warm.archive_classes().endswith("sessions start more slowly: no space left on device")
+    monkeypatch.setattr(class_archive, "make_archive", lambda java, archive: None)
+    assert "cannot write an archive" in warm.archive_classes()
+    monkeypatch.setattr(class_archive, "make_archive", lambda java, archive: (archive.parent.mkdir(), archive.touch()))
+    assert warm.archive_classes().startswith(f"Spark's classes are kept in {tmp_path}")
+    _, found = findings()
+    assert found["class archive"]["found"].startswith(str(tmp_path))
+    monkeypatch.setattr(warm.importlib.util, "find_spec", lambda name: None)
+    assert "not installed" in warm.archive_classes()

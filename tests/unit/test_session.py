@@ -239,12 +239,13 @@ def test_missing_pyspark_names_the_extra(monkeypatch):
 @pytest.mark.parametrize(("master", "python"), [("local[2]", sys.executable), ("spark://host:7077", "/opt/python")])
 def test_environment_of_workers(monkeypatch, tmp_path, master, python):
     """Local workers run this Python; a cluster's keep the one they were given. This environment's bin is first on PATH."""
-    monkeypatch.setattr(session, "java_home", lambda: tmp_path)
+    java = session.Java(tmp_path, tmp_path / "bin" / "java", 17, has_vector=True)
+    monkeypatch.setattr(session, "find_java", lambda: java)
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     monkeypatch.setenv("JAVA_HOME", "/elsewhere")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PATH", "/bin")
-    session._prepare_environment(master)
+    assert session._prepare_environment(master) == java
     session._prepare_environment(master)
     assert session.os.environ["PYSPARK_PYTHON"] == python
     assert session.os.environ["JAVA_HOME"] == str(tmp_path)

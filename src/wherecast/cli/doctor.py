@@ -139,7 +139,7 @@ def _spark() -> Iterator[Diagnosis]:
         yield Diagnosis("spark", Verdict.NOTE, "not installed", "For the pipeline: pip install 'wherecast[spark]'")
         return
     yield Diagnosis("spark", Verdict.OK, f"PySpark {importlib.metadata.version('pyspark')}")
-    from wherecast.spark.session import SessionError, find_java
+    from wherecast.spark.session import SessionError, class_archive, find_java
 
     try:
         java = find_java()
@@ -147,6 +147,11 @@ def _spark() -> Iterator[Diagnosis]:
         yield Diagnosis("java", Verdict.PROBLEM, "none that Spark can use", str(error))
     else:
         yield Diagnosis("java", Verdict.OK, f"Java {java.version} in {java.home}")
+        archive = class_archive(java)
+        if archive.exists():
+            yield Diagnosis("class archive", Verdict.OK, str(archive))
+        else:
+            yield Diagnosis("class archive", Verdict.NOTE, "none", "Spark starts sooner after: wherecast warm")
 
 
 def _started_spark() -> Diagnosis:

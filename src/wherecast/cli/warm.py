@@ -1,4 +1,4 @@
-"""`wherecast warm`: compile the kernels now, so that the first match does not wait for them.
+"""`wherecast warm`: compile the kernels and archive Spark's classes now, so that the first match and the first session do not wait.
 
 Theory of operation
 -------------------
@@ -13,6 +13,8 @@ Similar vectors and patterns over several events are left to their first use.
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -33,6 +35,24 @@ def compile_kernels() -> None:
         for parts in (PARTS, (use_an_engine, use_rarer_filters, use_small_engines)):
             for done in [pool.submit(part) for part in parts]:
                 done.result()
+
+
+def archive_classes() -> str:
+    """Have Java keep the classes of Spark, see `wherecast.class_archive`. Returns a sentence about the outcome: nothing depends on it."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "Spark is not installed, so no classes of it are kept"
+    from wherecast.class_archive import make_archive
+    from wherecast.spark.session import SessionError, class_archive, find_java
+
+    try:
+        java = find_java()
+        archive = class_archive(java)
+        make_archive(java.home, archive)
+    except (OSError, subprocess.SubprocessError, SessionError) as error:
+        return f"Spark's classes are not kept, so sessions start more slowly: {error}"
+    if not archive.exists():
+        return f"Spark's classes are not kept, so sessions start more slowly: {java.home} cannot write an archive"
+    return f"Spark's classes are kept in {archive}"
 
 
 def compile_filters() -> None:

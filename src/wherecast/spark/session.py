@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wherecast.class_archive import archive_of, archive_options
 from wherecast.errors import WherecastError
 from wherecast.spark.versions import java_range
 
@@ -38,6 +39,8 @@ VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 #: Set by spark-submit in the environment of the program it starts, beside the JVM.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
+#: The setting for options of the driver's JVM.
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 #: The setting that names the module from which Spark forks its Python workers.
 DAEMON = "spark.python.daemon.module"
 #: The setting for sockets of the file system between Spark and its workers (Spark 4.1 and later). Over TCP a task waits 40 ms for its
@@ -63,7 +66,7 @@ DEFAULT_CONFIG: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Not spark.log.level: that takes effect, and says so, after the first warnings are out.
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+    JAVA_OPTIONS: f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
 }
 
 
@@ -179,7 +182,10 @@ def write_launcher(executable: Path, environ: Mapping[str, str] | None = None) -
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path:
     """The directory that Spark must get as JAVA_HOME: of a full runtime, or of the launcher of a cut-down one."""
-    java = find_java(environ)
+    return _home_for_spark(find_java(environ), environ)
+
+
+def _home_for_spark(java: Java, environ: Mapping[str, str] | None) -> Path:
     if not java.has_vector:
         return write_launcher(java.executable, environ)
     # A wrapper may accept what the runtime behind it does not. The launcher is one, in a process that inherited it as JAVA_HOME.
@@ -223,9 +229,10 @@ def create_session(
     else:
         master = master or "local[*]"
         if master.startswith("local"):  # elsewhere Wherecast may reach workers only after their daemon has started
-            settings = {DAEMON: "wherecast.daemon", UNIX_SOCKETS: hasattr(socket, "AF_UNIX"), **settings}
+            settings = {DAEMON: "wherecast.spark.daemon", UNIX_SOCKETS: hasattr(socket, "AF_UNIX"), **settings}
         if not has_session():
-            _prepare_environment(master)
+            java = _prepare_environment(master)
+            settings[JAVA_OPTIONS] = f"{settings[JAVA_OPTIONS]} {archive_options(class_archive(java))}"
         builder = builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
@@ -252,8 +259,15 @@ def active_session() -> SparkSession:
         raise SessionError("there is no Spark session; start one with wherecast.spark.create_session()") from None
 
 
-def _prepare_environment(master: str) -> None:
-    os.environ["JAVA_HOME"] = str(java_home())
+def class_archive(java: Java) -> Path:
+    """Where the classes that Spark loads are kept for a Java (`wherecast.class_archive`)."""
+    return archive_of(java.home, _cache_directory(os.environ))
+
+
+def _prepare_environment(master: str) -> Java:
+    """Set what Spark reads from the environment. Returns the Java that it will run on."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(_home_for_spark(java, None))
     # Workers started by `python3` must find this environment's python, and its packages with it.
     bin_directory = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -266,6 +280,7 @@ def _prepare_environment(master: str) -> None:
     else:
         # The workers of a cluster may have Python elsewhere; who runs one says so.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return java
 
 
 def _java_candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
