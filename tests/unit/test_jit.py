@@ -27,10 +27,10 @@ from wherecast.kernels.jit import (
     frozen,
     hot,
     jit,
-    source_stamp,
     stay_apart,
     trailing_zeros,
 )
+from wherecast.kernels.kept import source_stamp
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RNG = np.random.default_rng(11)
@@ -154,7 +154,7 @@ def test_direct_calls_know_the_types_of_their_arguments():
     assert direct(total, (longs,), 1)((longs,), 3) == 13
 
 
-#: Releases of Numba that `kernels/jit.py` was tried with: `_nrt` and the code generator may change without notice.
+#: Releases of Numba that `kernels/jit.py` and `kernels/kept.py` were tried with: `_nrt` and the code generator may change without notice.
 TRIED = ("0.68",)
 
 
@@ -166,8 +166,8 @@ def test_numba_is_a_release_that_was_tried():
     assert declared.endswith(f"<{major}.{minor + 1}"), "the upper bound is the first release that was not tried"
 
 
-def test_private_parts_of_numba_are_used_in_one_module():
-    """A change in Numba is felt in one place."""
+def test_private_parts_of_numba_are_used_in_two_modules():
+    """A change in Numba is felt where kernels are compiled and where their code is kept, and nowhere else."""
     private = re.compile(r"_nrt\b|cgutils|intrinsic\b|llvmlite|numba\.core|import numba\b|from numba")
     package = PYPROJECT.parent / "src" / "wherecast"
     users = {
@@ -175,7 +175,7 @@ def test_private_parts_of_numba_are_used_in_one_module():
         for path in package.rglob("*.py")
         if any(private.search(line.split("#")[0]) for line in path.read_text(encoding="utf-8").splitlines())
     }
-    assert users == {"kernels/jit.py"}
+    assert users == {"kernels/jit.py", "kernels/kept.py"}
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -223,13 +223,16 @@ def test_compiled_code_is_kept_until_its_source_changes(tmp_path: Path, monkeypa
 @pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
 def test_kept_code_is_loaded_without_what_compiling_needs(tmp_path: Path) -> None:
-    """A process that finds its code does not import Numba's compiler of arrays; one that then compiles a caller of it does, and may."""
+    """A process that finds its code does not import Numba's compiler of arrays, nor compile its runtime.
+
+    One that then compiles a caller of it does, and may.
+    """
     (tmp_path / "doubling.py").write_text(
         "import numpy as np\nfrom wherecast.kernels.jit import jit\n\n\n"
         "@jit\ndef twice(values):\n    return values * 2\n\n\n"
         "@jit\ndef four_times(values):\n    return twice(twice(values))\n"
     )
-    compilers = "import sys; print('numba.np.arraymath' in sys.modules, end=' ')"
+    compilers = "import sys; from numba.core.runtime.nrt import rtsys; print('numba.np.arraymath' in sys.modules, rtsys._init, end=' ')"
     parts = ["import numpy as np, doubling", "print(*doubling.twice(np.arange(3)), end=' ')", compilers]
     calling = [*parts, "print(*doubling.four_times(np.arange(3)), end=' ')", compilers]
     said = [
@@ -240,10 +243,30 @@ def test_kept_code_is_loaded_without_what_compiling_needs(tmp_path: Path) -> Non
         for script in (parts, parts, calling, calling)
     ]  # fmt: skip
     twice, four_times = ["0", "2", "4"], ["0", "4", "8"]
-    assert said[0] == [*twice, "True"]
-    assert said[1] == [*twice, "False"]
-    assert said[2] == [*twice, "False", *four_times, "True"]
-    assert said[3] == [*twice, "False", *four_times, "False"]
+    yes, no = ["True", "True"], ["False", "False"]
+    assert said[0] == [*twice, *yes]
+    assert said[1] == [*twice, *no]
+    assert said[2] == [*twice, *no, *four_times, *yes]
+    assert said[3] == [*twice, *no, *four_times, *no]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
+def test_filters_are_loaded_without_modules_of_numba() -> None:
+    """Kept code names the modules whose functions it contains, and Numba imports them: `in` and sums of arrays would cost each process that."""
+    script = """if True:
+        import sys
+        from wherecast import Engine
+        texts = {n: " OR ".join(f"a{m} LIKE '%w{n}%' AND n > {m}" for m in range(n % 90)) + " AND NOT a = 'x'" for n in range(1, 600)}
+        texts |= {n: f"n = {n} AND (a LIKE 'b{n}%' OR a{n % 90} = '{n}')" for n in range(600, 3000)}
+        engine = Engine({"a": "string", "n": "long", **{f"a{m}": "string" for m in range(90)}})
+        before = set(sys.modules)
+        engine.subscribe_many({n: text.removeprefix(" AND ") for n, text in texts.items()})
+        print(*sorted(name for name in set(sys.modules) - before if name.startswith("numba")))
+    """
+    for _ in range(2):  # the first may have to compile
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 @jit

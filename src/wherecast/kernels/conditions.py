@@ -98,6 +98,35 @@ def choose_equal(a: Any, b: Any, first: Longs, other: Longs, out: Longs) -> None
         out[i] = x if (a[i] == b[i]) | ((a[i] != a[i]) & (b[i] != b[i])) else y
 
 
+# A constant is one number: reading it from an array for each row takes a third of the time of such a loop.
+
+
+@hot_helper
+def choose_above(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """As `choose_greater`, where b is one number."""
+    is_number = one == one
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (not a[i] <= one) & is_number else y
+
+
+@hot_helper
+def choose_from(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """As `choose_not_less`, where b is one number."""
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (a[i] >= one) | (a[i] != a[i]) else y
+
+
+@hot_helper
+def choose_at(a: Any, one: Any, first: Longs, other: Longs, out: Longs) -> None:
+    """As `choose_equal`, where b is one number."""
+    is_nan = one != one
+    for i in range(out.size):
+        x, y = first[i], other[i]
+        out[i] = x if (a[i] == one) | ((a[i] != a[i]) & is_nan) else y
+
+
 @hot
 def choose_values(use_first: Any, first: Any, other: Any, out: Any) -> None:
     """One of two values. NumPy's `where` branches on the mask, and takes ten times as long where that varies."""

@@ -1,20 +1,12 @@
 """All that kernels need of Numba: decorators, so that kernels are compiled alike, and instructions that it has no name for.
 
-This is the only module that uses what Numba does not promise: the option `_nrt`, the compiled code behind a dispatcher
-(`direct`), the stamp of kept code and how it is loaded, how it finds the class of a result, its code generator (`cgutils`, intrinsics) and LLVM. `tests/unit/test_jit.py` names the versions that it was tried with.
+This module and `kept` are the only ones that use what Numba does not promise: the option `_nrt`, the compiled code behind a dispatcher
+(`direct`), how it finds the class of a result, its code generator (`cgutils`, intrinsics) and LLVM; there, how code is kept and loaded. `tests/unit/test_jit.py` names the versions that they were tried with.
 
 Theory of operation
 -------------------
 *Decorators.* `nogil` lets a caller split a batch over threads; `cache` keeps the compiled code beside the module, so that
-only the first match after installation pays for compilation. With `NUMBA_DISABLE_JIT=1` a kernel is the plain Python function.
-
-*Kept code.* Compiled code contains the kernels that it calls and the constants that it reads. Numba keeps it until the kernel's own module
-changes, so that a change of a called kernel would go unnoticed. Here it is kept until the module changes, or one of the
-same package that it imports at its top, at any depth.
-
-Before Numba loads kept code it makes itself ready to compile: it imports 75 modules of its own and registers what they can
-compile, which takes longer than loading all kernels of a first batch. Code that is there needs only its runtime (`_KeptCode`); whatever is compiled
-makes Numba ready by itself.
+only the first match after installation pays for compilation (see `kept`). With `NUMBA_DISABLE_JIT=1` a kernel is the plain Python function.
 
 Kernels that match (`hot`, `inlined`) are compiled without Numba's reference counting: they allocate nothing, their
 arrays belong to the caller. With it, every helper that takes an array and has more than one exit counts up and down
@@ -60,9 +52,6 @@ With the JIT off the same names are plain Python.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -71,14 +60,13 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
-from numba.core import caching as _caching
 from numba.core import cgutils as _cgutils
 from numba.core import serialize as _serialize
 from numba.core import types
-from numba.core.runtime.nrt import rtsys as _runtime
 from numba.extending import intrinsic
 from numba.np import arrayobj as _arrayobj
 
+from wherecast.kernels.kept import keep, keep_helper
 from wherecast.kernels.private import make_private
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -90,49 +78,25 @@ config: Any = numba.config  # without types of its own
 if config.CACHE_DIR:  # set by NUMBA_CACHE_DIR; what is in it will be run
     make_private(Path(config.CACHE_DIR))
 
-caching: Any = _caching  # without types of its own
-runtime: Any = _runtime
-serialize: Any = _serialize
+serialize: Any = _serialize  # without types of its own
 serialize._numba_unpickle = cache(serialize._numba_unpickle)  # noqa: SLF001 - see Ctrl-C
 _njit: Callable[..., Any] = numba.njit  # its declared options leave out `_nrt`
-_IMPORT = re.compile(rb"^(?:from|import) +([\w.]+)", re.MULTILINE)
-
-
-class _KeptCode(caching.FunctionCache):  # type: ignore[misc]
-    """Compiled code in files, loaded without what only compiling needs."""
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The code for arguments of some types, or None. Numba's own begins with `target_context.refresh()`."""
-        runtime.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(signature, target_context)
 
 
 def _compile(function: Kernel, **options: Any) -> Kernel:
     """A kernel that Python may call; nothing calls it as a function of C."""
     kernel: Any = _njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
     if not config.DISABLE_JIT:
-        kernel._cache = kept = _KeptCode(kernel.py_func)  # noqa: SLF001 - as `cache=True` would set Numba's own
-        if sys.modules[function.__module__].__file__ is not None:
-            kept._cache_file._source_stamp = source_stamp(function.__module__)  # noqa: SLF001
+        keep(kernel)
     return cast("Kernel", kernel)
 
 
 def _compile_helper(function: Kernel, **options: Any) -> Kernel:
     """A kernel that only kernels call: what Python would need to call it takes long to compile and is left out."""
-    return _compile(function, no_cpython_wrapper=True, **options)
-
-
-@cache
-def source_stamp(module: str) -> str:
-    """A digest of the source of a module and of those of its package that it imports. They must be loaded."""
-    source = Path(cast("str", sys.modules[module].__file__)).read_bytes()
-    digest = hashlib.blake2b(source, digest_size=16)
-    package = module.partition(".")[0]
-    for name in sorted({name.decode() for name in _IMPORT.findall(source)}):
-        if name.partition(".")[0] == package:
-            digest.update(source_stamp(name).encode())
-    return digest.hexdigest()
+    kernel: Any = _njit(nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(function)
+    if not config.DISABLE_JIT:
+        keep_helper(kernel)
+    return cast("Kernel", kernel)
 
 
 def jit(function: Kernel) -> Kernel:

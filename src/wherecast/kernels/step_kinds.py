@@ -20,6 +20,8 @@ GREATER, NOT_LESS, EQUAL = 15, 16, 17
 ADD_LONGS, SUBTRACT_LONGS, MULTIPLY_LONGS, WITHIN = 20, 21, 22, 23
 GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS = 24, 25, 26
 COMPARISONS = (GREATER, NOT_LESS, EQUAL, GREATER_LONGS, NOT_LESS_LONGS, EQUAL_LONGS)
+#: Who makes a step: it is made in its turn, or it is a comparison that the choice which asks for it makes; of these, some have a constant on one side.
+IN_TURN, BY_CHOICE, CONSTANT_RIGHT, CONSTANT_LEFT = range(4)
 #: How often a positive integer is in another, rounded down: the day of a moment. What is left of it: the time of day. A difference that 64 bits are
 #: known to hold.
 UNITS, RESTS, DIFFERENCE = 27, 28, 29

@@ -45,7 +45,10 @@ from wherecast.kernels.conditions import (
     are_not_less,
     are_null,
     are_true,
+    choose_above,
+    choose_at,
     choose_equal,
+    choose_from,
     choose_greater,
     choose_not_less,
     choose_values,
@@ -62,13 +65,17 @@ from wherecast.kernels.step_kinds import (
     AS_INTS,
     AS_LONGS,
     BLOCK,
+    BY_CHOICE,
     CHOOSE,
+    CONSTANT_LEFT,
     DIVIDE,
     EITHER,
+    EQUAL,
     EQUAL_LONGS,
     FIRST,
     GREATER,
     GREATER_LONGS,
+    IN_TURN,
     IS_NULL,
     IS_TRUE,
     KEY,
@@ -102,7 +109,7 @@ def run_steps(
     """Compute the last step for all rows; returns whether some of them may be NULL, else `valid` means nothing.
 
     Args:
-        steps: (n, 5) A step, the registers that it reads, and whether it is a comparison that is left to the choice that reads it. Registers
+        steps: (n, 5) A step, the registers that it reads, and who makes it. Registers
             are numbered: attributes, constants, steps.
         reads: (n, 2) Rows of `columns`, and how their values are read.
         constants: (n,) As 64 bits.
@@ -150,10 +157,10 @@ def _do_next(
 ) -> None:
     """A step, unless it is left to a later one; and before a choice, the comparison that was left to it."""
     step, first = steps[number], own - number
-    if step[4]:
+    if step[4] != IN_TURN:
         return
     compared = step[1] - first if step[0] == CHOOSE else np.int64(-1)
-    if compared < 0 or not steps[compared, 4]:
+    if compared < 0 or steps[compared, 4] == IN_TURN:
         _do_step(step, own, mask, size, at, masks, ones)
         return
     left = steps[compared]
@@ -168,6 +175,9 @@ def _do_next(
 @hot_helper
 def _choose_by(left: Ints, step: Ints, size: Scalar, at: Longs, own: Scalar) -> None:
     """A comparison and the choice that it decides, without NULLs."""
+    if left[4] != BY_CHOICE:
+        _choose_by_constant(left, step, size, at, own)
+        return
     kind, i, k = left[0], left[1], left[2]
     a, b = array_at(at[i], size, np.float64), array_at(at[k], size, np.float64)
     a_longs, b_longs = array_at(at[i], size, np.int64), array_at(at[k], size, np.int64)
@@ -185,6 +195,40 @@ def _choose_by(left: Ints, step: Ints, size: Scalar, at: Longs, own: Scalar) -> 
         choose_equal(a_longs, b_longs, first, other, out)
     else:
         choose_equal(a, b, first, other, out)
+
+
+@hot_helper
+def _choose_by_constant(left: Ints, step: Ints, size: Scalar, at: Longs, own: Scalar) -> None:
+    """The same if one side of the comparison is a constant."""
+    kind, value, constant, chosen, other = left[0], at[left[1]], at[left[2]], at[step[2]], at[step[3]]
+    is_double = kind <= EQUAL
+    above = kind == (GREATER if is_double else GREATER_LONGS)
+    not_below = kind == (NOT_LESS if is_double else NOT_LESS_LONGS)
+    if left[4] == CONSTANT_LEFT:
+        value, constant = constant, value
+        if (
+            above or not_below
+        ):  # a constant is greater unless the value is not less, and not less unless that is greater
+            above, not_below, chosen, other = not_below, above, other, chosen
+    doubles, longs = array_at(value, size, np.float64), array_at(value, size, np.int64)
+    double, long = array_at(constant, 1, np.float64)[0], array_at(constant, 1, np.int64)[0]
+    first, second, out = (
+        array_at(chosen, size, np.int64),
+        array_at(other, size, np.int64),
+        array_at(own, size, np.int64),
+    )
+    if above and is_double:
+        choose_above(doubles, double, first, second, out)
+    elif above:
+        choose_above(longs, long, first, second, out)
+    elif not_below and is_double:
+        choose_from(doubles, double, first, second, out)
+    elif not_below:
+        choose_from(longs, long, first, second, out)
+    elif is_double:
+        choose_at(doubles, double, first, second, out)
+    else:
+        choose_at(longs, long, first, second, out)
 
 
 @hot_helper

@@ -231,14 +231,19 @@ class _Everywhere:
     def __init__(self) -> None:
         self.mask = np.ones(1 << 16, bool)
         self.mask.flags.writeable = False
+        self._last = self.mask  # batches often have the same length
 
     def view(self, n: int) -> Bools:
+        last = self._last
+        if n == last.size and last.base is self.mask:
+            return last
         mask = self.mask
         if n > mask.size:
             mask = np.ones(2 * n, bool)
             mask.flags.writeable = False
             self.mask = mask
-        return mask[:n]
+        self._last = last = mask[:n]
+        return last
 
 
 _EVERYWHERE = _Everywhere()

@@ -86,6 +86,13 @@ class Register(NamedTuple):
 _READ, _CONSTANT, _STEP = range(3)
 
 
+def _how_left(left: Register, right: Register) -> int:
+    """How a comparison of two registers is left to a choice."""
+    if right.group == _CONSTANT:
+        return kinds.CONSTANT_RIGHT
+    return kinds.CONSTANT_LEFT if left.group == _CONSTANT else kinds.BY_CHOICE
+
+
 class Steps:
     """Writes the steps of an expression with the literals of one row."""
 
@@ -105,7 +112,7 @@ class Steps:
         base = (0, len(self._reads), len(self._reads) + len(self._constants))
         left = self._left_to_choices()
         steps = [
-            (step[0], *(base[r.group] + r.number for r in step[1:]), number in left)
+            (step[0], *(base[r.group] + r.number for r in step[1:]), left.get(number, kinds.IN_TURN))
             for number, step in enumerate(self._steps)
         ]
         return Recipe(
@@ -116,12 +123,13 @@ class Steps:
             is_double,
         )
 
-    def _left_to_choices(self) -> set[int]:
+    def _left_to_choices(self) -> dict[int, int]:
         """The comparisons that one choice asks for, and nobody else: it makes them itself."""
         read = Counter(r for _, *registers in self._steps for r in registers)
         asked = (registers[0] for kind, *registers in self._steps if kind == kinds.CHOOSE)
-        compared = {Register(_STEP, n) for n, (kind, *_) in enumerate(self._steps) if kind in kinds.COMPARISONS}
-        return {register.number for register in asked if register in compared and read[register] == 1}
+        steps = list(self._steps)
+        alone = {r.number for r in asked if r.group == _STEP and read[r] == 1}
+        return {n: _how_left(*steps[n][1:3]) for n in alone if steps[n][0] in kinds.COMPARISONS}
 
     # -- what rows of the table write with --
 
