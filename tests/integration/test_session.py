@@ -94,7 +94,8 @@ def test_the_jvm_maps_the_archive_of_classes(spark):
     archive = class_archive(find_java())
     if not archive.exists():
         pytest.skip(f"there is no {archive}; `wherecast warm` makes it")
-    assert str(archive) in spark.conf.get(JAVA_OPTIONS)
+    # Not spark.conf: a later call of `create_session` writes its settings there, whatever Java was started with.
+    assert str(archive) in spark.sparkContext.getConf().get(JAVA_OPTIONS)
     maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps")
     if not maps.exists():
         pytest.skip("what a process maps is read from /proc")
