@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +67,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=list(left_out))
 
 
+def deal_longest(session: pytest.Session) -> None:
+    """Let every process begin with a share of the longest tests.
+
+    Each process is given a run of neighbours, and those who are done take from the end of another's run. With all of the longest in
+    one run, one of them would begin when the others are done.
+    """
+    workers = getattr(session.config, "workerinput", {}).get("workercount", 1)
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    modules = groupby((item for item in session.items if item.path.name in LONGEST), lambda item: item.path)
+    for number, (_, tests) in enumerate(modules):
+        shares[number % workers] += tests
+    others = [item for item in session.items if item.path.name not in LONGEST]
+    dealt: list[pytest.Item] = []
+    for left, share in zip(range(workers, 0, -1), shares, strict=True):
+        room = max((len(session.items) - len(dealt)) // left - len(share), 0)
+        dealt += [*share, *others[:room]]
+        del others[:room]
+    session.items[:] = [*dealt, *others]
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before tests are collected: the first property needs the profile, and some modules compile filters when they are imported.
 
@@ -92,8 +113,13 @@ def _look_at(file: int | IO[bytes]) -> None:
     os.fstat(file if isinstance(file, int) else file.fileno())
 
 
-def pytest_collection_finish() -> None:
-    """What is there now stays until the end: the collector need not look at thousands of tests and modules again and again."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The last moment to choose the order of the tests, before it is told. What is there now stays until the end.
+
+    So the collector need not look at thousands of tests and modules again and again.
+    """
+    deal_longest(session)
     gc.freeze()
     gc.enable()
     atexit.register(gc.unfreeze)  # else DuckDB takes what is still there for a leak, and says so
