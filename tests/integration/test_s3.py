@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from s3fs import S3FileSystem
 from tests.servers.s3 import BUCKET, running_s3
 
 from wherecast.language.events.schema import Schema
@@ -25,10 +26,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """The URL of a bucket, which all clients of this process find."""
+    """The URL of a bucket, which all clients of this process find.
+
+    A process that comes back to these tests gets another server, and s3fs would go on asking the first.
+    """
     with running_s3() as environment, pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
+        S3FileSystem.clear_instance_cache()
         yield f"s3://{BUCKET}"
 
 
